@@ -13,7 +13,7 @@ import pytest
 
 from grpo_verifiers import BadGold, Outcome, build
 from grpo_verifiers.maths.comparing import finite_field
-from grpo_verifiers.maths.proving.constants import NotAlgebraic, is_zero
+from grpo_verifiers.maths.proving.symbolic import NotAlgebraic, is_zero
 from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.verifier import Verifier
 

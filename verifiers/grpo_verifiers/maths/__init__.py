@@ -1,5 +1,6 @@
-"""The maths verifier: extraction, reading, and comparison in tiers from cheap to dear.
+"""The maths verifier: extraction, reading, and comparison in tiers, the cheapest first.
 
-Everything here but `child` and `symbolic` runs in the caller: no signals, no sympy, any thread.
-`child` is a process of its own that may be killed at any time; it answers what the cheap tiers leave open.
+`extract` finds the text of the answer, `reading` makes a tree of it, `comparing` compares it with the gold, `proving`
+decides what is still open. Everything but `proving.symbolic` runs in the caller: no signals, no sympy, any thread.
+`symbolic` runs in a process of its own that may be killed at any time.
 """

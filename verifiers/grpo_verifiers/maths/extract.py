@@ -143,14 +143,9 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
             return Extraction((), "in_thinking")
     if mode != "answer_line":
         found = _last_box(text)
-        if found is not None:
-            return found
-        if mode == "boxed":
-            return Extraction((), "no_box")
-    found = _line(text[-LOOK_BACK:])
-    if found is not None:
-        return found
-    return Extraction((), "no_box" if mode != "answer_line" else "no_line")
+        if found is not None or mode == "boxed":
+            return found or Extraction((), "no_box")
+    return _line(text[-LOOK_BACK:]) or Extraction((), "no_line" if mode == "answer_line" else "no_box")
 
 
 class _Box(NamedTuple):
@@ -258,16 +253,14 @@ def _last_box(text: str) -> Extraction | None:
     before = text[max(0, box.start - 48) : box.start].lower()
     if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
         return Extraction((other[1].strip("$"), content))
-    if _may_deny(before) and _DENIED_BEFORE.search(before):
+    # whether one of the words occurs that a denial needs; cheaper than its pattern, and rarely so
+    if (
+        "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before
+    ) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
     if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
         return Extraction((f"{sign} {content}",))
     return Extraction((content,)) if alone else _joined(text, box, content)
-
-
-def _may_deny(before: str) -> bool:
-    """Whether one of the words occurs that a denial needs; cheaper than its pattern, and rarely so."""
-    return "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before
 
 
 _TOUCHING = frozenset("-−0123456789")
@@ -356,19 +349,13 @@ def _second_opinion(text: str, end: int, tail: str) -> str | None:
     match = _OR_AFTER.match(tail)
     if match is not None:
         return _first_formula(match.group(1))
-    at = text.find("####", end)
-    if at >= 0:
-        hashes = _hashes(text, end, values_only=True)
-        if hashes is not None:
-            return hashes
-    if "<answer>" in text[end:] and "</answer>" in text[end:]:
-        tagged = _tagged(text[end:])
-        if tagged:
-            return tagged
+    if text.find("####", end) >= 0 and (hashes := _hashes(text, end, values_only=True)) is not None:
+        return hashes
+    rest = text[end:]
+    if "<answer>" in rest and "</answer>" in rest and (tagged := _tagged(rest)):
+        return tagged
     match = _WITHDRAWN.search(tail) or _STATED_AFTER.search(tail)
-    if match is not None:
-        return _first_formula(match.group(1))
-    return None
+    return None if match is None else _first_formula(match.group(1))
 
 
 def _joined(text: str, box: _Box, content: str) -> Extraction:
@@ -405,7 +392,10 @@ def _line(text: str) -> Extraction | None:
     if tagged is not None:
         if not tagged:
             return Extraction((), "empty_tag", "tag")
-        other = _other_tag(text)
+        # the answer before the last one where the two are joined by "or": a hedge
+        last = text.lower().rfind("<answer>")
+        found = _TAG_OR.search(text, max(0, last - 400), last)
+        other = found[1].strip() if found else None
         return Extraction((tagged,) if other is None else (other, tagged), "", "tag")
     marked = _hashes(text, 0, values_only=True) if "####" in text else None
     if marked is not None:
@@ -455,13 +445,6 @@ def _tagged(text: str) -> str | None:
         return None
     end = _TAG_END.search(text, last.end())
     return text[last.end() : end.start()].strip() if end else None
-
-
-def _other_tag(text: str) -> str | None:
-    """The answer before the last one where the two are joined by "or": a hedge."""
-    last = text.lower().rfind("<answer>")
-    found = _TAG_OR.search(text, max(0, last - 400), last)
-    return found[1].strip() if found else None
 
 
 def _clean_line(line: str) -> str:

@@ -1,22 +1,27 @@
-"""Relations: assignments, chains, equations up to a factor. `x = 5` gives 5, `3 = 5` gives nothing."""
+"""Relations: assignments, chains, equations up to a factor. `x = 5` gives 5, `3 = 5` gives nothing.
+
+How this works: `same_relations` gets two trees, one of them at least a relation. A chain is taken apart into the name
+on its left and the values behind it. Two chains with one name agree by their values; two equations without a name
+agree where the differences of their sides, freed of denominators, are proportional. Inequalities go to `realsets`.
+"""
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.expansion import plain_value
-from grpo_verifiers.maths.comparing.left_sides import (
+from grpo_verifiers.maths.comparing.expansion import (
     as_quotient,
     factors,
     is_graph,
     is_name,
     named_values,
     names_may_agree,
+    plain_value,
     same_function,
     same_sequence,
 )
 from grpo_verifiers.maths.comparing.lists import in_order, unordered
-from grpo_verifiers.maths.comparing.regions import same_inequality, same_regions
+from grpo_verifiers.maths.comparing.realsets import same_inequality, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
+from grpo_verifiers.maths.comparing.values import NoValue, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, rename, symbols
 
 
@@ -142,7 +147,10 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         and any(map(symbols, values))
         and not all(trial.same(values[0], v) for v in values[1:])
     ):
-        return _same_system(gold, answer, trial)
+        # `x = y = z`: a chain of things that are not equal by themselves is a system; all of them must come
+        first = [gold[1], *(part for _, part in gold[2])]
+        second = [answer[1], *(part for _, part in answer[2])]
+        return {op for op, _ in (*gold[2], *answer[2])} == {"="} and unordered(first, second, trial)
     name, other = as_quotient(name), as_quotient(other)
     if name is None and "~" in signs:
         return any(trial.same(v, answer) for v in values)
@@ -166,13 +174,6 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             return _same_equation(gold, answer, trial)
         return False
     return _same_equation(gold, answer, trial)
-
-
-def _same_system(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """`x = y = z`: a chain of things that are not equal by themselves is a system; all of them must come."""
-    first = [gold[1], *(part for _, part in gold[2])]
-    second = [answer[1], *(part for _, part in answer[2])]
-    return {op for op, _ in (*gold[2], *answer[2])} == {"="} and unordered(first, second, trial)
 
 
 def _same_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:

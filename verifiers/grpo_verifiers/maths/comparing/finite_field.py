@@ -16,9 +16,8 @@ import os
 from fractions import Fraction
 from functools import lru_cache
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
-from grpo_verifiers.maths.reading.tokens.token import TooBig
+from grpo_verifiers.maths.comparing.values import NotRational, NoValue, Undefined, approximate, rational
+from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, children, symbols
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
@@ -121,14 +120,14 @@ def _exact(node: Node) -> Fraction | None:
 
 
 class Field:
-    """Maps trees; `opaque` tells whether a function was drawn rather than mapped since the last reset."""
+    """Maps trees; `opaque` records whether a function was drawn rather than mapped since the last reset."""
 
     def __init__(self, log10: bool = False, positive: bool = False) -> None:
         if not _P:
             _draw_prime()
         self.log10 = log10
         self.positive = positive
-        """Whether letters stand for positive numbers only."""
+        """Whether letters represent positive numbers only."""
         self.opaque = False
 
     def image(self, node: Node) -> Pair:
@@ -175,7 +174,16 @@ class Field:
                 base = ("n", Fraction(10), None) if self.log10 else ("c", "e")
             return top if base == ("c", "e") else _times(top, _inverse(self._ln(base)))
         if kind in ("!", "!!", "binom"):
-            return _combinatorial(self, node)
+            number = _exact(node)
+            if number is not None:
+                return _fraction(number)
+            images = [self.image(a) for a in node[1:]]
+            if node[0] == "binom":
+                n, k = images
+                other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
+                # C(n, k) = C(n, n - k)
+                images = [n, min(k, other)]
+            return self._drawn(node[0], *images)
         if kind == "deg":
             return _times(self.image(node[1]), _times(self.image(("c", "pi")), _fraction(Fraction(1, 180))))
         raise NoImage(kind)
@@ -194,7 +202,7 @@ class Field:
         if value is not None:
             return self._rational_power(base, value, False)
         image = self.image(base)
-        # a letter to a power that is no number is positive, or the power stands for a whole number: (ab)^n is a^n b^n
+        # a letter to a power that is no number is positive, or the power represents a whole number: (ab)^n is a^n b^n
         if image == (0, 0) or not _is_square(base, True):
             return self._drawn("^", image, self.image(exponent))
         return (pow(image[0], _exponent(self, exponent), _P), 0)
@@ -296,13 +304,10 @@ class Field:
         number = _exact(node)
         if number is not None:
             return _fraction(number)
-        if name == "abs":
-            (re, im) = images[0]
-            # even functions: x and -x have one image
-            images = [min((re, im), (-re % _P, -im % _P))]
-        elif name in ("max", "min"):
+        if name in ("max", "min"):
             images.sort()
-        elif name == "cos":
+        elif name in ("abs", "cos"):
+            # even functions: x and -x have one image
             (re, im) = images[0]
             images = [min((re, im), (-re % _P, -im % _P))]
         elif name in ("sin", "arctan", "arcsin"):
@@ -365,19 +370,6 @@ def _is_positive(node: Node) -> bool:
     except NoValue:
         return False
     return value.real > 8 * error and abs(value.imag) <= 8 * error
-
-
-def _combinatorial(field: Field, node: Node) -> Pair:
-    number = _exact(node)
-    if number is not None:
-        return _fraction(number)
-    images = [field.image(a) for a in node[1:]]
-    if node[0] == "binom":
-        n, k = images
-        other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
-        # C(n, k) = C(n, n - k)
-        images = [n, min(k, other)]
-    return field._drawn(node[0], *images)
 
 
 def _exponent(field: Field, node: Node) -> int:

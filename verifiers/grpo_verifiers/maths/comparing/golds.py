@@ -1,4 +1,9 @@
-"""Gold answers, compiled once per row. A gold that is empty, or says nothing that could be compared, is a data error."""
+"""Gold answers, compiled once per row. A gold that is empty, or holds nothing that can be compared, is a data error.
+
+How this works: `compile_gold` takes the accepted texts of a row, finds the answer inside a whole solution, reads it and
+notes what the cheap tiers need: its integer, its option letter or letters, whether a text stands beside the letter.
+The first part finds option letters in answers and golds.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,72 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from grpo_verifiers.maths.comparing.option_letters import option_and_text
+from grpo_verifiers.maths.comparing.golds import option_and_text
+from grpo_verifiers.maths.comparing.scalars import value_of
+from grpo_verifiers.maths.comparing.values import Undefined
 from grpo_verifiers.maths.extract import extract
-from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, read_answer
+from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, plain, read_answer
 from grpo_verifiers.text import accepted
 from grpo_verifiers.verifier import BadGold
+
+# Multiple choice: does an answer name the gold's option, and no other?
+
+_WORD = r"(?:(?:the\s++)?(?:correct\s++|right\s++)?(?:answer|option|choice)\s*+(?:is)?\s*+:?\s*+)?"
+_ALONE = re.compile(rf"\A{_WORD}[(\[]?\s*+([A-Ja-j])\s*+[)\].:]*", re.I)
+_WITH_TEXT = re.compile(rf"\A{_WORD}(?:[(\[]\s*+([A-J])\s*+[)\]]\s*+:?|([A-J])\s*+[).:])\s*+(\S.*)", re.S)
+_IS_RIGHT = re.compile(
+    r"\A[(\[]?\s*+([A-J])(?:\s*+[)\]])?\s++is\s++(?:the\s++)?(?:correct|right)(?:\s++(?:answer|option|choice))?\.?"
+)
+_OTHER = re.compile(
+    r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b"
+)
+_SEVERAL_LETTERS = re.compile(
+    r"\A[(\[{]?\s*+[A-J]\s*+[)\]}]?(?:\s*+(?:,\s*+and|,|;|and|&)\s*+[(\[]?\s*+[A-J]\s*+[)\]}]?)+"
+)
+
+
+def option_of(text: str) -> str:
+    """The one option letter (upper case) this answer names, or ``."""
+    bold = re.fullmatch(
+        r"\A\s*+\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+\(?\s*+([A-J])\s*+\)?\s*+[.:]?\s*+\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)++(\S.*)",
+        text,
+        re.S,
+    )
+    # `(A) 3 or (B) 4` names two: what follows a letter must not name another one, or deny it
+    if bold is not None and not _OTHER.search(plain(bold[2])):
+        return bold[1]
+    read = plain(text)
+    match = _ALONE.fullmatch(read) or _IS_RIGHT.fullmatch(read)
+    if match is not None:
+        return match[1].upper()
+    match = _WITH_TEXT.fullmatch(read)
+    if match is not None and not _OTHER.search(match[3]):
+        return match[1] or match[2]
+    return ""
+
+
+_GOLD_OPTION = re.compile(
+    r"\A\s*+(?:\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+)?\(\s*+([A-J])\s*+\)\s*+(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*+(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*+(\S.*)",
+    re.S,
+)
+
+
+def option_and_text(gold: str) -> tuple[str, str]:
+    """Letter and text of a gold that gives both (`(B) 12`), or two empty strings."""
+    match = _GOLD_OPTION.fullmatch(gold)
+    return (match[1], match[3]) if match else ("", "")
+
+
+def options_of(text: str) -> str:
+    """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
+    read = plain(text)
+    # run together they may be a sequence, which keeps its order
+    if re.fullmatch(r"\(?[A-J]{2,8}\)?", read):
+        return read.strip("()")
+    if _SEVERAL_LETTERS.fullmatch(read):
+        return "".join(sorted(set(re.findall(r"[A-J]", read.replace("and", "")))))
+    return ""
+
 
 _LETTER = re.compile(
     r"\A(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*+\{\s*+)?\\?\(?\s*+(?:\\(?:text|textbf|mathrm|mathbf)\s*+\{\s*+)?([A-J])\s*+\}?\s*+\\?\)?\s*+\}?\.?"
@@ -137,10 +203,14 @@ def _compile_text(text: str) -> MathGold:
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
-    if answer.tree is None and not _is_balanced(answer.text):
+    bare = answer.text.replace("\\{", "").replace("\\}", "")
+    if answer.tree is None and bare.count("{") != bare.count("}"):
         raise BadGold(f"the gold answer `{text[:40]}` cannot be read: its braces do not match")
-    if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
-        raise BadGold(f"the gold answer `{text[:40]}` has no value")
+    if answer.tree is not None and answer.tree[0] == "/":
+        try:
+            value_of(answer.tree)
+        except Undefined as err:
+            raise BadGold(f"the gold answer `{text[:40]}` has no value") from err
     if _OPTION.search(answer.text) is None:
         return MathGold((text,), (answer,))
     letter = _LETTER.fullmatch(answer.text)
@@ -159,20 +229,4 @@ def _compile_text(text: str) -> MathGold:
     return MathGold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
 
 
-def _is_balanced(text: str) -> bool:
-    bare = text.replace("\\{", "").replace("\\}", "")
-    return bare.count("{") == bare.count("}")
-
-
 _read_once = lru_cache(maxsize=20_000)(read_answer)
-
-
-def _is_undefined(answer: Answer) -> bool:
-    from grpo_verifiers.maths.comparing.rationals import Undefined
-    from grpo_verifiers.maths.comparing.scalars import value_of
-
-    try:
-        value_of(answer.tree or ())
-    except Undefined:
-        return True
-    return False

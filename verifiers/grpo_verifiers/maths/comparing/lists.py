@@ -1,16 +1,27 @@
-"""Lists and finite sets, in order or in any."""
+"""Lists, sets, tuples, matrices and vectors: compared member by member, in order or in any.
+
+How this works: each `same_...` gets two trees of its shape from `match.same`. In order, members are compared in pairs; in
+any order, `unordered` matches them. Below follow tuples and matrices, vectors written with unit vectors, and solutions
+of several unknowns, which become tuples of values first.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, plain_value
-from grpo_verifiers.maths.comparing.left_sides import coordinates, named_values, without_left_sides
-from grpo_verifiers.maths.comparing.rationals import Undefined
-from grpo_verifiers.maths.comparing.regions import same_regions
+from grpo_verifiers.maths.comparing.expansion import (
+    SETLIKE,
+    coordinates,
+    expand,
+    named_values,
+    plain_value,
+    without_left_sides,
+)
+from grpo_verifiers.maths.comparing.realsets import same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
-from grpo_verifiers.maths.reading.tree import SCALARS, Node, number
+from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
+from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number
 
 MOST_MATCHED = 12
 """Unordered lists up to this length are matched exhaustively, longer ones after sorting."""
@@ -35,7 +46,7 @@ def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_finite_sets(("set", without_left_sides(gold[2])), answer, trial)
     if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in SETLIKE:
         return same_regions(gold, answer, trial)
-    # `2 or 4/2` is one value said twice
+    # `2 or 4/2` is one value given twice
     if gold[1] == "or" and answer[0] in (*SCALARS, "unit", "pct"):
         return all(trial.same(item, answer) for item in without_left_sides(gold[2]))
     return same_regions(gold, answer, trial) if gold[1] in ("and", "or") else False
@@ -177,19 +188,7 @@ def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> b
         gold = sorted(gold, key=_place)
         answer = sorted(answer, key=_place)
         return all(same_member(g, a, trial) for g, a in zip(gold, answer, strict=True))
-    return _matched(gold, answer, trial)
-
-
-def _place(node: Node) -> tuple[float, float, str]:
-    try:
-        value = approximate(plain_value(node), {}).value
-        return (round(value.real, 9), round(value.imag, 9), "")
-    except (NoValue, KeyError):
-        return (0.0, 0.0, repr(node))
-
-
-def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bool:
-    """Equality is transitive, so the first partner will do; an unproved one is given up for a proved one."""
+    # equality is transitive, so the first partner will do; an unproved one is given up for a proved one
     left = list(answer)
     for g in gold:
         best = None
@@ -210,6 +209,14 @@ def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bo
             return False
         del left[best]
     return True
+
+
+def _place(node: Node) -> tuple[float, float, str]:
+    try:
+        value = approximate(plain_value(node), {}).value
+        return (round(value.real, 9), round(value.imag, 9), "")
+    except (NoValue, KeyError):
+        return (0.0, 0.0, repr(node))
 
 
 def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
@@ -240,3 +247,216 @@ def same_finite_sets(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if other[0] == "rel" or other[0] in SETLIKE:
         return same_regions(gold, answer, trial)
     return False
+
+
+# Tuples, vectors, matrices and definitions by cases.
+
+
+def _bracket(mark: str, is_left: bool) -> str:
+    # angles dress a vector; `]0` and `0[` are open ends
+    mark = {"<": "(", ">": ")"}.get(mark, mark)
+    if is_left:
+        return "(" if mark == "]" else mark
+    return ")" if mark == "[" else mark
+
+
+def same_tuples(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Two bracketed lists; a pair may be an interval, so its brackets count."""
+    g, a = gold[3], answer[3]
+    if len(g) != len(a):
+        return False
+    if len(g) == 2:
+        for mark, other, is_left in ((gold[1], answer[1], True), (gold[2], answer[2], False)):
+            end = g[0] if is_left else g[1]
+            # at infinity an end is open, whatever its bracket
+            infinite = end in (("inf",), ("neg", ("inf",)))
+            if _bracket(mark, is_left) != _bracket(other, is_left) and not infinite:
+                return False
+    if any(item[0] == "dots" for item in (*g, *a)):
+        return in_order(written_out(g), written_out(a), trial)
+    if trial.options.order == "free":
+        return unordered(list(g), list(a), trial)
+    return in_order(g, a, trial)
+
+
+def is_scaled_matrix(node: Node) -> bool:
+    """A multiple of a matrix, not multiplied out."""
+    return node[0] in ("*", "neg", "/") and contains(node, {"matrix"})
+
+
+def _matrix(node: Node) -> tuple[tuple[Node, ...], ...] | None:
+    """Rows of a matrix, a scalar multiple of one, or nested brackets."""
+    kind = node[0]
+    if kind == "matrix":
+        rows: tuple[tuple[Node, ...], ...] = node[1]
+        return rows
+    if kind == "neg":
+        inner = _matrix(node[1])
+        return None if inner is None else tuple(tuple(("neg", cell) for cell in row) for row in inner)
+    if kind == "/":
+        inner = _matrix(node[1])
+        return None if inner is None else tuple(tuple(("/", cell, node[2]) for cell in row) for row in inner)
+    if kind == "*" and len(node) == 3:
+        left, right = _matrix(node[1]), _matrix(node[2])
+        # a product of two matrices would have to be carried out
+        if (left is None) == (right is None):
+            return None
+        scalar, inner = (node[1], right) if left is None else (node[2], left)
+        return None if inner is None else tuple(tuple(mul(scalar, cell) for cell in row) for row in inner)
+    if kind == "tuple" and (node[1], node[2]) in (("(", ")"), ("[", "]"), ("<", ">")):
+        items: tuple[Node, ...] = node[3]
+        if all(item[0] == "tuple" for item in items):
+            return tuple(tuple(item[3]) for item in items)
+        return tuple((item,) for item in items)
+    return None
+
+
+def same_matrices(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """At least one side is a matrix or a vector."""
+    first, second = _matrix(gold), _matrix(answer)
+    if first is None or second is None:
+        return False
+    # a tuple does not say whether it is a row or a column: it is turned to fit the other
+    if "tuple" in (gold[0], answer[0]) and len(second) != len(first):
+        first, second = (
+            (first, tuple(zip(*second, strict=False)))
+            if answer[0] == "tuple"
+            else (tuple(zip(*first, strict=False)), second)
+        )
+    return len(first) == len(second) and all(
+        in_order(g, a, trial) for g, a in zip(first, second, strict=True)
+    )
+
+
+def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Definitions by cases, in any order of the cases."""
+    left = list(answer[1])
+    if len(left) != len(gold[1]):
+        return False
+    for row in gold[1]:
+        for other in left:
+            if len(row) == len(other) and all(trial.same(g, a) for g, a in zip(row, other, strict=True)):
+                left.remove(other)
+                break
+        else:
+            return False
+    return True
+
+
+# Vectors written with unit vectors: `2i - 5k` is (2, 0, -5).
+
+_BOLD = {("s", "basis_i"): 0, ("s", "basis_j"): 1, ("s", "basis_k"): 2}
+_PLAIN = {("c", "i"): 0, ("s", "j"): 1, ("s", "k"): 2}
+
+
+def as_vector(node: Node, dimension: int) -> Node | None:
+    """The tuple of a sum of multiples of unit vectors, or None. Plain letters count only if two of them occur."""
+    if node[0] not in ("+", "*", "neg", "s", "/"):
+        return None
+    for basis, least in ((_BOLD, 1), (_PLAIN, 2)):
+        if sum(anywhere(node, unit.__eq__) for unit in basis) >= least:
+            parts: list[list[Node]] = [[], [], []]
+            if _collect(node, number(1), basis, parts):
+                found = tuple(add(part) if part else ZERO for part in parts)
+                # in the plane the third component is left out, not 0 by chance
+                if dimension == 2 and found[2] == ZERO:
+                    found = found[:2]
+                return ("tuple", "(", ")", found) if len(found) == dimension else None
+    return None
+
+
+def _collect(node: Node, factor: Node, basis: dict[Node, int], parts: list[list[Node]]) -> bool:
+    """Add the components of `factor * node`; False if a term is no multiple of one unit vector."""
+    if node in basis:
+        parts[basis[node]].append(factor)
+        return True
+    if node[0] == "+":
+        return all(_collect(term, factor, basis, parts) for term in node[1:])
+    if node[0] == "neg":
+        return _collect(node[1], ("neg", factor), basis, parts)
+    if node[0] == "/":
+        return _collect(node[1], ("/", factor, node[2]), basis, parts)
+    if node[0] == "*":
+        vectors = [part for part in node[1:] if any(anywhere(part, unit.__eq__) for unit in basis)]
+        # two unit vectors in a product are a scalar product, or a complex number
+        if len(vectors) != 1:
+            return False
+        for part in node[1:]:
+            factor = factor if part is vectors[0] else mul(factor, part)
+        return _collect(vectors[0], factor, basis, parts)
+    return False
+
+
+# Solutions of several unknowns: `x = 1, y = 2 or x = 3, y = 4`, `(x, y) = (1, 2), (3, 4)` and `(1, 2), (3,
+# 4)` are one.
+
+
+class Solutions(NamedTuple):
+    """Tuples of values; `names` in the order of the values, empty where the answer names none."""
+
+    names: tuple[str, ...]
+    points: tuple[Node, ...]
+
+
+def same_solutions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Whether both are the same two or more points. At least one side names its coordinates."""
+    first, second = solutions_of(gold), solutions_of(answer)
+    if first is None or second is None or not (first.names or second.names):
+        return False
+    if len(first.points) != len(second.points):
+        return False
+    if first.names and second.names and first.names != second.names:
+        if set(first.names) != set(second.names):
+            return False
+        places = [second.names.index(name) for name in first.names]
+        second = Solutions(
+            first.names,
+            tuple(("tuple", "(", ")", tuple(point[3][i] for i in places)) for point in second.points),
+        )
+    return unordered(list(first.points), list(second.points), trial)
+
+
+def solutions_of(node: Node) -> Solutions | None:
+    """The points of a list or set, or None if it is something else."""
+    if node[0] not in ("list", "set"):
+        return None
+    items = node[2] if node[0] == "list" else node[1]
+    if len(items) < 2:
+        return None
+    if all(item[0] == "tuple" for item in items):
+        return Solutions((), tuple(items))
+    if items[0][0] == "rel" and items[0][1][0] == "tuple":
+        return _named_tuples(items)
+    # `x = 1, y = 2, x = 3, y = 4`: a new point begins where a name comes again
+    groups: list[dict[str, Node]] = [{}]
+    for item in items:
+        if item[0] != "rel" or item[1][0] != "s" or len(item[2]) != 1 or item[2][0][0] != "=":
+            return None
+        if item[1][1] in groups[-1]:
+            groups.append({})
+        groups[-1][item[1][1]] = item[2][0][1]
+    names = set(groups[0])
+    if len(groups) < 2 or len(names) < 2 or any(set(group) != names for group in groups):
+        return None
+    by_alphabet = coordinates({name: ("s", name) for name in groups[0]})
+    order = [node[1] for node in by_alphabet]
+    return Solutions(
+        tuple(order), tuple(("tuple", "(", ")", tuple(group[name] for name in order)) for group in groups)
+    )
+
+
+def _named_tuples(items: tuple[Node, ...]) -> Solutions | None:
+    """`(x, y) = (1, 2), (3, 4)`: the name may come once or each time."""
+    name = items[0][1]
+    if any(part[0] != "s" for part in name[3]):
+        return None
+    points: list[Node] = []
+    for item in items:
+        if item[0] == "rel":
+            if item[1] != name or len(item[2]) != 1 or item[2][0][0] not in ("=", "in"):
+                return None
+            item = item[2][0][1]
+        if item[0] != "tuple" or len(item[3]) != len(name[3]):
+            return None
+        points.append(item)
+    return Solutions(tuple(part[1] for part in name[3]), tuple(points))

@@ -1,29 +1,210 @@
-"""One answer text against one gold, by everything that is cheap. What is left open goes to the child (`worker`)."""
+"""One answer text against one gold, by everything that is cheap. What is left open goes to the child (`proving`).
+
+How this works: `match` tries integers and equal strings, then reads the answer and compares it with each accepted gold:
+options, labels, capitals, parts, words, and last the two trees. `same` compares trees; it dispatches by their shape,
+and its arguments are gold, answer everywhere. Sentences are compared word by word and formula by formula.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.compare import same, start_trial
-from grpo_verifiers.maths.comparing.forms.parameters import renamed
-from grpo_verifiers.maths.comparing.forms.statements import (
-    VERDICTS,
-    has_signs,
-    is_core,
-    names_subject,
-    same_statement,
+from grpo_verifiers.maths.comparing.equations import same_relations
+from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, factors
+from grpo_verifiers.maths.comparing.golds import MathGold, option_and_text, option_of, options_of
+from grpo_verifiers.maths.comparing.lists import (
+    as_vector,
+    is_scaled_matrix,
+    same_cases,
+    same_finite_sets,
+    same_lists,
+    same_matrices,
+    same_solutions,
+    same_tuples,
+    unordered,
 )
-from grpo_verifiers.maths.comparing.forms.vectors import as_vector
-from grpo_verifiers.maths.comparing.golds import MathGold
-from grpo_verifiers.maths.comparing.option_letters import option_and_text, option_of, options_of
+from grpo_verifiers.maths.comparing.parameters import renamed, same_residues
+from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
+from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
-from grpo_verifiers.maths.reading.forms.labels import labels_differ
-from grpo_verifiers.maths.reading.forms.letters import repeated_capitals, written_capitals
-from grpo_verifiers.maths.reading.tokens.token import TooBig
-from grpo_verifiers.maths.reading.tree import SCALARS, Node
-from grpo_verifiers.maths.reading.words import same_words
+from grpo_verifiers.maths.reading.forms import Formula, repeated_capitals, sentence, written_capitals
+from grpo_verifiers.maths.reading.reader import labels_differ
+from grpo_verifiers.maths.reading.tokens import TooBig
+from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains
+from grpo_verifiers.maths.reading.vocabulary import names
+from grpo_verifiers.maths.reading.words import plain_words, same_words
+
+# Do two trees give the same answer? Dispatch by shape; the order of arguments is gold, answer everywhere.
+
+
+def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Whether `answer` gives the value of `gold`; unsettled scalars are left in `trial.pending`."""
+    # what a failed comparison left open says nothing about the next one
+    mark = len(trial.pending)
+    if _same(gold, answer, trial):
+        return True
+    del trial.pending[mark:]
+    return False
+
+
+_COLUMNS = frozenset(("tuple", "matrix"))
+_SUMS = frozenset(("+", "*", "neg", "s", "/"))
+_GROUPS = frozenset(("all",))
+
+
+def _length(node: Node) -> int:
+    return len(node[3] if node[0] == "tuple" else node[1] if len(node[1]) > 1 else node[1][0])
+
+
+def _groups(node: Node) -> list[Node]:
+    """Factors of a direct product, powers written out."""
+    found: list[Node] = []
+    for part in factors(node):
+        stem, _, power = str(part[1]).partition("^") if part[0] == "all" else ("", "", "")
+        many = power.isdigit() and 0 < int(power) < 20
+        found.extend([("all", stem)] * int(power) if many else [part])
+    return found
+
+
+def start_trial(options: MathOptions) -> ComparisonTrial:
+    """A fresh comparison."""
+    return ComparisonTrial(options, same)
+
+
+def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    gold, answer = expand(gold), expand(answer)
+    # only where the shapes differ: written out, a set builder may be a finite set
+    if gold[0] != answer[0]:
+        gold, answer = written_out_set(gold), written_out_set(answer)
+    g, a = gold[0], answer[0]
+    # from the special to the general: each test counts on those before it not to have applied
+    if g == "congruence" or a == "congruence":
+        return same_residues(gold, answer)
+    if (g == "builder" or a == "builder") and same_residues(gold, answer):
+        return True
+    if g in ("list", "set") and a in ("list", "set") and same_solutions(gold, answer, trial):
+        return True
+    if g == "rel" or a == "rel":
+        return same_relations(gold, answer, trial)
+    if g == "list" or a == "list":
+        return same_lists(gold, answer, trial)
+    if g in ("unit", "pct") or a in ("unit", "pct"):
+        return same_measures(gold, answer, trial)
+    # direct products of groups, Z_2 x Z_3, whose factors have no order
+    if "*" in (g, a) and {g, a} <= {"*", "all"} and contains(gold, _GROUPS) and contains(answer, _GROUPS):
+        return unordered(_groups(gold), _groups(answer), trial)
+    if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
+        return same_values(gold, answer, trial)
+    if g in SETLIKE or a in SETLIKE:
+        return same_regions(gold, answer, trial)
+    if g == "set" or a == "set":
+        return same_finite_sets(gold, answer, trial)
+    if g in _COLUMNS and a in _SUMS and (vector := as_vector(answer, _length(gold))) is not None:
+        return _same(gold, vector, trial)
+    if a in _COLUMNS and g in _SUMS and (vector := as_vector(gold, _length(answer))) is not None:
+        return _same(vector, answer, trial)
+    if "matrix" in (g, a) or is_scaled_matrix(gold) or is_scaled_matrix(answer):
+        return same_matrices(gold, answer, trial)
+    if g == "tuple" and a == "tuple":
+        return same_tuples(gold, answer, trial)
+    if g == "cases" and a == "cases":
+        return same_cases(gold, answer, trial)
+    if g in ("ratio", "clock") or a in ("ratio", "clock"):
+        return same_ratios(gold, answer, trial)
+    if g == "base" or a == "base":
+        return same_bases(gold, answer)
+    # what no rule knows is equal to itself only
+    return bool(gold == answer) and g in ("inf", "dots", "neg", "+")
+
+
+# Answers in sentences: the same words and the same formulas, sign for sign.
+
+_DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*\{|\\[ ,;:!]|\\q?quad|[{}$~]")
+_SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
+VERDICTS = frozenset(("yes", "no", "true", "false"))
+_VERBS = names(
+    """
+    converge diverge exist increase decrease vanish intersect coincide oscillate commute terminate repeat
+    converges diverges exists increases decreases vanishes intersects oscillates terminates repeats
+    does do cannot never
+    """
+)
+_NEGATIONS = names(
+    "not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only"
+)
+_HEADINGS = names(
+    """
+    quadrant case option choice figure type statement graph group phase stage column row line question
+    box plan player step class grade part set team
+    """
+)
+"""Nouns that say nothing beside the number or letter behind them."""
+
+_SUBJECT = re.compile(
+    r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)",
+    re.I,
+)
+
+
+def has_signs(text: str) -> bool:
+    """Whether a text in words holds more than words and plain numbers: operators, comparators, brackets, macros."""
+    return _SIGN.search(_DRESS.sub(" ", text)) is not None
+
+
+def same_statement(gold: str, answer: str, trial: ComparisonTrial) -> bool:
+    """Whether two texts hold the same words and formulas in the same order; what floats cannot settle is left pending."""
+    first, second = sentence(gold), sentence(answer)
+    if not first or len(first) != len(second):
+        return False
+    for g, a in zip(first, second, strict=True):
+        if isinstance(g, Formula) and isinstance(a, Formula):
+            is_same = g.shown == a.shown or (
+                g.tree is not None and a.tree is not None and trial.same(g.tree, a.tree)
+            )
+        else:
+            is_same = (
+                isinstance(g, str)
+                and isinstance(a, str)
+                and (g == a or plain_words(g) == plain_words(a) or same_words(g, a))
+            )
+        if not is_same:
+            return False
+    return True
+
+
+def is_core(gold: str, answer: str) -> bool:
+    """Whether an answer is what a sentence says of its subject (`converges`), its verdict (`No`) or what a heading numbers."""
+    wanted, found = gold.lower().strip(" ."), plain_words(answer)
+    head = re.match(r"(yes|no|true|false)\s*[,.;:]\s+\S", wanted)
+    if head is not None:
+        return found == head[1]
+    words, said = re.findall(r"[^\W_]+", wanted), found.split()
+    if len(words) == 2 and words[0] in _HEADINGS:
+        return re.findall(r"[^\W_]+", answer.lower()) == words[1:]
+    if not said or not words or words[0] not in ("the", "it", "this", "these", "they") or len(words) > 9:
+        return False
+    for i in range(1, len(words)):
+        # cut behind a verb of being, or before the verb: nothing of the predicate is left out
+        is_predicate = words[i - 1] in ("is", "are", "be") or words[i] in _VERBS
+        if is_predicate and plain_words(" ".join(words[i:])) == found:
+            # what is cut away must not have been a `not`
+            return not _NEGATIONS & set(words[:i])
+    return False
+
+
+def names_subject(answer: str, gold: str) -> bool:
+    """Whether an answer is the gold said of a subject of one word: `the limit does not exist` for `does not exist`."""
+    match = _SUBJECT.match(answer)
+    if match is None or gold.lower().strip(" .") in VERDICTS:
+        return False
+    verb, _, rest = match["predicate"].lower().partition(" ")
+    if verb in ("is", "are"):
+        return bool(rest) and plain_words(rest) == plain_words(gold)
+    return verb in _VERBS and plain_words(match["predicate"]) == plain_words(gold)
+
 
 _INTEGER = re.compile(r"\A\s*+\$?\s*+([-+]?\d{1,15})\s*+\.?\s*+\$?\s*+")
 
@@ -61,7 +242,7 @@ def match(gold: MathGold, text: str, options: MathOptions) -> Match:
         found = _against(gold, wanted, answer, options)
         if found.equal:
             return found
-        # what may still be proved outweighs a no; of several refusals the first one's reason is told
+        # what may still be proved outweighs a no; of several refusals the first one's reason counts
         if found.equal is None or best is _UNEQUAL:
             best = found
     return best
@@ -75,26 +256,54 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
     if gold.letter:
         named = option_of(answer.text) or option_of(answer.tokens)
         if named or not gold.has_text:
-            # the right letter beside another option's value contradicts itself
-            is_right = named == gold.letter and not (gold.has_text and _other_text(wanted, answer, options))
-            return Match(True, "equal:option") if is_right else _UNEQUAL
+            if named != gold.letter:
+                return _UNEQUAL
+            # the right letter with another option's value contradicts itself
+            _, rest = option_and_text(answer.text) if gold.has_text else ("", "")
+            value = read_answer(rest) if rest else None
+            if value is None or value.tree is None or wanted.tree is None:
+                return Match(True, "equal:option")
+            differs = _trees(wanted, value, options).equal is False
+            return _UNEQUAL if differs else Match(True, "equal:option")
     if gold.letters and options_of(answer.text) == gold.letters:
         return Match(True, "equal:option")
     if not answer.tokens:
         return Match(False, "empty")
     if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
         return Match(False, "unread")
-    if answer.tokens == wanted.tokens and not _read_apart(wanted.tree, answer.tree):
+    # where one string of tokens was read as two values, their trees decide, not their text
+    if answer.tokens == wanted.tokens and not (
+        wanted.tree != answer.tree
+        and wanted.tree is not None
+        and answer.tree is not None
+        and {wanted.tree[0], answer.tree[0]} <= SCALARS
+    ):
         return Match(True, "equal:string")
-    # capitals alone are a sequence, which a product would reorder
+    # capitals alone are a sequence, as one word or parted by commas, which a product would reorder
     if wanted.capitals:
-        return _capitals(wanted, answer)
+        written = answer.capitals or written_capitals(answer.tree)
+        if written == wanted.capitals:
+            return Match(True, "equal:string")
+        said = answer.words.strip(" .").lower()
+        if len(said) > 3 and not answer.capitals and said == wanted.capitals.lower():
+            return Match(True, "equal:words")
+        return Match(False, "unread" if sorted(written) == sorted(wanted.capitals) else "unequal")
     letters = repeated_capitals(wanted.tree)
     if letters:
         written = answer.capitals or written_capitals(answer.tree)
         return Match(True, "equal:string") if written == letters else _UNEQUAL
     if wanted.parts or answer.parts:
-        return _parts(wanted, answer, options)
+        # part for part; a list that names no parts gives them in its order
+        first, second = _part_answers(wanted), _part_answers(answer)
+        if len(first) != len(second):
+            return Match(False, "unread" if not first or not second else "unequal")
+        found = [_against(_NO_LETTER, w, a, options) for w, a in zip(first, second, strict=True)]
+        # one wrong part decides; open ones wait for their proofs together
+        apart = next((m for m in found if m.equal is False), None)
+        if apart is not None:
+            return apart
+        pending = tuple(pair for m in found for pair in m.pending)
+        return Match(None, "open", pending) if pending else found[-1]
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -106,26 +315,7 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
     return _trees(wanted, answer, options)
 
 
-def _read_apart(gold: Node | None, answer: Node | None) -> bool:
-    """Whether one string of tokens was read as two values: their trees decide then, not their text."""
-    return gold != answer and gold is not None and answer is not None and {gold[0], answer[0]} <= SCALARS
-
-
 _NO_LETTER = MathGold((), ())
-
-
-def _parts(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
-    """Part for part; a list that names no parts gives them in its order."""
-    first, second = _part_answers(wanted), _part_answers(answer)
-    if len(first) != len(second):
-        return Match(False, "unread" if not first or not second else "unequal")
-    found = [_against(_NO_LETTER, w, a, options) for w, a in zip(first, second, strict=True)]
-    # one wrong part decides; open ones wait for their proofs together
-    apart = next((m for m in found if m.equal is False), None)
-    if apart is not None:
-        return apart
-    pending = tuple(pair for m in found for pair in m.pending)
-    return Match(None, "open", pending) if pending else found[-1]
 
 
 def _part_answers(answer: Answer) -> tuple[Answer, ...]:
@@ -133,17 +323,6 @@ def _part_answers(answer: Answer) -> tuple[Answer, ...]:
         return answer.parts
     items = answer.tree[2] if answer.tree[0] == "list" else answer.tree[3]
     return tuple(Answer(repr(item), repr(item), item) for item in items)
-
-
-def _capitals(wanted: Answer, answer: Answer) -> Match:
-    """A sequence of capitals: as one word or parted by commas, in its order."""
-    written = answer.capitals or written_capitals(answer.tree)
-    if written == wanted.capitals:
-        return Match(True, "equal:string")
-    said = answer.words.strip(" .").lower()
-    if len(said) > 3 and not answer.capitals and said == wanted.capitals.lower():
-        return Match(True, "equal:words")
-    return Match(False, "unread" if sorted(written) == sorted(wanted.capitals) else "unequal")
 
 
 def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
@@ -167,18 +346,6 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if (is_core(wanted.words, said) or names_subject(said, wanted.words)) and not has_signs(answer.text):
         return Match(True, "equal:words")
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
-
-
-def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
-    """Whether an answer gives the right letter with a value that is not the gold's."""
-    _, rest = option_and_text(answer.text)
-    read = read_answer(rest) if rest else None
-    return (
-        read is not None
-        and read.tree is not None
-        and wanted.tree is not None
-        and _trees(wanted, read, options).equal is False
-    )
 
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:

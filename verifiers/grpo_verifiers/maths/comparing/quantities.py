@@ -1,10 +1,13 @@
-"""Numbers with something attached: units, percent signs, degrees, clocks, ratios, bases, infinity."""
+"""Numbers with something attached: units, percent signs, degrees, clocks, ratios, bases, infinity.
+
+How this works: what is attached is taken off both sides and compared by its own rule (two units must agree, a missing
+one always does), then the numbers are compared by `same_scalar`, converted where the options ask for it.
+"""
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.rationals import Undefined
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
+from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, symbols
 from grpo_verifiers.maths.reading.units import conversion, units_agree
 

@@ -1,6 +1,8 @@
 """Are two scalars equal? Strings and rationals accept or reject, floats only reject, the finite field accepts or rejects.
 
-What none of them settles is written down in `Trial.pending` and counts as equal until the child has had its say.
+How this works: `same_scalar` goes through these tiers in this order and stops at the first that decides. Roundings of a
+decimal gold are accepted where floats reject. What no tier settles is appended to `ComparisonTrial.pending` and counts
+as equal until the child has decided.
 """
 
 from __future__ import annotations
@@ -9,13 +11,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate, differ, sample_points
 from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times
-from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
+from grpo_verifiers.maths.comparing.values import (
+    NotRational,
+    NoValue,
+    Undefined,
+    approximate,
+    differ,
+    rational,
+    sample_points,
+)
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.reading.tokens.token import TooBig
-from grpo_verifiers.maths.reading.tree import Node, children, contains, rename, symbols
+from grpo_verifiers.maths.reading.tokens import TooBig
+from grpo_verifiers.maths.reading.tree import Node, anywhere, children, contains, rename, symbols
 
 MOST_SYMBOLS = 64
 _RADICAL = frozenset(("root", "log"))
@@ -37,7 +47,7 @@ class ComparisonTrial:
         return self.compare(gold, answer, self)
 
     def note(self, how: str) -> None:
-        """Remember the dearest argument that was needed."""
+        """Record the costliest argument that was needed."""
         order = ("equal:string", "equal:rational", "equal:rounded", "equal:exact", "equal:symbolic")
         if order.index(how) > order.index(self.how):
             self.how = how
@@ -59,7 +69,7 @@ def value_of(node: Node) -> Fraction | None:
 
 
 def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """Whether two scalars are equal, or could be (see `Trial.pending`)."""
+    """Whether two scalars are equal, or could be (see `ComparisonTrial.pending`)."""
     if gold == answer and gold[0] in ("n", "s", "c"):
         return True
     try:
@@ -73,7 +83,7 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if len(names) > MOST_SYMBOLS:
         return False
     if not trial.bare_log and (contains(gold, {"log"}) or contains(answer, {"log"})):
-        trial.bare_log = _has_bare_log(gold) or _has_bare_log(answer)
+        trial.bare_log = anywhere(gold, _is_bare_log) or anywhere(answer, _is_bare_log)
     # roots and logarithms on both sides are asked about positive letters only: sqrt(x^2) is x there
     positive = has_radical(gold) and has_radical(answer)
     verdict = _floats(gold, answer, sorted(names), positive, trial)
@@ -90,6 +100,18 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     return len(trial.pending) > mark
 
 
+def _is_arc(at: tuple[Any, ...]) -> bool:
+    return len(at) == 3 and at[0] == "f" and at[1] in ("arcsin", "arccos")
+
+
+def _is_bare_log(at: tuple[Any, ...]) -> bool:
+    return len(at) == 3 and at[0] == "log" and at[1] is None
+
+
+def _is_decimal(at: tuple[Any, ...]) -> bool:
+    return len(at) == 3 and at[0] == "n" and at[2] is not None
+
+
 def has_radical(node: Node) -> bool:
     """Whether a root, a logarithm or a fractional power occurs, for which variables are taken as positive."""
     stack = [node]
@@ -102,34 +124,12 @@ def has_radical(node: Node) -> bool:
     return False
 
 
-def _has_arc(node: Node) -> bool:
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if at[0] == "f" and at[1] in ("arcsin", "arccos"):
-            return True
-        if at[0] not in ("n", "s", "c"):
-            stack.extend(children(at))
-    return False
-
-
-def _has_bare_log(node: Node) -> bool:
-    stack: list[object] = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, tuple):
-            if len(at) == 3 and at[0] == "log" and at[1] is None:
-                return True
-            stack.extend(at)
-    return False
-
-
 def _floats(
     gold: Node, answer: Node, names: list[str], positive: bool, trial: ComparisonTrial
 ) -> bool | None:
     """False: apart at some point. True: together at all points that have a value. None: no point has one."""
     seen = False
-    small = bool(names) and (_has_arc(gold) or _has_arc(answer))
+    small = bool(names) and (anywhere(gold, _is_arc) or anywhere(answer, _is_arc))
     # without letters all points are the same
     for point in sample_points(names, positive or small, small)[: 2 if names else 1]:
         try:
@@ -174,18 +174,6 @@ def _significant(value: Fraction, places: int) -> int:
     return len(str(abs(value.numerator * 10**places // value.denominator)).lstrip("0"))
 
 
-def has_decimal(node: Node) -> bool:
-    """Whether a decimal literal occurs."""
-    stack: list[object] = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, tuple):
-            if len(at) == 3 and at[0] == "n" and at[2] is not None:
-                return True
-            stack.extend(at)
-    return False
-
-
 def _places(gold: Node) -> int | None:
     if gold[0] == "neg":
         gold = gold[1]
@@ -197,7 +185,7 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Comparison
     tolerance = trial.options.tolerance
     if (
         tolerance
-        and (has_decimal(answer) or has_decimal(gold))
+        and (anywhere(answer, _is_decimal) or anywhere(gold, _is_decimal))
         and abs(a - b) <= Fraction(tolerance) * abs(a)
     ):
         trial.note("equal:rounded")
@@ -209,7 +197,7 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Comparison
         not trial.options.round_gold
         or places is None
         or b.denominator == 1
-        or has_decimal(answer)
+        or anywhere(answer, _is_decimal)
         or _significant(a, places) < 3
     ):
         return False
@@ -222,7 +210,7 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Comparison
 
 def _rounds(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """The same for values of which one or both are irrational."""
-    places, decimal_answer = _places(gold), has_decimal(answer)
+    places, decimal_answer = _places(gold), anywhere(answer, _is_decimal)
     tolerance = trial.options.tolerance
     try:
         a, b = approximate(gold, {}, trial.log10).value, approximate(answer, {}, trial.log10).value
@@ -260,7 +248,7 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
             a, b = approximate(gold, point, trial.log10), approximate(answer, point, trial.log10)
         except NoValue:
             continue
-        # what cannot be told from zero gives no ratio
+        # what cannot be distinguished from zero gives no ratio
         if abs(a.value) <= 64 * a.error or abs(b.value) <= 64 * b.error:
             return False
         ratios.append((a.value / b.value, a.error / abs(a.value) + b.error / abs(b.value)))

@@ -1,7 +1,7 @@
 """What is left open goes to computer algebra in processes of its own.
 
-`child` is the work, `processes.pool` starts and kills. Every proof has the same CPU time, whatever else is asked for with it
-and however busy the machine is: a verdict does not depend on its batch.
+`symbolic` is the work, `processes.pool` starts and kills. Every proof has the same CPU time, whatever else is asked for
+with it and however busy the machine is: a verdict does not depend on its batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Prover:
     """Computer algebra shared by all verifiers of this process. Thread-safe; starts by itself; survives a fork of the caller."""
 
     def __init__(self, slots: int = SLOTS) -> None:
-        self.pool = Pool("grpo_verifiers.maths.proving.child:load", workers=slots, limits=LIMITS)
+        self.pool = Pool("grpo_verifiers.maths.proving.symbolic:load", workers=slots, limits=LIMITS)
 
     def launch(self) -> None:
         """Start a process without waiting for it."""
@@ -46,7 +46,7 @@ class Prover:
         self.pool.close()
 
     def prove(self, tasks: Sequence[ProofTask], seconds: float) -> list[str]:
-        """For every task `s`, `n`, `u` (see `child`), or `timeout`, `memory`; each may take so many seconds of CPU time.
+        """For every task `s`, `n`, `u` (see `symbolic.settle`), or `timeout`, `memory`; each may take so many seconds of CPU time.
 
         Raises:
             ChildFailed: there is no child to ask, or it raised, which it never should.
@@ -54,7 +54,13 @@ class Prover:
         try:
             results = self.pool.submit([tuple(task) for task in tasks], [seconds] * len(tasks)).result()
             # a worker may die of what the case before it left behind, or be killed from outside: once more in a fresh one
-            dead = [at for at, result in enumerate(results) if _died(result)]
+            dead = [
+                at
+                for at, result in enumerate(results)
+                if (
+                    isinstance(result, Killed) and result.reason not in ("timeout", "no_reply", "unavailable")
+                )
+            ]
             if dead:
                 again = self.pool.submit([tuple(tasks[at]) for at in dead], [seconds] * len(dead)).result()
                 results = [*results]
@@ -63,10 +69,6 @@ class Prover:
         except Unavailable as err:
             raise ChildFailed(f"the process for computer algebra does not start: {err}") from err
         return [_reply(result) for result in results]
-
-
-def _died(result: Result) -> bool:
-    return isinstance(result, Killed) and result.reason not in ("timeout", "no_reply", "unavailable")
 
 
 def _reply(result: Result) -> str:

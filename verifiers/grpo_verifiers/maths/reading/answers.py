@@ -1,23 +1,32 @@
-"""From the text of an answer to something that can be compared: a tree, words, or nothing but its tokens."""
+"""From the text of an answer to something that can be compared: a tree, words, or nothing but its tokens.
+
+How this works: `read_answer` tidies the text, takes the short way for plain numbers, else cuts the text into tokens,
+tries the forms that the grammar lacks (`forms`, quantities in two units), and last the grammar (`reader`). What cannot be
+read keeps its words, its tokens and the reason.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.forms.compounds import read_compound
-from grpo_verifiers.maths.reading.forms.labels import label_of
-from grpo_verifiers.maths.reading.forms.letters import capitals_of
-from grpo_verifiers.maths.reading.forms.parts import split_parts
-from grpo_verifiers.maths.reading.forms.ranges import read_half, read_range
-from grpo_verifiers.maths.reading.forms.residues import MARKS, read_residues
-from grpo_verifiers.maths.reading.forms.rewriting import rewrite
+from grpo_verifiers.maths.reading.forms import (
+    MARKS,
+    capitals_of,
+    read_half,
+    read_range,
+    read_residues,
+    split_parts,
+)
 from grpo_verifiers.maths.reading.lexer import canonical, lex
-from grpo_verifiers.maths.reading.reader import read
-from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
+from grpo_verifiers.maths.reading.measuring import read_compound
+from grpo_verifiers.maths.reading.reader import label_of, read
+from grpo_verifiers.maths.reading.spelling import PLAIN_THOUSANDS, respell, rewrite
+from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
+from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 
 
@@ -72,22 +81,7 @@ _SENTENCE = re.compile(
     r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))",
     re.I,
 )
-NOT_STATED = frozenset(
-    (
-        "wrong",
-        "incorrect",
-        "false",
-        "other",
-        "one",
-        "some",
-        "first",
-        "not",
-        "never",
-        "next",
-        "previous",
-        *HEDGES,
-    )
-)
+NOT_STATED = HEDGES | names("wrong incorrect false other one some first not never next previous")
 _KIND_WORD = re.compile(
     r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:ordered\s++|open\s++|closed\s++)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
     r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))",
@@ -122,25 +116,14 @@ _ASIDE = re.compile(
     re.I,
 )
 _PHRASE_TREES: dict[str, Node] = {
-    "infinity": ("inf",),
-    "positive infinity": ("inf",),
-    "negative infinity": ("neg", ("inf",)),
-    "minus infinity": ("neg", ("inf",)),
-    "infinitely many": ("inf",),
-    "all real": ("all", "R"),
-    "no solution": ("set", ()),
-    "positive real": ("all", "R+"),
-    "positive real number": ("all", "R+"),
-    "all positive real number": ("all", "R+"),
-    "negative real number": ("all", "R-"),
-    "all negative real number": ("all", "R-"),
-    "nonnegative real": ("all", "R+0"),
-    "nonnegative real number": ("all", "R+0"),
-    "non negative real number": ("all", "R+0"),
-    "all nonnegative real number": ("all", "R+0"),
-    "all integer": ("all", "Z"),
-    "integer": ("all", "Z"),
-}
+    "infinity": ("inf",), "positive infinity": ("inf",), "negative infinity": ("neg", ("inf",)),
+    "minus infinity": ("neg", ("inf",)), "infinitely many": ("inf",), "all real": ("all", "R"),
+    "no solution": ("set", ()), "positive real": ("all", "R+"), "positive real number": ("all", "R+"),
+    "all positive real number": ("all", "R+"), "negative real number": ("all", "R-"),
+    "all negative real number": ("all", "R-"), "nonnegative real": ("all", "R+0"),
+    "nonnegative real number": ("all", "R+0"), "non negative real number": ("all", "R+0"),
+    "all nonnegative real number": ("all", "R+0"), "all integer": ("all", "Z"), "integer": ("all", "Z"),
+}  # fmt: skip
 
 
 def tidy(text: str) -> str:
@@ -276,11 +259,9 @@ def _read(text: str) -> Answer:
     tree = tree if form is None else form
     # `1,234` is a number or a list of two: both readings are kept, and the gold's shape picks one
     as_list = None
-    if tree is not None and "," in clean and has_plain_thousands(clean):
-        try:
+    if tree is not None and "," in clean and PLAIN_THOUSANDS.search(clean) is not None:
+        with suppress(Unreadable, RecursionError):
             as_list = read(lex(clean, commas=False))
-        except (Unreadable, RecursionError):
-            as_list = None
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
     if phrase is not None:
         tree = phrase

@@ -1,15 +1,194 @@
-"""Atoms: numbers, symbols, calls and number words."""
+"""Atoms: numbers, symbols, calls and number words.
+
+How this works: `read_atom` reads the one thing at the cursor. Above it stand numbers as written (decimals, recurring
+digits, mixed numbers) and the decision whether a letter before a bracket is a function or a factor: wrongly read as a
+factor it would pay `V` for `V(2) - V(1)`.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from grpo_verifiers.maths.reading.cursor import END, Cursor
-from grpo_verifiers.maths.reading.forms.calls import is_application
-from grpo_verifiers.maths.reading.numerals import read_number
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
-from grpo_verifiers.maths.reading.tree import ONE, Node, add, number
+from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unreadable
+from grpo_verifiers.maths.reading.tree import ONE, Node, add, mul, number
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS, NUMBER_WORDS, number_of
+
+# Numbers as written: decimals, recurring digits, mixed numbers.
+
+
+def read_mixed(cursor: Cursor, whole: Node) -> Node:
+    """`1 1/4`: a whole number, a gap and a fraction of whole numbers."""
+    top, slash, bottom = cursor.peek(), cursor.peek(1), cursor.peek(2)
+    if (
+        whole[0] != "n"
+        or whole[2] is not None
+        or slash.value != "/"
+        or bottom.kind != "n"
+        or not (top.value + bottom.value).isdigit()
+    ):
+        raise Unreadable("two numbers side by side")
+    cursor.at += 3
+    if int(bottom.value) == 0:
+        raise Unreadable("a division by zero")
+    return number(whole[1] + Fraction(int(top.value), int(bottom.value)))
+
+
+def read_mixed_fraction(cursor: Cursor, whole: Node) -> Node:
+    r"""`1\frac14`, or the product where the fraction is no plain one; the percent or degree sign belongs to all of it."""
+    part = cursor.grammar.power(cursor)
+    if part[0] in ("pct", "deg"):
+        mixed = _mixed_value(cursor, whole, part[1])
+        return (part[0], mixed) if mixed is not None else marked(whole, part)
+    mixed = _mixed_value(cursor, whole, part)
+    return mixed if mixed is not None else mul(whole, part)
+
+
+def _mixed_value(cursor: Cursor, whole: Node, part: Node) -> Node | None:
+    plain = part[0] == "/" and part[1][0] == part[2][0] == "n" and part[1][2] is None and part[2][2] is None
+    if whole[2] is None and plain and part[2][1] != 0:
+        return number(whole[1] + part[1][1] / part[2][1])
+    return None
+
+
+def read_number(cursor: Cursor, value: str) -> Node:
+    """A number literal after its token: decimals with a bar or dots, powers of ten."""
+    after = cursor.peek()
+    if "." in value:
+        whole, _, digits = value.partition(".")
+        if after.value in ("overline", "dot") and after.kind == "c" and digits.isdigit() | (digits == ""):
+            return _read_bar(cursor, whole, digits)
+        if (
+            after.value == "("
+            and not after.spaced
+            and cursor.peek(1).kind == "n"
+            and cursor.peek(1).value.isdigit()
+            and cursor.peek(2).value == ")"
+        ):
+            block = cursor.peek(1).value
+            cursor.at += 3
+            return recurring(whole, digits, block)
+    if "e" in value or "E" in value:
+        mantissa, _, exponent = value.lower().partition("e")
+        # left as a power: digits by the thousand would be written out for nothing
+        if abs(int(exponent)) > 4000:
+            return mul(read_number(cursor, mantissa), ("^", number(10), number(int(exponent))))
+        digits = mantissa + "0" if mantissa.endswith(".") else mantissa
+        # no places: written in powers of ten it does not show to how many decimals it was rounded
+        return ("n", Fraction(digits) * Fraction(10) ** int(exponent), None)
+    if "." in value:
+        digits = value.partition(".")[2]
+        return ("n", Fraction(value if digits else value[:-1]), len(digits) if digits else None)
+    return ("n", Fraction(int(value)), None)
+
+
+def _read_bar(cursor: Cursor, whole: str, digits: str) -> Node:
+    """`0.1\\overline{6}` and `0.\\dot{3}`, also dots over the first and last digit of the period."""
+    block = ""
+    name = cursor.peek().value
+    while cursor.peek().value == name and cursor.peek().kind == "c":
+        cursor.at += 1
+        braced = cursor.take("{")
+        if cursor.peek().kind != "n" or not cursor.peek().value.isdigit():
+            raise Unreadable("a bar over no digits")
+        block += cursor.peek().value
+        cursor.at += 1
+        if braced:
+            cursor.need("}")
+        if name == "dot" and cursor.peek().kind == "n" and cursor.peek(1).value == "dot":
+            block += cursor.peek().value
+            cursor.at += 1
+    if not block:
+        raise Unreadable("a bar over no digits")
+    if cursor.peek().value == "ldots":
+        cursor.at += 1
+    return recurring(whole, digits, block)
+
+
+def read_repeating(cursor: Cursor, node: Node, text: str) -> Node:
+    """`0.333...`: digits that repeat at least twice before the dots."""
+    whole, _, digits = text.partition(".")
+    # the shortest period that came twice
+    for period in range(1, len(digits) // 2 + 1):
+        block = digits[-period:]
+        repeats = 1
+        while digits[: len(digits) - period * repeats].endswith(block):
+            repeats += 1
+        if repeats >= 2:
+            head = digits[: len(digits) - period * repeats]
+            return recurring(whole, head, block)
+    return node
+
+
+def recurring(whole: str, head: str, block: str) -> Node:
+    """The exact value of whole.head(block)(block)..."""
+    if len(head) + len(block) > 300:
+        raise TooBig("too many digits")
+    shift = 10 ** len(head)
+    # 0.h(b) = h / 10^len(h) + b / (10^len(h) (10^len(b) - 1))
+    value = Fraction(int(whole or "0") * shift + int(head or "0"), shift) + Fraction(
+        int(block), shift * (10 ** len(block) - 1)
+    )
+    return number(value)
+
+
+def marked(left: Node, right: Node) -> Node:
+    """A product whose last factor carries a percent or degree sign: the sign belongs to all of it."""
+    if left[0] == "deg" and right[0] == "n":
+        # `30^\circ 15` has lost its mark of minutes
+        raise Unreadable("a factor behind degrees")
+    if right[0] in ("pct", "deg"):
+        return (right[0], mul(left, right[1]))
+    return mul(left, right)
+
+
+# Is a letter before a bracket a function or a factor? What is only perhaps a product is read as a value of a function:
+# such an answer is right if it is written as the gold is.
+
+_ARGUMENTS = frozenset(("t", "x", "n", "z", "k", "m", "s", "r", "y", "theta", "tau"))
+_INDICES = frozenset("ijkmn")
+_PLAIN = frozenset(("+", "-", "/", "*", "frac", "{", "}"))
+_GREEK = frozenset(("phi", "psi", "Phi", "Psi"))
+
+
+def is_application(tokens: list[Token], at: int, name: str) -> bool:
+    """Whether the letter `name` before the opening bracket at `at` is applied to what is in the brackets."""
+    end = _closing(tokens, at)
+    inner = tokens[at + 1 : end]
+    # several arguments in one bracket are read as a point: nothing multiplies by a letter there
+    if not inner or any(t.value in (",", ";") for t in inner):
+        return False
+    last = inner[-1]
+    if last.kind == "n" and (len(inner) == 1 or (len(inner) == 2 and inner[0].value in "+-")):
+        is_growth = "." in last.value and end + 1 < len(tokens) and tokens[end + 1].value == "^"
+        return not is_growth  # P(1.05)^n grows, P(2)^n does not
+    if len(inner) == 1 and last.kind == "s":
+        is_event = name[0].isupper() and last.value[0].isupper()  # E(X), P(A)
+        return (last.value in _ARGUMENTS or is_event) and last.value != name
+    if not name[0].isupper() and name not in _GREEK:
+        return False
+    symbols = {t.value for t in inner if t.kind == "s"}
+    # `T(n - 1)`: letters that count, and nothing else
+    if symbols and symbols <= _INDICES and all(t.kind in "ns" or t.value in _PLAIN for t in inner):
+        return True
+    # whether the letter stands only before brackets, and not before the same ones
+    arguments: set[tuple[str, ...]] = set()
+    for i, token in enumerate(tokens):
+        if token.kind != "s" or token.value != name:
+            continue
+        if i + 1 >= len(tokens) or tokens[i + 1].value != "(":
+            return False
+        arguments.add(tuple(t.value for t in tokens[i + 1 : _closing(tokens, i + 1)]))
+    return len(arguments) > 1
+
+
+def _closing(tokens: list[Token], at: int) -> int:
+    depth = 0
+    # an argument is short, and this is asked of every letter before a bracket
+    for i in range(at, min(len(tokens), at + 60)):
+        depth += (tokens[i].value == "(") - (tokens[i].value == ")")
+        if depth == 0:
+            return i
+    return at
 
 
 def read_atom(cursor: Cursor) -> Node:
@@ -36,7 +215,20 @@ def read_atom(cursor: Cursor) -> Node:
             and _is_call(cursor, value)
         ):
             cursor.at += 1
-            return _read_call(cursor, value)
+            # a function value after its opening bracket; `P(A | B)` has two arguments, gamma is a factorial
+            if value == "P":
+                in_set, cursor.in_set = cursor.in_set, 1  # the bar of a condition is no absolute value
+                event = cursor.grammar.listing(cursor)
+                cursor.in_set = in_set
+                if cursor.take("|") or cursor.take("mid"):
+                    event = ("list", "|", (event, cursor.grammar.listing(cursor)))
+                cursor.need(")")
+                return ("f", value, tuple(event[2]) if event[0] == "list" else (event,))
+            arguments = cursor.grammar.items(cursor, ")")
+            # Gamma(n) = (n - 1)!
+            if value == "Gamma" and len(arguments) == 1:
+                return ("!", add([arguments[0], ("neg", ONE)]))
+            return ("f", value, arguments)
         if (
             value == "E"
             and cursor.peek().value == "["
@@ -54,23 +246,6 @@ def read_atom(cursor: Cursor) -> Node:
     if kind == "w":
         return _read_word(cursor, token)
     raise Unreadable("an expression is missing")
-
-
-def _read_call(cursor: Cursor, name: str) -> Node:
-    """A function value after its opening bracket; `P(A | B)` has two arguments, gamma is a factorial."""
-    if name == "P":
-        in_set, cursor.in_set = cursor.in_set, 1  # the bar of a condition is no absolute value
-        event = cursor.grammar.listing(cursor)
-        cursor.in_set = in_set
-        if cursor.take("|") or cursor.take("mid"):
-            event = ("list", "|", (event, cursor.grammar.listing(cursor)))
-        cursor.need(")")
-        return ("f", name, tuple(event[2]) if event[0] == "list" else (event,))
-    arguments = cursor.grammar.items(cursor, ")")
-    # Gamma(n) = (n - 1)!
-    if name == "Gamma" and len(arguments) == 1:
-        return ("!", add([arguments[0], ("neg", ONE)]))
-    return ("f", name, arguments)
 
 
 def _is_call(cursor: Cursor, name: str) -> bool:

@@ -1,23 +1,19 @@
-r"""LaTeX or plain text to tokens. Layout, sizes, colours and fonts vanish here; what is invisible takes its argument along.
+"""LaTeX or plain text to tokens. Layout, sizes, colours and fonts vanish here; what is invisible takes its argument along.
 
-A token is `(kind, value, spaced)`: `n` number, `s` symbol, `w` word, `c` command, `o` one character. `spaced`: white space
-came before it. Numbers keep their text, because the digits of a decimal decide how it may be compared.
+How this works: `lex` goes through the text once, from the left, by one pattern; macros and runs of letters have
+functions of their own. A run of letters becomes a word, a unit, functions joined to their arguments, or a product of
+variables. A token is `(kind, value, spaced)`: `n` number, `s` symbol, `w` word, `c` command, `o` one character.
+`spaced`: white space came before it. Numbers keep their text, because the digits of a decimal decide how it may be
+compared.
 """
 
 from __future__ import annotations
 
 import re
 
-from grpo_verifiers.maths.reading.forms.foreign import LETTER_JOINING, words_of
 from grpo_verifiers.maths.reading.spelling import tidy_numbers
-from grpo_verifiers.maths.reading.tokens.letters import (
-    PRODUCTS,
-    UPRIGHT_UNITS,
-    add_letters,
-    is_product,
-    may_be_unit,
-)
-from grpo_verifiers.maths.reading.tokens.token import Token, TooBig, Unreadable
+from grpo_verifiers.maths.reading.tokens import Token, TooBig, Unreadable
+from grpo_verifiers.maths.reading.units import LETTERS, SHORT
 from grpo_verifiers.maths.reading.vocabulary import (
     ALIGNED_ENVIRONMENTS,
     COLOUR_MACROS,
@@ -25,11 +21,148 @@ from grpo_verifiers.maths.reading.vocabulary import (
     FUNCTIONS,
     GREEK,
     HIDDEN_MACROS,
+    JOINING,
+    LETTER_JOINING,
     MATRIX_ENVIRONMENTS,
+    SPELT_SYMBOLS,
     SYNONYMS,
     TEXT_MACROS,
     VARIANTS,
+    words_of,
 )
+from grpo_verifiers.maths.reading.words import SHORT_WORDS
+
+# Runs of letters: a word, a unit, functions glued to their arguments, or a product of variables.
+
+_UNITS = frozenset(LETTERS)
+PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
+_AFTER_PRODUCT = re.compile(r"(?:(?<!\s)\s++)?(?:[-+=^*/_)}]|\\cdot|$)")
+
+
+def is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
+    """Whether a word of two letters is two variables: `by` in `ax+by`, not in `5 by 3`."""
+    if out:
+        last = out[-1]
+        # behind a word, or apart from a value, it is a word as well: `5 by 3`
+        if last.kind == "w" or (last.kind == "n" and spaced) or (last.kind == "s" and spaced):
+            return False
+        # `3rd`, `n^{th}`
+        if text[pos - 2 : pos] in _ORDINAL and (last.kind == "n" or last.value in ("^", "{", ")")):
+            return False
+        return _AFTER_PRODUCT.match(text, pos) is not None
+    following = text[pos:].lstrip()[:1]
+    return following != "" and following in "+-=^*/_"
+
+
+UPRIGHT_UNITS = frozenset("mgsVNJWAL")
+
+
+def may_be_unit(out: list[Token]) -> bool:
+    """Whether a unit may come next: after a number or another unit."""
+    if not out:
+        return False
+    last = out[-1]
+    return (
+        last.kind in ("n", "w")
+        or last.value in (")", "}", "pi")
+        or (last.value == "/" and any(t.kind == "w" for t in out))
+    )
+
+
+_VOWEL = re.compile(r"[aeiouyAEIOUY]")
+_ORDINAL = frozenset(("st", "nd", "rd", "th"))
+
+
+def _is_word(run: str) -> bool:
+    if len(run) < 2:
+        return False
+    low = run.lower()
+    if len(run) <= 3:
+        return low in SHORT_WORDS and (run.islower() or run.istitle() or low in ("dne", "nan", "yes", "no"))
+    # no vowel, or the corners of a figure in their order: a product or the name of points
+    if not _VOWEL.search(run) or low in ("abcd", "abcde", "wxyz"):
+        return False
+    return not (
+        # `ADCB` is points; a word in capitals is longer or has a letter twice
+        run.isupper() and len(run) < 6 and len(set(run)) == len(run) and low not in ("none", "true", "false")
+    )
+
+
+_FUNCTION_HEAD = re.compile("(" + "|".join(sorted(FUNCTIONS - {"st"}, key=len, reverse=True)) + "|pi)")
+
+
+def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
+    """A run of letters is one word, a function, a unit, or a product of one-letter variables."""
+    # `5 min` and `3 sec` are times, `min(a, b)` and `sec x` functions
+    if run in FUNCTIONS and not (
+        upright
+        and run in ("min", "sec", "mod")
+        and out
+        and (out[-1].kind == "n" or out[-1].value in ("/", "per", "}"))
+    ):
+        after_number = bool(out) and out[-1].kind == "n"
+        if not (run in ("min", "sec") and after_number and spaced):
+            out.append(Token("c", SYNONYMS.get(run, run), spaced))
+            return
+    if run in SPELT_SYMBOLS:
+        kind, name = SPELT_SYMBOLS[run]
+        out.append(Token(kind, name, spaced))
+        return
+    previous = out[-1] if out else None
+    if len(run) == 1:
+        out.append(_letter(run, previous, spaced, upright))
+        return
+    if upright:
+        out.append(Token("w", JOINING.get(run, run), spaced))
+        return
+    # a unit needs a value right before it
+    after_value = previous is not None and (
+        previous.kind == "n"
+        or previous.kind == "w"
+        or previous.value in (")", "}", "pi", "/")
+        or (previous.kind == "s" and spaced)
+    )
+    # behind a word another run of small letters is a word too, whatever its letters
+    if (
+        previous is not None
+        and (previous.kind == "w" and spaced and previous.value != "$")
+        and previous.value.lower() not in SHORT_WORDS
+        and (len(run) > 2 and run.islower() and run not in FUNCTIONS)
+    ):
+        out.append(Token("w", run, spaced))
+        return
+    if (after_value and (run in SHORT or (run in _ORDINAL and not spaced))) or _is_word(run):
+        out.append(Token("w", run, spaced))
+        return
+    # `sinx` and `xcosy` come without spaces; in a longer run such a name is chance
+    head = _FUNCTION_HEAD.search(run) if len(run) > 3 else None
+    if head is not None and len(run) <= 12:
+        if head.start():
+            add_letters(run[: head.start()], out, spaced, upright)
+        add_letters(head.group(), out, spaced and not head.start(), upright)
+        if head.end() < len(run):
+            add_letters(run[head.end() :], out, False, upright)
+        return
+    # all else is a product of variables
+    for i, letter in enumerate(run):
+        out.append(Token("s", letter, spaced and i == 0))
+
+
+def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> Token:
+    """A letter that stands alone: a unit or a word behind a number, else a variable."""
+    follows = previous is not None and (
+        previous.kind == "n"
+        or previous.value in (")", "}", "/", "pi")
+        or previous.value in SHORT
+        or previous.value in _UNITS
+    )
+    if upright and (run == "a" or (run in _UNITS and follows)):
+        return Token("w", run, spaced)
+    # undecided here: `lex` knows the whole answer and settles it
+    if run in "mgshL" and spaced and previous is not None and previous.kind == "n":
+        return Token("u", run, spaced)
+    return Token("s", run, spaced)
+
 
 MOST_TOKENS = 3_000
 DEPTH = 60
@@ -157,11 +290,8 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
             if value in "$":
                 spaced = True
                 continue
-            out.append(
-                Token("o", value, spaced)
-                if value[0] != "." or len(value) < 3
-                else Token("c", "ldots", spaced)
-            )
+            is_dots = value[0] == "." and len(value) > 2
+            out.append(Token("c", "ldots", spaced) if is_dots else Token("o", value, spaced))
         elif kind == "cmd":
             pos = _command(text, pos, value[1:], out, spaced, depth)
         elif kind == "side":
@@ -178,15 +308,12 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         spaced = False
 
 
+_WITH_ARGUMENT = TEXT_MACROS | FONT_MACROS | HIDDEN_MACROS | COLOUR_MACROS | {"color"}
+
+
 def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int) -> int:
     """A macro; returns where to read on."""
-    if (
-        name in TEXT_MACROS
-        or name in FONT_MACROS
-        or name in HIDDEN_MACROS
-        or name in COLOUR_MACROS
-        or name == "color"
-    ):
+    if name in _WITH_ARGUMENT:
         pos = _macro(text, pos, name, out, spaced, depth)
     elif name in GREEK:
         out.append(Token("s", name, spaced))
@@ -199,7 +326,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         # `\mathbb{P}` and `\mathbb{E}` are letters dressed up, not sets of numbers
         is_set = len(letter) != 1 or letter in "RZNQC"
         out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
-    elif name in ("not",):
+    elif name == "not":
         rest = _NEGATED.match(text, pos)
         if rest is None:
             # a stroke that were dropped in silence would turn the answer round
@@ -208,10 +335,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
     else:
         name = SYNONYMS.get(name, name)
-        if len(name) == 1:
-            out.append(Token("c" if name in "{}" else "o", name, spaced))
-        else:
-            out.append(Token("c", name, spaced))
+        out.append(Token("o" if len(name) == 1 and name not in "{}" else "c", name, spaced))
     return pos
 
 
@@ -219,8 +343,6 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
     """A backslash before a mark: whether it is only space, and where to read on."""
     if mark in "{}":
         out.append(Token("c", mark, spaced))
-    elif mark == "%":
-        out.append(Token("o", "%", spaced))
     elif mark == "$":
         # an escaped dollar is money, a bare one is not
         out.append(Token("w", "$", spaced))
@@ -229,11 +351,9 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
         row = _ROW_SPACE.match(text, pos)
         pos = row.end() if row else pos
         out.append(Token("c", "newline", spaced))
-    elif mark in "()[]":
-        return True, pos
     elif mark == "|":
         out.extend((Token("o", "|", spaced), Token("o", "|")))
-    elif mark in "_&#":
+    elif mark in "%_&#":
         out.append(Token("o", mark, spaced))
     else:
         return True, pos
@@ -254,9 +374,9 @@ def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -
         pos = option.end() if option else pos
     # a determinant would have to be computed: no reader knows `begin:det`, so that it is refused and not compared
     # by cells
-    kind = "cases" if name.endswith("cases") else "det" if name in ("vmatrix", "Vmatrix") else "matrix"
-    if name == "array":
-        kind = "array"
+    kind = {"vmatrix": "det", "Vmatrix": "det", "array": "array"}.get(name, "matrix")
+    if name.endswith("cases"):
+        kind = "cases"
     out.append(Token("c", f"{which}:{kind}"))
     return pos
 
@@ -273,11 +393,11 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     if name in HIDDEN_MACROS:
         return pos
     bare = argument.strip()
-    # the spaces in its macro tell the joining word from a variable
+    # the spaces in its macro distinguish the joining word from a variable
     if bare in LETTER_JOINING and argument == f" {bare} " and name in TEXT_MACROS and text[pos:].strip():
         out.append(Token("w", LETTER_JOINING[bare], True))
         return pos
-    # space before the macro is space before its first token: it tells `5 m` from `5m`
+    # space before the macro is space before its first token: it distinguishes `5 m` from `5m`
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()
     if name in BASIS_MACROS and bare.lstrip("\\") in _BASIS:
@@ -287,25 +407,22 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         return pos
     if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
         out.append(Token("w", bare, spaced))
-        return pos
-    if (
+    elif (
         name in ("textbf", "textit")
         or name in TEXT_MACROS
         or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
     ):
         _lex(argument, out, True, depth + 1)
-        return pos
     # an upright `m` behind a number is metres, elsewhere a letter set upright
-    if name == "mathrm" and bare in UPRIGHT_UNITS and may_be_unit(out):
+    elif name == "mathrm" and bare in UPRIGHT_UNITS and may_be_unit(out):
         out.append(Token("w", bare, spaced))
-        return pos
-    if len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
+    elif len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
         # what is dressed together stays together: `\mathit{ab}^2` squares both
         out.append(Token("o", "{"))
         _lex(argument, out, False, depth + 1)
         out.append(Token("o", "}"))
-        return pos
-    _lex(argument, out, False, depth + 1)
+    else:
+        _lex(argument, out, False, depth + 1)
     return pos
 
 

@@ -1,13 +1,55 @@
-"""What stands after a number: units, percent words, degrees, ordinals."""
+"""What stands after a number: units, percent words, degrees, ordinals; and quantities in two units.
+
+How this works: `read_unit` collects the words and powers behind a value and asks `units` for one canonical name; words
+that are no unit stop it or make the answer unreadable. `read_compound` reads `1 hour 40 minutes` from the plain text.
+"""
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP, Cursor
-from grpo_verifiers.maths.reading.tokens.token import Unreadable
+import re
+from fractions import Fraction
+
+from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
 from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, find_unit
 from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS, names
 from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
+
+# Quantities in two units: `1 hour 40 minutes`, `5 ft 3 in`. Their name ends in `+`: they may be met in any
+# of their units.
+
+_PIECE = r"(\d{1,9}(?:\.\d{1,9})?)\s*+([A-Za-z]{1,12})\.?"
+_COMPOUND = re.compile(rf"{_PIECE}\s*+(?:,|and)?\s*+{_PIECE}(?:\s*+(?:,|and)?\s*+{_PIECE})?")
+_DIMENSIONS = frozenset(("time", "length", "mass"))
+
+
+def read_compound(plain: str) -> Node | None:
+    """The sum in its smallest unit, or None. Every part but the first is less than one of the unit before it."""
+    match = _COMPOUND.fullmatch(plain)
+    if match is None:
+        return None
+    total, last = Fraction(0), None
+    for amount, name in zip(match.groups()[::2], match.groups()[1::2], strict=True):
+        if amount is None:
+            continue
+        unit = find_unit(name)
+        if unit is None or unit.size is None or unit.dimension not in _DIMENSIONS:
+            return None
+        # `1 hour 90 minutes`, `5 ft 14 in`: two quantities, or a slip
+        if last is not None and not (
+            unit.dimension == last.dimension
+            and unit.size is not None
+            and last.size is not None
+            and Fraction(amount) * unit.size < last.size
+        ):
+            return None
+        total += Fraction(amount) * unit.size
+        last = unit
+    if last is None or last.size is None:
+        return None
+    # the mark lets the comparison convert this one whatever the option says: no unit of it is the only right one
+    return ("unit", number(total / last.size), last.name + "+")
+
 
 _QUALITIES = names("odd even prime composite positive negative nonnegative integer real rational irrational")
 """What is said of a number rather than counted by it: `n >= 3 odd` is not `n >= 3`."""
@@ -17,15 +59,10 @@ _ENDS = names("least most minimum maximum")
 
 def _counts_letters(words: list[str]) -> bool:
     """Whether words behind a letter can be its unit: `n coins` and `x cm`, not `n must be prime`."""
-    if all(
-        find_unit(w)
-        or w.startswith("^")
-        or w.lower() in GENERIC
-        or w in ("/", "per", "square", "cubic", "sq")
-        for w in words
-    ):
+    if len(words) == 1 and words[0].endswith("s"):
         return True
-    return len(words) == 1 and words[0].endswith("s")
+    bare = ("/", "per", "square", "cubic", "sq")
+    return all(find_unit(w) or w.startswith("^") or w.lower() in GENERIC or w in bare for w in words)
 
 
 def read_unit(cursor: Cursor, node: Node) -> Node:
@@ -70,7 +107,10 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
         elif value == "^" and words:
             cursor.at += 1
             words.append("^" + _unit_power(cursor))
-        elif at_rate(cursor) or (words and _at_joint(cursor)):
+        elif at_rate(cursor) or (
+            # a sign between two names of units: `N*m`
+            words and cursor.peek().value in ("*", "-", ".") and cursor.peek(1).kind in ("w", "u", "s")
+        ):
             cursor.at += 1
             if value == "/":
                 words.append("/")
@@ -112,11 +152,6 @@ def at_rate(cursor: Cursor) -> bool:
     return cursor.peek().value == "/" and cursor.peek(1).kind in named
 
 
-def _at_joint(cursor: Cursor) -> bool:
-    """A sign between two names of units: `N*m`."""
-    return cursor.peek().value in ("*", "-", ".") and cursor.peek(1).kind in ("w", "u", "s")
-
-
 def _unit_power(cursor: Cursor) -> str:
     braced = cursor.take("{")
     sign = "-" if cursor.take("-") else ""
@@ -132,12 +167,8 @@ def _unit_power(cursor: Cursor) -> str:
 def read_degrees(cursor: Cursor, node: Node) -> Node:
     """The value as an angle, or as a temperature where the sign is followed by its scale."""
     after = cursor.peek()
-    if after.value in ("C", "F", "K", "Celsius", "celsius", "Fahrenheit") and cursor.peek(1).value in (
-        "",
-        ",",
-        ".",
-        "}",
-    ):
+    is_scale = after.value in ("C", "F", "K", "Celsius", "celsius", "Fahrenheit")
+    if is_scale and cursor.peek(1).value in ("", ",", ".", "}"):
         cursor.at += 1
         cursor.currency = "celsius" if after.value[0] in "Cc" else "fahrenheit"
         return node

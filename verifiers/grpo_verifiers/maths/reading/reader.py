@@ -1,6 +1,8 @@
-r"""Tokens to a tree, by recursive descent. Nothing is evaluated; what would have to be (sums, integrals, limits) is refused.
+"""Tokens to a tree, by recursive descent. Nothing is evaluated; what would have to be (sums, integrals, limits) is refused.
 
-Loosest to tightest: list separators, relations, unions, `:`, sums, products (written or implied), powers and marks.
+How this works: `read` puts a cursor before the tokens and reads a listing. Loosest to tightest: list separators,
+relations, unions, `:`, sums, products (written or implied), powers and marks. The tighter ones are in `sums`, `grouping`
+and `atoms`. Words before a sign of equality are a label (`Area = 5`); `label_of` returns them.
 """
 
 from __future__ import annotations
@@ -8,32 +10,65 @@ from __future__ import annotations
 import itertools
 import re
 
-from grpo_verifiers.maths.reading.commands import read_command
-from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP, Cursor, Grammar
-from grpo_verifiers.maths.reading.forms.labels import label_of
-from grpo_verifiers.maths.reading.grouping import read_bracketed, read_items, read_round, read_rows, read_set
+from grpo_verifiers.maths.reading.grouping import (
+    read_bracketed,
+    read_command,
+    read_items,
+    read_round,
+    read_rows,
+    read_set,
+)
 from grpo_verifiers.maths.reading.measuring import at_rate, read_unit
-from grpo_verifiers.maths.reading.powers import read_power
-from grpo_verifiers.maths.reading.sums import is_plain_union, read_signed_power, read_sum
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
+from grpo_verifiers.maths.reading.sums import is_plain_union, read_power, read_signed_power, read_sum
+from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Grammar, Token, Unreadable
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
-from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
+from grpo_verifiers.maths.reading.units import GENERIC, singular
+from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS, names
 from grpo_verifiers.maths.reading.words import HEDGES
 
-_CHOOSING = HEDGES | {"one", "any", "some"}
+# What an answer calls its value: `Area = 5`, `maximum at x = 4`. The reader drops such words; two that
+# differ are no one answer.
 
-
-def _read_answer(cursor: Cursor) -> Node:
-    """The whole token list as one node.
-
-    Raises:
-        Unreadable: it is not one.
+_SAYS_NOTHING = GENERIC | names(
     """
-    node = read_listing(cursor)
-    if cursor.at < len(cursor.tokens):
-        # an answer that was read halfway would be compared by that half
-        raise Unreadable(f"left over: {cursor.peek().value[:20]}")
-    return node
+    a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so solution that
+    the then there therefore this thus to was we where which with answer result value quantity wanted
+    """
+)
+_LEAST_SHORTENED = 3
+
+
+def label_of(tokens: list[Token]) -> tuple[str, ...]:
+    """The words before the first sign of equality or colon that say something, in the singular; none if a value stands before it."""
+    words: list[str] = []
+    # a name is short; what comes later is a formula with a sign in it
+    for token in tokens[:40]:
+        if token.kind == "o" and token.value in ("=", ":"):
+            return tuple(words)
+        if token.kind == "w":
+            word = token.value.lower()
+            if word not in _SAYS_NOTHING:
+                words.append(singular(word))
+        # `x^2 + 1 = 0`, `a, b = 3`: a value or a list, no name
+        elif token.kind in ("n", "c") or token.value in (",", ";"):
+            return ()
+    return ()
+
+
+def labels_differ(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """Whether each of two labels has a word that the other has not, shortened or in full (`max`, `maximum`)."""
+    return _has_more(gold, answer) and _has_more(answer, gold)
+
+
+def _has_more(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    def is_same(a: str, b: str) -> bool:
+        short, long = sorted((a, b), key=len)
+        return a == b or (len(short) >= _LEAST_SHORTENED and long.startswith(short))
+
+    return not all(any(is_same(a, b) for b in other) for a in one)
+
+
+_CHOOSING = HEDGES | {"one", "any", "some"}
 
 
 def _separator(cursor: Cursor) -> str:
@@ -113,7 +148,12 @@ def read_relation(cursor: Cursor) -> Node:
     first = read_measured(cursor)
     links: list[tuple[str, Node]] = []
     while True:
-        _join_rows(cursor)
+        # in aligned rows a relation that starts a row goes on from the row before
+        ahead = 0
+        while cursor.peek(ahead).value in ("&", "newline"):
+            ahead += 1
+        if ahead and cursor.peek(ahead).value in RELATIONS and cursor.peek(ahead).kind in ("o", "c"):
+            cursor.at += ahead
         token = cursor.peek()
         op = RELATIONS.get(token.value)
         if op is None or token.kind == "s" or (token.kind == "w"):
@@ -127,15 +167,6 @@ def read_relation(cursor: Cursor) -> Node:
             cursor.at += 1
         links.append((op, read_measured(cursor)))
     return ("rel", first, tuple(links)) if links else first
-
-
-def _join_rows(cursor: Cursor) -> None:
-    """In aligned rows a relation that starts a row goes on from the row before."""
-    ahead = 0
-    while cursor.peek(ahead).value in ("&", "newline"):
-        ahead += 1
-    if ahead and cursor.peek(ahead).value in RELATIONS and cursor.peek(ahead).kind in ("o", "c"):
-        cursor.at += ahead
 
 
 def _skip_label(cursor: Cursor) -> None:
@@ -211,8 +242,12 @@ def read_measured(cursor: Cursor) -> Node:
 def _read_sets(cursor: Cursor) -> Node:
     """Expressions joined by union, intersection or difference."""
     left = _read_ratio(cursor)
-    while _joins_sets(cursor.peek()) or is_plain_union(cursor):
-        op = "cup" if cursor.peek().value == "U" else cursor.peek().value
+    while True:
+        token = cursor.peek()
+        joins = token.value in ("cup", "cap", "setminus", "over", "choose") and token.kind != "w"
+        if not joins and not is_plain_union(cursor):
+            return left
+        op = "cup" if token.value == "U" else token.value
         cursor.at += 1
         right = _read_ratio(cursor)
         if op == "over":
@@ -221,7 +256,6 @@ def _read_sets(cursor: Cursor) -> Node:
             left = ("binom", left, right)
         else:
             left = ("minus" if op == "setminus" else op, left, right)
-    return left
 
 
 def _read_ratio(cursor: Cursor) -> Node:
@@ -263,28 +297,30 @@ def _named_by_words(items: list[Node], tokens: list[Token], starts: list[int]) -
     labels = [label_of(tokens[start:end]) for start, end in itertools.pairwise(starts)]
     if len(set(labels) - {()}) < 2:
         return items
-    return [
-        _named(item, " ".join(label)) if label else item for item, label in zip(items, labels, strict=True)
-    ]
-
-
-def _named(item: Node, words: str) -> Node:
-    if item[0] != "rel":
-        return ("rel", ("s", words), (("=", item),))
-    return ("rel", ("s", f"{words} {item[1][1]}"), item[2]) if item[1][0] == "s" else item
-
-
-def _joins_sets(token: Token) -> bool:
-    return token.value in ("cup", "cap", "setminus", "over", "choose") and token.kind != "w"
+    found = []
+    for item, words in zip(items, map(" ".join, labels), strict=True):
+        if words and item[0] != "rel":
+            item = ("rel", ("s", words), (("=", item),))
+        elif words and item[1][0] == "s":
+            item = ("rel", ("s", f"{words} {item[1][1]}"), item[2])
+        found.append(item)
+    return found
 
 
 def _without_ranges(items: list[Node]) -> list[Node]:
     """`x = k pi, k in Z` without its last part: the range of a whole number that occurs before."""
     if len(items) < 2:
         return items
-    if _excludes(items):
-        name = items[0][1]
-        return [items[0], *(("rel", name, (("!=", item),)) for item in items[1:])]
+    first = items[0]
+    # `x \ne 0, 1`: the sign counts for every value
+    if (
+        first[0] == "rel"
+        and first[1][0] == "s"
+        and len(first[2]) == 1
+        and first[2][0][0] == "!="
+        and all(item[0] in SCALARS for item in items[1:])
+    ):
+        return [first, *(("rel", first[1], (("!=", item),)) for item in items[1:])]
     last = items[-1]
     is_range = last[0] == "rel" and len(last[2]) == 1 and last[2][0] == ("in", ("all", "Z"))
     if not is_range or last[1][0] not in ("s", "c"):
@@ -299,18 +335,6 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     return items
 
 
-def _excludes(items: list[Node]) -> bool:
-    """`x \\ne 0, 1`: the sign counts for every value."""
-    first = items[0]
-    return (
-        first[0] == "rel"
-        and first[1][0] == "s"
-        and len(first[2]) == 1
-        and first[2][0][0] == "!="
-        and all(item[0] in SCALARS for item in items[1:])
-    )
-
-
 def read(tokens: list[Token]) -> Node:
     """The tree of a token list.
 
@@ -319,8 +343,12 @@ def read(tokens: list[Token]) -> Node:
     """
     if not tokens:
         raise Unreadable("nothing to read")
-    node = _read_answer(Cursor(list(tokens), _GRAMMAR))
-    # `1 + ... + n` leaves out what it says; in a list the members around it tell. A tree is searched only where its tokens have one
+    cursor = Cursor(list(tokens), _GRAMMAR)
+    node = read_listing(cursor)
+    if cursor.at < len(cursor.tokens):
+        # an answer that was read halfway would be compared by that half
+        raise Unreadable(f"left over: {cursor.peek().value[:20]}")
+    # `1 + ... + n` leaves out terms; in a list the members around it show which. A tree is searched only where its tokens have one
     is_elided = any(token.value == "ldots" for token in tokens) and contains(node, {"dots"})
     if is_elided and node[0] not in ("list", "set", "tuple"):
         raise Unreadable("an ellipsis in a formula")

@@ -1,9 +1,87 @@
-"""Glyphs to LaTeX: what models type in Unicode is rewritten into the commands the lexer knows; numbers lose their thousands marks."""
+"""Text to text, before the lexer: glyphs to LaTeX, thousands marks out of numbers, angles in minutes, prefixes of bases.
+
+How this works: `respell` rewrites what models type in Unicode into the commands that the lexer reads; `rewrite` turns
+whole answers in another notation into one that the grammar has; `tidy_numbers` works on the digits. All are linear.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from fractions import Fraction
+
+# Whole answers in another notation: angles in minutes, prefixes of bases, prose round formulas.
+
+_GLUED = re.compile(r"\\(q?quad)(?=[a-zA-Z])")
+_APART = re.compile(r"(?<=[\w})])(?<!quad)\s*+(?:\\q?quad\s*+)++(?=[a-zA-Z](?:_\{?\w{1,9}\}?)?\s*+=)")
+_PREFIXED = re.compile(r"0([box])([0-9A-Fa-f]{1,300})")
+_BASES = {"b": 2, "o": 8, "x": 16}
+_ANGLE = re.compile(
+    r"(-?)(\d{1,4})\s*+(?:\^\s*+\{?\s*+)?\\circ\s*+\}?\s*+(\d{1,2}(?:\.\d{1,9})?)\s*+'(?:\s*+(\d{1,2}(?:\.\d{1,9})?)\s*+(?:''|\")?)?"
+)
+_QUOTIENT_RING = re.compile(
+    r"\(?\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+/\s*+\{?\s*+(\d{1,9})\s*+\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+\}?\)?"
+)
+_SCRIPT = r"(\{[^{}]{1,80}\}|\\[a-zA-Z]+|[0-9A-Za-z])"
+_POWER_FIRST = re.compile(rf"\^\s*+{_SCRIPT}\s*+_\s*+{_SCRIPT}")
+_ARRAY = re.compile(
+    r"(?:\\left\s*+|(?<!\s)\s++)?\\\{\s*+\\begin\s*+\{array\}\s*+(?:\{[^{}]*+\})?((?:(?!\\begin\b).)*?)"
+    r"\\end\s*+\{array\}\s*+\\right\s*+\.?",
+    re.S,
+)
+_PROSE = re.compile(r"[A-Za-z]{2,}")
+
+
+def rewrite(text: str) -> str:
+    """The text in spellings that the lexer takes; unchanged where none of the forms is met."""
+    if "quad" in text:
+        text = _APART.sub(", ", _GLUED.sub(r"\\\1 ", text))
+    # `0x1F`, `0b101`: before the lexer, for which these are products with 0
+    if text[:1] == "0":
+        match = _PREFIXED.fullmatch(text)
+        if match is not None:
+            base = _BASES[match[1]]
+            try:
+                int(match[2], base)
+            except ValueError:
+                return text
+            return f"{match[2].upper()}_{{{base}}}"
+    if "circ" in text and "'" in text:
+        match = _ANGLE.fullmatch(text)
+        if match is not None:
+            # `60°42'` as 607/10 degrees; sixty minutes and more are no angle in this notation
+            minutes, seconds = Fraction(match[3]), Fraction(match[4] or 0)
+            if minutes >= 60 or seconds >= 60:
+                return text
+            value = int(match[2]) + minutes / 60 + seconds / 3600
+            return f"{match[1]}\\frac{{{value.numerator}}}{{{value.denominator}}}^\\circ"
+    if "_" in text and "^" in text:
+        # `x^2_1` is the square of x_1, as TeX sets it
+        text = _POWER_FIRST.sub(r"_\2^\1", text)
+    if "mathbb" in text and "Z" in text:
+        text = _QUOTIENT_RING.sub(r"\\mathbb{Z}_{\1}", text)
+    if "{array}" in text and "\\right" in text:
+        text = _ARRAY.sub(r"\\begin{cases}\1\\end{cases}", text)
+    if "$" in text:
+        text = _with_prose_upright(text)
+    return text
+
+
+def _with_prose_upright(text: str) -> str:
+    """`$n$ is odd` with its words in a text macro, so that no word of it is read as variables."""
+    if "\\$" in text or text.count("$") % 2 or "$$" in text:
+        return text
+    parts = text.split("$")
+    outside = parts[0::2]
+    if not any(_PROSE.search(part) for part in outside):
+        return text
+    # commands outside of the dollars: the text is one formula with stray dollars
+    if any("\\" in part or "{" in part or "}" in part for part in outside):
+        return text
+    return "".join(
+        part if i % 2 else f"\\text{{{part}}}" if part.strip() else part for i, part in enumerate(parts)
+    )
+
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿˣⁱ", "0123456789+-()nxi", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙₓᵢ", "0123456789+-()nxi", strict=True))
@@ -11,52 +89,13 @@ _FRACTIONS = {
     "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5),
     "⅙": (1, 6), "⅚": (5, 6), "⅐": (1, 7), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8), "⅑": (1, 9), "⅒": (1, 10),
 }  # fmt: skip
-_GREEK = dict(
-    zip(
-        "αβγδεζηθικλμνξπρσςτυφχψωΓΔΘΛΞΠΣΦΨΩϕϵϑµ",
-        [
-            "alpha",
-            "beta",
-            "gamma",
-            "delta",
-            "epsilon",
-            "zeta",
-            "eta",
-            "theta",
-            "iota",
-            "kappa",
-            "lambda",
-            "mu",
-            "nu",
-            "xi",
-            "pi",
-            "rho",
-            "sigma",
-            "sigma",
-            "tau",
-            "upsilon",
-            "phi",
-            "chi",
-            "psi",
-            "omega",
-            "Gamma",
-            "Delta",
-            "Theta",
-            "Lambda",
-            "Xi",
-            "Pi",
-            "Sigma",
-            "Phi",
-            "Psi",
-            "Omega",
-            "phi",
-            "epsilon",
-            "theta",
-            "mu",
-        ],
-        strict=True,
-    )
-)
+_GREEK_NAMES = [
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu",
+    "nu", "xi", "pi", "rho", "sigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma",
+    "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega", "phi", "epsilon", "theta",
+    "mu",
+]  # fmt: skip
+_GREEK = dict(zip("αβγδεζηθικλμνξπρσςτυφχψωΓΔΘΛΞΠΣΦΨΩϕϵϑµ", _GREEK_NAMES, strict=True))
 _GLYPHS: dict[str, str] = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "－": "-", "×": "\\times ", "✕": "\\times ", "⨯": "\\times ",
     "·": "\\cdot ", "⋅": "\\cdot ", "∙": "\\cdot ", "•": "\\cdot ", "∗": "*", "÷": "\\div ", "∕": "/", "⁄": "/", "∶": ":",
@@ -127,7 +166,7 @@ _MERGED = re.compile(
     r"(?<![\d.,^_])(?<!\\sqrt)\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)"
 )
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
-_COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
+PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
 # `1.234,5` and `1.234.567`; one point by itself stays a decimal point
 _CONTINENTAL = re.compile(
@@ -152,12 +191,7 @@ def tidy_numbers(text: str, commas: bool) -> str:
     if ("," in text and "." in text) or text.count(".") > 1:
         text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
     if commas and "," in text:
-        text = _COMMAS.sub(lambda m: m.group().replace(",", ""), text)
+        text = PLAIN_THOUSANDS.sub(lambda m: m.group().replace(",", ""), text)
     if "'" in text:
         text = _APOSTROPHES.sub(lambda m: m.group().replace("'", ""), text)
     return text
-
-
-def has_plain_thousands(text: str) -> bool:
-    """Whether `1,234` occurs, which may also be a list of two."""
-    return _COMMAS.search(text) is not None

@@ -1,14 +1,166 @@
-"""Sums and products."""
+"""Sums, products and powers.
+
+How this works: `read_sum` adds products, `read_product` multiplies powers, also where no sign stands between them, and
+`read_power` reads an atom with its powers, marks and subscripts. Each calls the tighter one.
+"""
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.reading.cursor import END, Cursor
-from grpo_verifiers.maths.reading.numerals import marked, read_mixed, read_mixed_fraction
-from grpo_verifiers.maths.reading.powers import read_power
-from grpo_verifiers.maths.reading.tokens.token import Token, TooBig, Unreadable
+from grpo_verifiers.maths.reading.atoms import (
+    marked,
+    read_atom,
+    read_mixed,
+    read_mixed_fraction,
+    read_repeating,
+)
+from grpo_verifiers.maths.reading.measuring import read_degrees
+from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, symbols
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
-from grpo_verifiers.maths.reading.words import NUMBER_WORDS
+from grpo_verifiers.maths.reading.words import NUMBER_WORDS, number_of
+
+# Atoms with their powers, marks and subscripts.
+
+
+def read_power(cursor: Cursor) -> Node:
+    """An atom with its powers and marks."""
+    node = read_atom(cursor)
+    while True:
+        token = cursor.peek()
+        value = token.value
+        if token.kind == "o" and value in ("^", "**"):
+            cursor.at += 1
+            node = _raised(cursor, node)
+        elif token.kind == "o" and value == "!":
+            cursor.at += 1
+            # `n!!` is a product of every other number, not the factorial of a factorial
+            double = cursor.peek().value == "!" and cursor.peek().kind == "o"
+            cursor.at += double
+            node = ("!!" if double else "!", node)
+        elif token.kind == "o" and value == "'" and node[0] == "s":
+            cursor.at += 1
+            node = ("s", node[1] + "'")
+        elif token.kind == "o" and value == "'" and node[0] == "n" and not cursor.currency:
+            cursor.at += 1
+            # `5'` is feet, `5''` inches
+            cursor.currency = "in" if cursor.take("'") else "ft"
+        elif token.kind == "o" and value == "'" and node[0] == "f":
+            # it would have to be carried out
+            raise Unreadable("a derivative")
+        elif token.kind == "o" and value == "%":
+            cursor.at += 1
+            node = ("pct", node)
+        elif value == "circ" and token.kind == "c":
+            cursor.at += 1
+            node = read_degrees(cursor, node)
+        elif value == "_" and token.kind == "o":
+            node = _subscript(cursor, node)
+        elif value == "ldots" and node[0] == "n" and node[2]:
+            cursor.at += 1
+            node = read_repeating(cursor, node, cursor.tokens[cursor.at - 2].value)
+        else:
+            return node
+
+
+def _raised(cursor: Cursor, node: Node) -> Node:
+    braced = cursor.peek().value == "{" and cursor.peek().kind == "o"
+    inner = cursor.peek(1) if braced else cursor.peek()
+    after = cursor.peek(2) if braced else cursor.peek(1)
+    # `30^o`: the letter is typed for the degree sign
+    if (inner.value == "circ" and inner.kind == "c") or (
+        inner.value == "o" and node[0] == "n" and (not braced or after.value == "}")
+    ):
+        cursor.at += 3 if braced else 1
+        return read_degrees(cursor, node)
+    if inner.value == "'":
+        count = 0
+        cursor.at += braced
+        while cursor.take("'"):
+            count += 1
+        if braced:
+            cursor.need("}")
+        if node[0] == "n" and count < 3 and not cursor.currency:
+            cursor.currency = "in" if count == 2 else "ft"
+            return node
+        if node[0] != "s":
+            raise Unreadable("a prime")
+        return ("s", node[1] + "'" * count)
+    # an ordinal is compared as its number
+    if inner.kind == "w" and inner.value in ("st", "nd", "rd", "th"):
+        cursor.at += 3 if braced else 1
+        return node
+    if node[0] == "all" and inner.value in ("+", "*", "-"):
+        cursor.at += 3 if braced else 1
+        return ("all", node[1] + inner.value)
+    if node[0] == "all" and (inner.kind == "n" or inner.kind == "s"):
+        cursor.at += 3 if braced else 1
+        return ("all", f"{node[1]}^{inner.value}")
+    if (
+        node[0] == "matrix"
+        and inner.value in ("T", "top", "intercal", "t")
+        and (not braced or after.value == "}")
+    ):
+        cursor.at += 3 if braced else 1
+        return ("matrix", tuple(zip(*node[1], strict=True)))
+    if (
+        node[0] == "tuple"
+        and node[1] in ("(", "[", "<")
+        and inner.value in ("T", "top", "intercal")
+        and (not braced or after.value == "}")
+    ):
+        cursor.at += 3 if braced else 1
+        return ("matrix", tuple((item,) for item in node[3]))
+    return ("^", node, read_script(cursor))
+
+
+def read_script(cursor: Cursor) -> Node:
+    """An exponent: braces, a signed number, or one atom."""
+    token = cursor.peek()
+    if token.kind == "o" and token.value == "-":
+        cursor.at += 1
+        return ("neg", read_script(cursor))
+    if token.kind == "o" and token.value == "+":
+        cursor.at += 1
+        return read_script(cursor)
+    node = read_atom(cursor)
+    if cursor.peek().value == "^" and cursor.peek().kind == "o":
+        cursor.at += 1
+        return ("^", node, read_script(cursor))
+    return node
+
+
+def _subscript(cursor: Cursor, node: Node) -> Node:
+    start = cursor.at + 1
+    cursor.at += 1
+    if cursor.take("{"):
+        depth = 1
+        while depth:
+            token = cursor.peek()
+            if token is END:
+                raise Unreadable("a brace is never closed")
+            depth += (token.value == "{" and token.kind == "o") - (token.value == "}" and token.kind == "o")
+            cursor.at += 1
+        inside = cursor.tokens[start + 1 : cursor.at - 1]
+    else:
+        if cursor.peek() is END:
+            raise Unreadable("an empty subscript")
+        inside = [cursor.peek()]
+        cursor.at += 1
+    label = "".join(t.value for t in inside)
+    if node[0] == "s":
+        # the index is part of the name: `x_1` and `x_2` are two variables
+        return ("s", f"{node[1]}_{label}")
+    if node[0] == "all":
+        part = {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, f"_{label}")
+        return ("all", node[1] + part)
+    if node[0] == "n" and node[2] is None:
+        base = int(label) if label.isdigit() and len(label) < 4 else None
+        if label.isalpha():  # `101_{two}`
+            base = number_of([label.lower()])
+        if base is not None and 2 <= base <= 36:
+            return ("base", str(node[1].numerator), base)
+    raise Unreadable("a subscript")
+
 
 DEPTH = 60
 
@@ -97,6 +249,11 @@ def read_signed_power(cursor: Cursor) -> Node:
     return read_power(cursor)
 
 
+_STARTS_FACTOR = frozenset(
+    ("pi", "frac", "sqrt", "binom", "lfloor", "lceil", "overline", "begin:matrix", "begin:array", "root")
+)
+
+
 def starts_factor(cursor: Cursor, token: Token) -> bool:
     """Whether a token can follow as an implied factor."""
     kind, value = token.kind, token.value
@@ -112,22 +269,7 @@ def starts_factor(cursor: Cursor, token: Token) -> bool:
             return not cursor.in_set and cursor.peek(1).value not in ("", ",", "cup", "cap", ")", "}", "U")
         return value in ("(", "{")
     if kind == "c":
-        return (
-            value
-            in (
-                "pi",
-                "frac",
-                "sqrt",
-                "binom",
-                "lfloor",
-                "lceil",
-                "overline",
-                "begin:matrix",
-                "begin:array",
-                "root",
-            )
-            or value in FUNCTIONS
-        )
+        return value in _STARTS_FACTOR or value in FUNCTIONS
     return False
 
 

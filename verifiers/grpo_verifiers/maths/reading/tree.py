@@ -11,13 +11,16 @@ Shapes
     ("tuple", open, close, items)  ("set", items)  ("list", joiner, items)  ("dots",)
     ("rel", first, ((op, next), ...))  ("cup" | "cap" | "minus", a, b)  ("all", name)
     ("builder", name, conditions)  ("matrix", rows)  ("cases", rows)
-  ("congruence", joiner, clauses)   see `forms.residues`
+  ("congruence", joiner, clauses)   see `forms.Clause`
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
+
+from grpo_verifiers.maths.reading.vocabulary import names
 
 Node = tuple[Any, ...]
 
@@ -63,28 +66,11 @@ def children(node: Node) -> list[Node]:
     return found
 
 
-_SHAPES = frozenset(
-    [
-        "inf",
-        "unit",
-        "pct",
-        "base",
-        "ratio",
-        "clock",
-        "tuple",
-        "set",
-        "list",
-        "dots",
-        "rel",
-        "cup",
-        "cap",
-        "minus",
-        "all",
-        "builder",
-        "matrix",
-        "cases",
-        "congruence",
-    ]
+_SHAPES = names(
+    """
+    inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases
+    congruence
+    """
 )
 
 
@@ -101,6 +87,18 @@ def symbols(node: Node) -> set[str]:
     return names
 
 
+def _mapped(entries: tuple[Any, ...], change: Callable[[Node], Node]) -> Node:
+    """The entries with every node among them changed, also inside tuples of nodes."""
+    return tuple(
+        entry
+        if not isinstance(entry, tuple) or not entry
+        else change(entry)
+        if isinstance(entry[0], str)
+        else _mapped(entry, change)
+        for entry in entries
+    )
+
+
 def rename(node: Node, names: dict[str, str]) -> Node:
     """The node with symbols renamed."""
     kind = node[0]
@@ -108,7 +106,7 @@ def rename(node: Node, names: dict[str, str]) -> Node:
         return ("s", names.get(node[1], node[1]))
     if kind in ("n", "c", "inf"):
         return node
-    return tuple(_renamed(entry, names) for entry in node)
+    return _mapped(node, lambda part: rename(part, names))
 
 
 def replaced(node: Node, leaf: Node, new: Node) -> Node:
@@ -117,23 +115,7 @@ def replaced(node: Node, leaf: Node, new: Node) -> Node:
         return new
     if node[0] in ("n", "s", "c", "inf"):
         return node
-    return tuple(_replaced(entry, leaf, new) for entry in node)
-
-
-def _replaced(entry: object, leaf: Node, new: Node) -> Any:
-    if isinstance(entry, tuple) and entry:
-        if isinstance(entry[0], str):
-            return replaced(entry, leaf, new)
-        return tuple(_replaced(part, leaf, new) for part in entry)
-    return entry
-
-
-def _renamed(entry: object, names: dict[str, str]) -> Any:
-    if isinstance(entry, tuple) and entry:
-        if isinstance(entry[0], str):
-            return rename(entry, names)
-        return tuple(_renamed(part, names) for part in entry)
-    return entry
+    return _mapped(node, lambda part: replaced(part, leaf, new))
 
 
 def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
@@ -145,6 +127,18 @@ def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
             return True
         if at[0] not in ("n", "s", "c"):
             stack.extend(children(at))
+    return False
+
+
+def anywhere(node: Node, test: Callable[[tuple[Any, ...]], bool]) -> bool:
+    """Whether a test holds for a node, or for a tuple inside one, whatever the shape of either."""
+    stack: list[object] = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, tuple):
+            if test(at):
+                return True
+            stack.extend(at)
     return False
 
 
@@ -169,12 +163,4 @@ def choose_signs(node: Node, plus: bool) -> Node:
     if kind in ("pm", "mp"):
         inner = choose_signs(node[1], plus)
         return inner if (kind == "pm") == plus else ("neg", inner)
-    return tuple(_signs(entry, plus) for entry in node)
-
-
-def _signs(entry: object, plus: bool) -> Any:
-    if isinstance(entry, tuple) and entry:
-        if isinstance(entry[0], str):
-            return choose_signs(entry, plus)
-        return tuple(_signs(part, plus) for part in entry)
-    return entry
+    return _mapped(node, lambda part: choose_signs(part, plus))

@@ -1,9 +1,15 @@
-"""Names of units, each with one canonical name, its dimension and its size, so that two of them can agree or be converted."""
+"""Names of units, each with one canonical name, its dimension and its size, so that two of them can agree or be converted.
+
+How this works: a table gives the units by dimension. `canonical_unit` makes one name of the words behind a number,
+`units_agree` compares two such names, `conversion` returns the factor between them where both have a size.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import NamedTuple
+
+from grpo_verifiers.maths.reading.vocabulary import names
 
 
 class Unit(NamedTuple):
@@ -85,42 +91,12 @@ for _line in _TABLE.strip().splitlines():
     for _alias in (_name, *_rest[1:]):
         UNITS[_alias] = _unit
 
-GENERIC = frozenset(
-    [
-        "unit",
-        "units",
-        "way",
-        "ways",
-        "time",
-        "times",
-        "item",
-        "items",
-        "total",
-        "totals",
-        "piece",
-        "pieces",
-        "number",
-        "numbers",
-        "value",
-        "values",
-        "solution",
-        "solutions",
-        "possibility",
-        "possibilities",
-        "arrangement",
-        "arrangements",
-        "outcome",
-        "outcomes",
-        "more",
-        "less",
-        "left",
-        "altogether",
-        "each",
-        "exactly",
-        "only",
-        "approximately",
-        "about",
-    ]
+GENERIC = names(
+    """
+    unit units way ways time times item items total totals piece pieces number numbers value values
+    solution solutions possibility possibilities arrangement arrangements outcome outcomes more less left
+    altogether each exactly only approximately about
+    """
 )
 """Nouns that say nothing about the quantity: they never contradict another unit."""
 
@@ -132,56 +108,11 @@ SCALES: dict[str, Fraction | int] = {
 LETTERS = frozenset("mgshLlNJWVA")
 """One-letter units; read as units only in upright text or apart from the number."""
 
-SHORT = frozenset(
-    [
-        "mm",
-        "cm",
-        "dm",
-        "km",
-        "in",
-        "ft",
-        "yd",
-        "yds",
-        "mi",
-        "mg",
-        "kg",
-        "kgs",
-        "lb",
-        "lbs",
-        "oz",
-        "ms",
-        "sec",
-        "secs",
-        "min",
-        "mins",
-        "hr",
-        "hrs",
-        "ml",
-        "mL",
-        "gal",
-        "qt",
-        "mph",
-        "kmh",
-        "kph",
-        "usd",
-        "USD",
-        "EUR",
-        "GBP",
-        "INR",
-        "kW",
-        "Hz",
-        "Pa",
-        "pm",
-        "am",
-        "deg",
-        "rad",
-        "sq",
-        "cu",
-        "ha",
-        "mole",
-        "mol",
-        "pct",
-    ]
+SHORT = names(
+    """
+    mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph
+    usd USD EUR GBP INR kW Hz Pa pm am deg rad sq cu ha mole mol pct
+    """
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
 
@@ -196,7 +127,7 @@ def singular(word: str) -> str:
 
 
 def find_unit(word: str) -> Unit | None:
-    """The unit of this name, if there is one; case matters only where it tells units apart."""
+    """The unit of this name, if there is one; case matters only where it distinguishes units."""
     return UNITS.get(word) or UNITS.get(word.lower())
 
 
@@ -299,28 +230,8 @@ def _powers(name: str) -> dict[str, int]:
     return powers
 
 
-def _composed_agree(a: str, b: str) -> bool:
-    """Two units of which one is composed: the same known units to the same powers, and no other noun contradicted."""
-    first, second = _powers(_COMPOSED.get(a, a)), _powers(_COMPOSED.get(b, b))
-    known = [{k: n for k, n in powers.items() if k in UNITS} for powers in (first, second)]
-    if known[0] != known[1]:
-        return False
-    left, right = first.items() - known[0].items(), second.items() - known[1].items()
-    return left <= right or right <= left
-
-
 _DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
 """Powers of length that dimensions measure without saying so."""
-
-
-def _nameless_agree(a: str, b: str) -> bool:
-    """Square or cubic units beside another unit: one of the same power, or a noun that only counts."""
-    nameless, other = (a, b) if a.startswith("unit^") else (b, a)
-    base, _, power = other.partition("^")
-    unit = UNITS.get(base)
-    if unit is None and not power:
-        return " " not in other
-    return (power or _DEGREES.get(unit.dimension if unit else "", "1")) == nameless.partition("^")[2]
 
 
 def split_unit(name: str) -> tuple[Unit, int] | None:
@@ -333,7 +244,7 @@ def split_unit(name: str) -> tuple[Unit, int] | None:
 
 
 def units_agree(a: str, b: str) -> bool:
-    """Whether two canonical unit names may stand for one quantity; a missing one always may."""
+    """Whether two canonical unit names may measure one quantity; a missing one always may."""
     if not a or not b or a == b:
         return True
     (a, toward), (b, other) = _undirected(a), _undirected(b)
@@ -342,13 +253,24 @@ def units_agree(a: str, b: str) -> bool:
     if not a or not b or a == b:
         return True
     if a.startswith("unit^") or b.startswith("unit^"):
-        return _nameless_agree(a, b)
+        # square or cubic units beside another unit: one of the same power, or a noun that only counts
+        nameless, other = (a, b) if a.startswith("unit^") else (b, a)
+        base, _, power = other.partition("^")
+        unit = UNITS.get(base)
+        if unit is None and not power:
+            return " " not in other
+        return (power or _DEGREES.get(unit.dimension if unit else "", "1")) == nameless.partition("^")[2]
     known_a, known_b = split_unit(a), split_unit(b)
     if "/" in a or "/" in b or a in _COMPOSED or b in _COMPOSED or (" " in a and " " in b):
-        # by their powers: `N m` and `J` are one unit, though no word of them is
-        return _composed_agree(a, b)
+        # by their powers: `N m` and `J` are one unit, though no word of them is. The same known units to the same powers, and no other noun contradicted
+        first, second = _powers(_COMPOSED.get(a, a)), _powers(_COMPOSED.get(b, b))
+        known = [{k: n for k, n in powers.items() if k in UNITS} for powers in (first, second)]
+        if known[0] != known[1]:
+            return False
+        left, right = first.items() - known[0].items(), second.items() - known[1].items()
+        return left <= right or right <= left
     if known_a and known_b:
-        # known and not the same, but for names that stand for two things: a pound, a degree
+        # known and not the same, but for names with two meanings: a pound, a degree
         return {a, b} in ({"lb", "gbp"}, {"celsius", "degree"}, {"fahrenheit", "degree"})
     if known_a or known_b:
         return False

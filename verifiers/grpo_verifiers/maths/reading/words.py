@@ -1,33 +1,19 @@
-"""Answers in words: numbers, yes and no, names, and which spellings of them are one."""
+"""Answers in words: numbers, yes and no, names, and which spellings of them are one.
+
+How this works: tables first; `number_of` reads a number in words, `plain_words` strips a text down to its words, and
+`same_words` compares two texts by those.
+"""
 
 from __future__ import annotations
 
 import re
 
-from grpo_verifiers.maths.reading.forms.foreign import PHRASES
+from grpo_verifiers.maths.reading.vocabulary import PHRASES, names
 
 _SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
 _TENS = {
     w: 10 * (i + 2)
     for i, w in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
@@ -46,192 +32,54 @@ FRACTION_WORDS = {
 CARDINALS = frozenset([*_UNITS, *_TENS])
 NUMBER_WORDS = frozenset([*_UNITS, *_TENS, *_ORDINALS, *_MULTIPLIERS, *FRACTION_WORDS])
 
-SHORT_WORDS = frozenset(
-    [
-        "or",
-        "and",
-        "if",
-        "not",
-        "is",
-        "to",
-        "per",
-        "of",
-        "no",
-        "yes",
-        "for",
-        "all",
-        "the",
-        "an",
-        "in",
-        "at",
-        "by",
-        "as",
-        "on",
-        "so",
-        "be",
-        "it",
-        "do",
-        "dne",
-        "nan",
-        "inf",
-        "one",
-        "two",
-        "six",
-        "ten",
-        "red",
-        "odd",
-        "even",
-        "none",
-        "true",
-        "false",
-        "sun",
-        "mon",
-        "tue",
-        "wed",
-        "thu",
-        "fri",
-        "sat",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "oct",
-        "nov",
-        "dec",
-        "cat",
-        "dog",
-        "man",
-        "men",
-        "boy",
-        "yen",
-        "pen",
-        "cup",
-        "day",
-        "box",
-        "egg",
-        "few",
-        "any",
-        "may",
-        "can",
-        "non",
-        "via",
-        "but",
-        "now",
-        "win",
-        "tie",
-        "bob",
-        "tom",
-        "sam",
-        "ann",
-        "amy",
-        "joe",
-        "tim",
-        "jim",
-        "max",
-        "min",
-        "blue",
-        "th",
-        "st",
-        "nd",
-        "rd",
-        "set",
-        "law",
-        "cos",
-        "cot",
-        "sec",
-        "csc",
-    ]
-) - {"cos", "cot", "sec", "csc", "max", "min", "set", "law", "so", "do", "as"}
+SHORT_WORDS = names(
+    """
+    or and if not is to per of no yes for all the an in at by on be it dne nan inf one two six ten red odd
+    even none true false sun mon tue wed thu fri sat jan feb mar apr jun jul aug sep oct nov dec cat dog
+    man men boy yen pen cup day box egg few any may can non via but now win tie bob tom sam ann amy joe
+    tim jim blue th st nd rd
+    """
+)
 """Words of two or three letters that are not products of variables."""
 
 _ARTICLES = frozenset(["a", "an", "the"])
 _PHRASES = {
-    **PHRASES,
-    "dne": "does not exist",
-    "none": "no solution",
-    "no real solution": "no solution",
-    "no real root": "no solution",
-    "no root": "no solution",
-    "not exist": "does not exist",
-    "doe not exist": "does not exist",
-    "doesnt exist": "does not exist",
-    "not defined": "undefined",
-    "empty set": "no solution",
-    "emptyset": "no solution",
-    "varnothing": "no solution",
-    "can not be determined": "cannot be determined",
-    "impossible": "not possible",
-    "infinite": "infinity",
-    "all real number": "all real",
-    "set of all real number": "all real",
-    "set of real number": "all real",
-    "real number": "all real",
-    "any real number": "all real",
-    "all real": "all real",
-    "every real number": "all real",
-    "infinitely many solution": "infinitely many",
-    "infinite solution": "infinitely many",
+    **PHRASES, "dne": "does not exist", "none": "no solution", "no real solution": "no solution",
+    "no real root": "no solution", "no root": "no solution", "not exist": "does not exist",
+    "doe not exist": "does not exist", "doesnt exist": "does not exist", "not defined": "undefined",
+    "empty set": "no solution", "emptyset": "no solution", "varnothing": "no solution",
+    "can not be determined": "cannot be determined", "impossible": "not possible", "infinite": "infinity",
+    "all real number": "all real", "set of all real number": "all real", "set of real number": "all real",
+    "real number": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
+    "infinitely many solution": "infinitely many", "infinite solution": "infinitely many",
     "infinite number of solution": "infinitely many",
-}
+}  # fmt: skip
 _EXISTENCE = re.compile(
     r"^(?:there (?:is|are|exist)|(?:(?:given )?(?:equation|system|inequality|problem)(?: of equation)?|it) has)(?= (?:no|infinite|infinitely) )"
 )
 """What `no solution` and `infinitely many solutions` begin with where they are a sentence."""
-_MONTHS = frozenset(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-    ]
+_MONTHS = names(
+    """
+    january february march april may june july august september october november december jan feb mar apr
+    jun jul aug sep sept oct nov dec
+    """
 )
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
 )
-_NOT_NOUNS = (
-    "wrong incorrect false impossible correct right true answer gold reference result grade score reward expected plus minus divided "
-    "multiplied over point than factorial no none never cannot nor neither except excluding but also another else given any some every "
-    "when whenever for where while versus vs because denied rejected is isnt ish nearly almost upward upwards onward onwards tops"
+NOT_NOUNS = names(
+    """
+    wrong incorrect false impossible correct right true answer gold reference result grade score reward
+    expected plus minus divided multiplied over point than factorial no none never cannot nor neither
+    except excluding but also another else given any some every when whenever for where while versus vs
+    because denied rejected is isnt ish nearly almost upward upwards onward onwards tops
+    """
 )
-NOT_NOUNS = frozenset(_NOT_NOUNS.split())
 """Words that do not name what a number counts."""
-PLACEHOLDERS = frozenset(
-    [
-        "answer",
-        "your answer",
-        "your answer here",
-        "final answer",
-        "the answer",
-        "answer here",
-        "reference answer",
-        "correct answer",
-        "result",
-    ]
-)
+PLACEHOLDERS = frozenset((
+    "answer", "your answer", "your answer here", "final answer", "the answer", "answer here",
+    "reference answer", "correct answer", "result",
+))  # fmt: skip
 
 
 def number_of(words: list[str]) -> int | None:

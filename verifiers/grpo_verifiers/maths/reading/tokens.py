@@ -1,6 +1,6 @@
 """A place in a token list, what the readers remember on the way, and how they reach each other.
 
-The readers are one recursive descent cut by subject, from `numerals` up to `reader`: each calls what is below it by import, and what
+The readers are one recursive descent cut by subject, from `atoms` up to `reader`: each calls what is below it by import, and what
 is above it (an exponent may hold a whole list) by the `Grammar` that `reader` puts together.
 """
 
@@ -8,9 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node
+
+# One token of an answer, and the two ways in which a text is none that can be read.
+
+
+class Unreadable(ValueError):
+    """Text that is no mathematics this reader knows; the message says why."""
+
+
+class TooBig(Unreadable):
+    """Text over a static limit."""
+
+
+class Token(NamedTuple):
+    """One token; the docstring of `lexer` says what its kinds are."""
+
+    kind: str
+    value: str
+    spaced: bool = False
+
 
 END = Token("o", "")
 UNIT_STOP = frozenset(("and", "or"))

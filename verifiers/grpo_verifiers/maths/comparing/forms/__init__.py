@@ -1,1 +1,0 @@
-"""Comparing what the grammar does not know alone: statements, residue classes, solutions by name, renamed parameters."""

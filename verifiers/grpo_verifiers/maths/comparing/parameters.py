@@ -1,0 +1,274 @@
+"""Names that mean nothing outside an answer: parameters with their range, constants of integration, residue classes.
+
+How this works: `renamed` yields the answer under each naming that could make it the gold, as written first.
+`same_residues` turns congruences, `n = 3k + 1` and `{3k + 1 : k in Z}` into sets of remainders modulo a common multiple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import permutations
+from typing import NamedTuple
+
+from grpo_verifiers.maths.comparing.scalars import value_of
+from grpo_verifiers.maths.comparing.values import Undefined
+from grpo_verifiers.maths.reading.forms import Clause
+from grpo_verifiers.maths.reading.tree import (
+    SCALARS,
+    WHOLE,
+    Node,
+    anywhere,
+    choose_signs,
+    contains,
+    number,
+    rename,
+    replaced,
+    symbols,
+)
+
+# Residue classes as sets of remainders: `n ≡ 1 (mod 3)` is `n = 3k + 1`; `10^10 ≡ 4 (mod 7)` is a true 4.
+
+MOST_RESIDUES = 10_000
+_PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
+
+
+class Classes(NamedTuple):
+    """Whole numbers that leave one of `residues` modulo `modulus`; `name` is what they are said of, if anything."""
+
+    name: str
+    residues: frozenset[int]
+    modulus: int
+
+
+def same_residues(gold: Node, answer: Node) -> bool:
+    """At least one side is a congruence."""
+    if answer[0] == "congruence" and gold[0] in SCALARS:
+        return _is_remainder(gold, answer)
+    if gold[0] == "congruence" and answer[0] in SCALARS:
+        clause = Clause(*gold[2][0])
+        return (
+            len(gold[2]) == 1
+            and not any(symbols(side) for side in clause.sides)
+            and _is_remainder(answer, gold)
+        )
+    first, second = classes_of(gold), classes_of(answer)
+    if first is None or second is None or (first.name and second.name and first.name != second.name):
+        return False
+    modulus = math.lcm(first.modulus, second.modulus)
+    # the classes are written out modulo the common multiple: two large moduli would fill the memory
+    if modulus // min(first.modulus, second.modulus) > MOST_RESIDUES:
+        return False
+    return _lifted(first, modulus) == _lifted(second, modulus)
+
+
+def _lifted(classes: Classes, modulus: int) -> frozenset[int]:
+    steps = range(modulus // classes.modulus)
+    return frozenset(r + classes.modulus * i for r in classes.residues for i in steps)
+
+
+def classes_of(node: Node) -> Classes | None:
+    """The classes of a congruence, of `n = 3k + 1`, or of `{3k + 1 : k in Z}`; None if it is neither."""
+    if node[0] == "congruence":
+        return _of_clauses(node)
+    if node[0] == "rel" and node[1][0] == "s" and len(node[2]) == 1 and node[2][0][0] == "=":
+        return _of_values(node[1][1], node[2][0][1])
+    if node[0] == "list" and all(item[0] == "rel" and item[1] == node[2][0][1] for item in node[2]):
+        return _joined([classes_of(item) for item in node[2]])
+    if node[0] == "builder":
+        # `{3k + 1 : k in Z}`, or `{x : x = 3k + 1}`, whose range of k the reader has left out
+        said = node[3]
+        if node[1]:
+            found = classes_of(said) if said[0] in ("rel", "congruence") else None
+            return None if found is None or found.name not in ("", node[1]) else found._replace(name="")
+        is_whole = said[0] == "rel" and len(said[2]) == 1 and said[2][0] == ("in", ("all", "Z"))
+        return _of_values("", node[2]) if is_whole and symbols(node[2]) == symbols(said[1]) else None
+    return None
+
+
+def _of_clauses(node: Node) -> Classes | None:
+    found: list[Classes | None] = []
+    for entry in node[2]:
+        clause = Clause(*entry)
+        modulus = _whole(clause.modulus)
+        residues = [_whole(choose_signs(r, plus)) for r in clause.residues for plus in (True, False)]
+        if modulus is None or modulus < 1 or clause.after is not None or None in residues:
+            return None
+        name = ""
+        for side in clause.sides:
+            if side[0] != "s":
+                return None
+            name = side[1]
+        found.append(Classes(name, frozenset(r % modulus for r in residues if r is not None), modulus))
+    if node[1] == "and" and len({c.modulus for c in found if c is not None}) > 1:
+        return None
+    return _joined(found)
+
+
+def _joined(found: list[Classes | None]) -> Classes | None:
+    """The union of classes that are said of one name."""
+    classes = [c for c in found if c is not None]
+    names = {c.name for c in classes if c.name}
+    if not classes or len(classes) < len(found) or len(names) > 1:
+        return None
+    modulus = math.lcm(*(c.modulus for c in classes))
+    if modulus > MOST_RESIDUES * min(c.modulus for c in classes):
+        return None
+    return Classes(next(iter(names), ""), frozenset().union(*(_lifted(c, modulus) for c in classes)), modulus)
+
+
+def _of_values(name: str, value: Node) -> Classes | None:
+    """`3k + 1` with one whole parameter other than the name."""
+    names = {"i" if s == "c i" else s for s in symbols(value)}
+    if len(names) != 1 or not names <= _PARAMETERS or name in names:
+        return None
+    (parameter,) = names
+    # two values give start and step, the others test that it is a progression
+    at = [_whole(replaced(value, ("s", parameter), number(n))) for n in (0, 1, 2, 7)]
+    if None in at:
+        return None
+    start, one, two, seven = (n for n in at if n is not None)
+    step = one - start
+    if step == 0 or two != start + 2 * step or seven != start + 7 * step:
+        return None
+    return Classes(name, frozenset((start % abs(step),)), abs(step))
+
+
+def _whole(node: Node) -> int | None:
+    if node[0] not in SCALARS:
+        return None
+    try:
+        value = value_of(node)
+    except Undefined:
+        return None
+    return int(value) if value is not None and value.denominator == 1 else None
+
+
+def _is_remainder(wanted: Node, node: Node) -> bool:
+    """Whether one true congruence ends in this number, written as the least remainder."""
+    if len(node[2]) != 1:
+        return False
+    clause = Clause(*node[2][0])
+    modulus, value = _whole(clause.modulus), _whole(wanted)
+    if modulus is None or modulus < 1 or value is None or len(clause.residues) != 1:
+        return False
+    last = clause.residues[0]
+    if clause.after is not None:
+        return not clause.sides and _whole(clause.after) == value == _remainder(last, modulus)
+    # a remainder is the least one: `9 = 2 (mod 7)` does not answer 9
+    if _whole(last) != value or not 0 <= value < modulus or last[0] not in ("n", "neg"):
+        return False
+    return all(side[0] == "s" or _remainder(side, modulus) == value for side in clause.sides)
+
+
+def _remainder(node: Node, modulus: int) -> int | None:
+    """The least remainder of a number; of a whole power without working it out."""
+    if node[0] == "^":
+        base, exponent = _whole(node[1]), _whole(node[2])
+        if base is not None and exponent is not None and 0 <= exponent < 10**30 and modulus < 10**30:
+            return pow(base, exponent, modulus)
+    value = _whole(node)
+    return None if value is None else value % modulus
+
+
+_INTEGERS = frozenset("kmnjl")
+_CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
+_NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
+_RANGES = frozenset((">", "<", ">=", "<=", "in"))
+
+
+def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
+    """The answer under each naming that could make it the gold, as written first."""
+    if gold is None or answer is None:
+        yield answer
+        return
+    bound, theirs_bound = _bound(gold), _bound(answer)
+    # a letter that the answer uses already would fall together with the new one
+    if bound and theirs_bound and bound != theirs_bound and bound not in symbols(answer):
+        if theirs_bound == "i":
+            answer = replaced(answer, ("c", "i"), ("s", bound))
+        elif theirs_bound not in symbols(gold):
+            answer = rename(answer, {theirs_bound: bound})
+    ours, theirs = symbols(gold), symbols(answer)
+    wanted, found = ours - theirs, theirs - ours
+    if WHOLE in wanted | found:
+        yield rename(answer, _whole_names(wanted, found))
+        return
+    if len(wanted) == len(found) == 1 and _is_period(gold, *wanted, *found):
+        answer = rename(answer, dict(zip(found, wanted, strict=True)))
+        yield answer
+        return
+    yield answer
+    if (
+        wanted
+        and wanted <= _CONSTANTS
+        and found <= _CONSTANTS | {"k"}
+        and len(wanted) == len(found) <= 3
+        and _is_family(gold, wanted)
+    ):
+        # three constants at most, so six namings
+        for order in permutations(sorted(wanted)):
+            yield rename(answer, dict(zip(sorted(found), order, strict=True)))
+    elif not wanted and not found and len(ours & _NUMBERED) in (2, 3):
+        names = sorted(ours & _NUMBERED)
+        for order in permutations(names):
+            if list(order) != names:
+                yield rename(answer, dict(zip(names, order, strict=True)))
+
+
+def _whole_names(wanted: set[str], found: set[str]) -> dict[str, str]:
+    """The new name of the parameter of an answer where only one side says that it is any whole number."""
+    letters = sorted((found if WHOLE in wanted else wanted) & _INTEGERS)
+    if len(letters) != 1:
+        return {}
+    return {letters[0]: WHOLE} if WHOLE in wanted else {WHOLE: letters[0]}
+
+
+def _is_period(gold: Node, wanted: str, found: str) -> bool:
+    """The whole number in `k pi` or `3k + 1`."""
+    if wanted not in _INTEGERS or found not in _INTEGERS:
+        return False
+    if contains(gold, {"c"}) and contains(gold, {"+", "*"}):
+        return True
+    # `n = 3k + 1`: a whole number by a parameter of its own, with no other letter
+    if gold[0] != "rel" or gold[1] not in (("s", "n"), ("s", "N"), ("s", "x")) or len(gold[2]) != 1:
+        return False
+    value = gold[2][0][1]
+    return gold[2][0][0] == "=" and value[0] == "+" and symbols(value) == {wanted}
+
+
+def _is_family(gold: Node, constants: set[str]) -> bool:
+    """Whether the names can be constants of integration: beside other symbols in a sum, or before an exponential."""
+    others = symbols(gold) - constants
+    if not others:
+        return False
+    if (
+        len(constants) == 1
+        and constants <= _NUMBERED | {"C", "K"}
+        and gold[0] == "rel"
+        and others <= {"x", "y", "t"}
+    ):
+        return True
+    if len(constants) == 1 and not constants <= {"A", "B"}:
+        return contains(gold, {"+"}) or anywhere(
+            gold, lambda at: len(at) == 3 and at[0] == "^" and at[1] == ("c", "e") and bool(symbols(at[2]))
+        )
+    return contains(gold, {"+"}) and (gold[0] == "rel" or constants <= _NUMBERED)
+
+
+def _bound(node: Node) -> str:
+    """The parameter of `s = 3j + 2, j >= 0`: a letter that only has a range and occurs in what comes before."""
+    if node[0] != "list" or len(node[2]) < 2:
+        return ""
+    last = node[2][-1]
+    if last[0] != "rel" or len(last[2]) != 1 or last[2][0][0] not in _RANGES:
+        return ""
+    if last[1] == ("c", "i"):
+        return "i"
+    if last[1][0] != "s" or symbols(last[2][0][1]):
+        return ""
+    name: str = last[1][1]
+    before = node[2][:-1]
+    heads = {item[1][1] for item in before if item[0] == "rel" and item[1][0] == "s"}
+    # the value that is asked for may have a range as well (`x = 3, x > 0`), and is no parameter
+    return name if name not in heads and all(name in symbols(item) for item in before) else ""

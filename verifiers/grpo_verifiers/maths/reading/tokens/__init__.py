@@ -1,1 +1,0 @@
-"""What a text is cut into, and how a run of letters is cut."""
