@@ -164,10 +164,10 @@ def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion
 def _checked(
     recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None
 ) -> tuple[Recipe, Path]:
-    from grpo_cli.recipe.reading.load import find
+    from grpo_cli.recipe.reading.load import folder_of
 
     if isinstance(recipe, str | Path):
-        return load_recipe(recipe, sets), Path(base) if base else find(str(recipe)).parent
+        return load_recipe(recipe, sets), Path(base) if base else folder_of(str(recipe))
     if sets:
         raise ValueError("`sets` belong to a recipe that is loaded here: give them to `load_recipe`")
     return recipe, Path(base) if base else Path()

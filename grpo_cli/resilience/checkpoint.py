@@ -52,7 +52,6 @@ class TrainState:
     of rows and their ledger, `more` what others put beside it.
     """
 
-    base: Any
     processes: int | None
     generation: int
     select: Mapping[str, Any]

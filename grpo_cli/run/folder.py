@@ -31,6 +31,8 @@ Split = Literal["train", "eval", "canary"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval", "canary": "canary"}
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters of the random tail of a name, without the ones that are misread."""
+BASE_FROM_RUN = "base_from_run"
+"""In `run.json`: `base`, the recipe's folder, as it lies from the run's: both may be moved together."""
 BESIDE = ".new"
 """Folder where a run lies until it is whole; what a dead start leaves there is no run."""
 
@@ -298,7 +300,9 @@ def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
     with _writing(path):
         beside.mkdir(parents=True)
         lines.replace(beside / "recipe.yaml", recipe_text)
-        head = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
+        head: dict[str, Any] = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
+        if isinstance(base := manifest.get("base"), str):
+            head[BASE_FROM_RUN] = os.path.relpath(base, path.resolve())
         _write_manifest(beside, {**head, **manifest})
         try:
             os.rename(beside, path)

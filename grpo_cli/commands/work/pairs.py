@@ -127,17 +127,17 @@ def _recipe_of_files(files: list[str], named: str | None, sets: list[str]) -> Kn
 def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
     from grpo_cli.recipe.reading.load import load
+    from grpo_cli.run.info import base_of
 
     if named is not None:
         return _named(named, sets)
-    named_base = run.manifest().get("base")
-    base = Path(named_base) if named_base else None
+    base = base_of(run)
     return KnownRecipe(load(str(run.path / "recipe.yaml"), sets, base=base), base)
 
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
     from grpo_cli.resilience.starts import pinned
 
-    return KnownRecipe(pinned(load(name, sets)), Path() if name == "-" else find(name).parent)
+    return KnownRecipe(pinned(load(name, sets)), folder_of(name))

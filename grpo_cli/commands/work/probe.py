@@ -45,7 +45,7 @@ def probe(
     """
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.workplace import open_first
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.starts import pinned
     from grpo_cli.run.lines import refuse_unwritable
@@ -54,7 +54,7 @@ def probe(
 
     ask = ask_of(gpu, price) if gpu is not None or price is not None else None
     checked = pinned(load(recipe, sets or []))
-    base = Path() if recipe == "-" else find(recipe).parent
+    base = folder_of(recipe)
     refuse_unwritable(out)
     quiet_libraries()
     pin_one_gpu()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError, SetupError, UsageError
-from grpo_cli.recipe.reading.load import find, label_of, load
+from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
 from grpo_cli.run.naming import why_no_name
@@ -110,7 +110,9 @@ def make_plan(
         raise UsageError(
             "two runs of the sweep would have the same name", place="--set", hint="is a value given twice?"
         )
-    return SweepPlan(sweep, str(find(recipe).resolve()), folder, tuple(runs))
+    return SweepPlan(
+        sweep, recipe if recipe in shipped_recipes() else str(find(recipe).resolve()), folder, tuple(runs)
+    )
 
 
 def read_plan(named: str, dir: str = "runs") -> SweepPlan:

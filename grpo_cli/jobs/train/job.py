@@ -245,7 +245,12 @@ class Job:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
-        saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
+        # a checkpoint goes to others: where runs lie on this machine is no part of it
+        out = self.said.run.model_copy(update={"dir": "runs"})
+        said = (
+            self.said.model_copy(update={"run": out}) if Path(self.said.run.dir).is_absolute() else self.said
+        )
+        saved = checkpoint.seal(written, folder, state, to_yaml(said), trainer.loop.drafts)
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 
