@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.commands import options
-from grpo_cli.errors import DataError, SetupError, UsageError
+from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def pairs(
         replace(path, (dump_line(line) for line in made.lines))
     except OSError as err:
         raise SetupError(
-            f"cannot write the pairs: {err.strerror}", place=str(path), hint="set `--out`"
+            f"cannot write the pairs: {why_unwritten(err)}", place=str(path), hint="set `--out`"
         ) from err
     if as_json:
         print(strict_json({"schema": 1, **made.as_json(), "file": str(path)}))

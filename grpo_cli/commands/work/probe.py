@@ -11,7 +11,7 @@ import typer
 from grpo_cli.commands import options
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.opening import loading
-from grpo_cli.errors import Exit, SetupError
+from grpo_cli.errors import Exit, SetupError, why_unwritten
 
 if TYPE_CHECKING:
     from grpo_cli.run.records import SampleRecord
@@ -85,4 +85,4 @@ def _write(out: Path, records: list[SampleRecord]) -> None:
     try:
         write_records(out, records)
     except OSError as err:
-        raise SetupError(f"cannot write the samples: {err.strerror}", place=str(out)) from err
+        raise SetupError(f"cannot write the samples: {why_unwritten(err)}", place=str(out)) from err

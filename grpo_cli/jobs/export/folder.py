@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from grpo_cli.data.hub_access import leave_hub
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.jobs.export.card import card_of
 from grpo_cli.jobs.export.gguf.modelfile import modelfile
 from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf
@@ -44,7 +44,7 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
             write_gguf(policy, file, gguf)
             (out / "Modelfile").write_text(modelfile(policy, source.recipe, file.name), encoding="utf-8")
     except OSError as err:
-        raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
+        raise SetupError(f"cannot write `{out}`: {why_unwritten(err)}") from err
     return policy
 
 

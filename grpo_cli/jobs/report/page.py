@@ -18,7 +18,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.findings.run_data import Arm, RunData
 from grpo_cli.jobs.report.arms import arms_table
 from grpo_cli.jobs.report.findings import FindingGroup, grouped_findings
@@ -96,7 +96,7 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         lines.replace(target, page)
     except OSError as err:
-        raise SetupError(f"`{target}` cannot be written: {(err.strerror or str(err)).lower()}") from err
+        raise SetupError(f"`{target}` cannot be written: {why_unwritten(err)}") from err
     return target
 
 

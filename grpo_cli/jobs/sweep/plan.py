@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.errors import DataError, SetupError, UsageError
+from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
 from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
@@ -62,9 +62,7 @@ class SweepPlan:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lines.replace(self.path, text)
         except OSError as err:
-            raise SetupError(
-                f"`{self.path}` cannot be written: {(err.strerror or str(err)).lower()}"
-            ) from err
+            raise SetupError(f"`{self.path}` cannot be written: {why_unwritten(err)}") from err
 
 
 def make_plan(

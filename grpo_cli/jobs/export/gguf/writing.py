@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.jobs.export.gguf.architecture import Architecture, architecture_of, tensors_of
 from grpo_cli.jobs.export.gguf.vocabulary import Vocabulary, vocabulary_of
 from grpo_cli.policy.loading.packages import PackageNeed
@@ -75,7 +75,7 @@ def write_gguf(policy: Policy, file: Path, precision: str = "auto") -> None:
         writer.close()
         part.replace(file)
     except OSError as err:
-        raise SetupError(f"cannot write `{file}`: {err.strerror}") from err
+        raise SetupError(f"cannot write `{file}`: {why_unwritten(err)}") from err
     finally:
         part.unlink(missing_ok=True)
 
