@@ -160,12 +160,12 @@ def _folders(one: NamedThing, base: Path | None) -> list[Path]:
 
 def _of_model(name: str, revision: str | None, base: Path | None) -> Iterator[tuple[str, str]]:
     """What is cheap to know of weights: all of small files, size and both ends of large ones; of the hub's cache the commit."""
-    place = next((one for one in places_of(name, base) if one.exists()), Path(name))
+    place = next((one for one in places_of(name, base) if ":" not in name and one.exists()), Path(name))
     if place.is_dir():
         for path in sorted(place.iterdir()):
             if path.suffix in OF_A_MODEL and path.is_file():
                 yield path.name, _digest(path, ends=True)
-    elif _is_file(place):
+    elif ":" not in name and _is_file(place):
         yield place.name, _digest(place, ends=True)
     elif (config := model_files(Model(path=name, revision=revision)).path("config.json")) is not None:
         yield name, config.parent.name[:DIGITS]
