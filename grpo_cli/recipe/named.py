@@ -41,7 +41,7 @@ def renamed(recipe: Recipe, rename: Callable[[Path, Names, str], str]) -> Recipe
 
 
 def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) -> S:
-    def changed(value: Any, here: Path, what: Names | None) -> Any:
+    def changed(value: object, here: Path, what: Names | None) -> Any:
         if isinstance(value, Section):
             return _renamed(value, here, rename)
         if isinstance(value, list):
@@ -50,8 +50,9 @@ def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) 
         if isinstance(value, dict):
             new_values = {key: changed(inner, (*here, key), what) for key, inner in value.items()}
             return value if all(new_values[key] is value[key] for key in value) else new_values
-        is_name = isinstance(value, str) and what in (Names.CODE, Names.MODEL, Names.ROWS)
-        return rename(here, what, value) if is_name and what is not None else value
+        if isinstance(value, str) and what is not None and what in (Names.CODE, Names.MODEL, Names.ROWS):
+            return rename(here, what, value)
+        return value
 
     found: dict[str, Any] = {}
     for name, field in type(section).model_fields.items():
