@@ -1,6 +1,5 @@
 """The program from Python: `load_recipe`, `train`, `evaluate`, `verify`. What is not named here may move.
 
-    from grpo_cli.api import load_recipe, train, verify
     recipe = load_recipe("my.yaml", ["train.steps=20"])
     summary = train(recipe, base="folder/of/the/recipe")
     verify(["so \\\\boxed{4}"], [{"answer": "4"}], {"math": {}})[0].outcome     # "right"
@@ -164,10 +163,10 @@ def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion
 def _checked(
     recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None
 ) -> tuple[Recipe, Path]:
-    from grpo_cli.recipe.reading.load import find
+    from grpo_cli.recipe.reading.load import folder_of
 
     if isinstance(recipe, str | Path):
-        return load_recipe(recipe, sets), Path(base) if base else find(str(recipe)).parent
+        return load_recipe(recipe, sets), Path(base) if base else folder_of(str(recipe))
     if sets:
         raise ValueError("`sets` belong to a recipe that is loaded here: give them to `load_recipe`")
     return recipe, Path(base) if base else Path()

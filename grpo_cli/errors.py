@@ -12,6 +12,7 @@ A bug is none of these: it flies with its traceback.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ from typing import Any
 
 from grpo_cli.text import visible
 
+_SECRET = re.compile(
+    r"""(?i)((?:token(?![si])|key(?!s)|secret|password|passwd|webhook)[\w-]*["']?\s*[:=]\s*)(?!\s|env:\w+\s*$)([^\n]+)"""
+)
+"""The value of a key that names a secret, to the end of its line."""
+_USERINFO = re.compile(r"(://)([^/\s@]+)(?=@)")
 _QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
 """Not the line of `file.py:12`."""
@@ -38,6 +44,15 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
+def masked(text: str) -> str:
+    """A `KEY=VALUE` or a line of a recipe with stars in place of what is secret; no letter moves, so carets stay right."""
+    return _USERINFO.sub(_starred, _SECRET.sub(_starred, text))
+
+
+def _starred(found: re.Match[str]) -> str:
+    return found[1] + "*" * len(found[2])
+
+
 @dataclass(frozen=True, slots=True)
 class Mistake:
     """One mistake with its place: `place` is `file:line:col`, a `--set …` or a file name; `source` the lines to show.
@@ -49,6 +64,12 @@ class Mistake:
     message: str
     source: str = ""
     kind: str = ""
+
+    def __post_init__(self) -> None:
+        """No secret is shown: neither the value of a key that names one, nor the password of an address."""
+        object.__setattr__(self, "place", masked(self.place))
+        object.__setattr__(self, "source", masked(self.source))
+        object.__setattr__(self, "message", _USERINFO.sub(_starred, self.message))
 
 
 def kind_of(message: str, own: Iterable[Any]) -> str:
@@ -78,6 +99,19 @@ def said_once(mistakes: Sequence[Mistake]) -> str:
         return said
     more = ", ".join(one.place for one in others[:2]) + (", …" if len(others) > 2 else "")
     return f"{said}; so {'is' if len(others) == 1 else 'are'} {len(others):,} more: {more}"
+
+
+def why_unwritten(err: Exception) -> str:
+    """Why a file could not be written, in the words of every command; torch and safetensors report a full disk as errors of
+    their own."""
+    number, text = getattr(err, "errno", None), str(err)
+    if number == errno.ENOSPC or "No space left" in text or "os error 28" in text or "StorageFull" in text:
+        return "the disk is full"
+    if number == errno.EDQUOT or "quota exceeded" in text.lower():
+        return "the disk quota is used up"
+    if number == errno.EROFS or "Read-only file system" in text:
+        return "the file system is read-only"
+    return (getattr(err, "strerror", None) or text.strip().partition("\n")[0] or type(err).__name__).lower()
 
 
 class UserError(Exception):

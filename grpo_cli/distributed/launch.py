@@ -359,4 +359,7 @@ def _verdict(control: Path, code: int, signalled: int) -> int:
 
 def _tail(file: Path, most: int = 30) -> None:
     if file.is_file():
-        print("\n".join(file.read_text(errors="replace").splitlines()[-most:]), file=sys.stderr)
+        print(
+            "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-most:]),
+            file=sys.stderr,
+        )

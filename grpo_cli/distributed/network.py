@@ -119,6 +119,8 @@ def _ipv4(name: str) -> str | None:
 
 def _ipv6(name: str) -> list[str]:
     with suppress(OSError):
-        fields = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+        fields = [
+            line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="utf-8").splitlines()
+        ]
         return [str(ipaddress.IPv6Address(bytes.fromhex(f[0]))) for f in fields if f[5] == name]
     return []

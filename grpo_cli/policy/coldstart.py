@@ -20,6 +20,7 @@ from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.policy.ban import lifted
+from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.muon import orthogonal_dtype
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import Phase, WarmupText, cache_folder, content_key, supervise
@@ -149,9 +150,9 @@ def cold_start(
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)
     if (folder / WEIGHTS).is_file():
-        model.load_state_dict(
-            torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True), strict=False
-        )
+        with numbers_only(folder / WEIGHTS):
+            held = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
+        model.load_state_dict(held, strict=False)
         on_progress(total, total)
         return ColdStart(total, time.perf_counter() - began, count, True)
     done, pad_id = 0, policy.tokenizer.pad_token_id
@@ -226,7 +227,7 @@ def _store(model: nn.Module, folder: Path, about: dict[str, Any]) -> None:
         beside.mkdir(parents=True)
         trained = {name: p.detach().cpu() for name, p in model.state_dict().items()}
         torch.save(trained, beside / WEIGHTS)
-        (beside / "about.json").write_text(json.dumps(about))
+        (beside / "about.json").write_text(json.dumps(about), encoding="utf-8")
         # another run may have put the same there meanwhile: then the rename fails, and its copy is as good
         os.rename(beside, folder)
     except (OSError, RuntimeError):  # torch reports a full disk as an error of its own

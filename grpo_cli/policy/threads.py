@@ -32,7 +32,7 @@ def cgroup_quota(
 def _cgroup_folders(root: Path, membership: Path) -> list[Path]:
     folders = [root, root / "cpu"]
     try:
-        lines = membership.read_text().splitlines()
+        lines = membership.read_text(encoding="utf-8").splitlines()
     except OSError:
         return folders
     for line in lines:

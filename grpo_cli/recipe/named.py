@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from grpo_cli.recipe.kinds import kind_class
@@ -17,6 +17,8 @@ from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.sections.fields import Names, Section
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import Verify
+
+S = typing.TypeVar("S", bound=Section)
 
 
 class NamedThing(NamedTuple):
@@ -31,6 +33,45 @@ class NamedThing(NamedTuple):
 def named_by(recipe: Recipe) -> Iterator[NamedThing]:
     """All that a recipe names, but for what its stages say themselves."""
     return _of_section(recipe, ())
+
+
+def renamed(recipe: Recipe, rename: Callable[[Path, Names, str], str]) -> Recipe:
+    """The recipe with another text in the place of every name of code, a model or rows, but for what its stages say themselves."""
+    return _renamed(recipe, (), rename)
+
+
+def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) -> S:
+    def changed(value: object, here: Path, what: Names | None) -> Any:
+        if isinstance(value, Section):
+            return _renamed(value, here, rename)
+        if isinstance(value, list):
+            new = [changed(inner, (*here, index), what) for index, inner in enumerate(value)]
+            return value if all(one is other for one, other in zip(new, value, strict=True)) else new
+        if isinstance(value, dict):
+            new_values = {key: changed(inner, (*here, key), what) for key, inner in value.items()}
+            return value if all(new_values[key] is value[key] for key in value) else new_values
+        if isinstance(value, str) and what is not None and what in (Names.CODE, Names.MODEL, Names.ROWS):
+            return rename(here, what, value)
+        return value
+
+    found: dict[str, Any] = {}
+    for name, field in type(section).model_fields.items():
+        value, here = getattr(section, name), (*path, field.alias or name)
+        if here == ("stages",):
+            continue
+        if isinstance(section, Verify) and name == "options":
+            marks = {
+                one.name: one.metadata.get("names")
+                for one in dataclasses.fields(kind_class(section.kind).Options)
+            }
+            models = {key for key in value if marks.get(key) == Names.MODEL.value}
+            new = value | {key: changed(value[key], (*path, key), Names.MODEL) for key in models}
+            new = new if any(new[key] is not value[key] for key in models) else value
+        else:
+            new = changed(value, here, _mark(field.annotation, field.metadata))
+        if new is not value:
+            found[name] = new
+    return section.model_copy(update=found) if found else section
 
 
 def _of_section(section: Section, path: Path) -> Iterator[NamedThing]:

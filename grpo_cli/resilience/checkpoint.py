@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError
 
-from grpo_cli.errors import DataError, SetupError
+from grpo_cli.errors import DataError, SetupError, why_unwritten
 from grpo_cli.run.lines import open_as, replace, sync
 from grpo_cli.run.typed import checkpoint_files, state_of
 
@@ -52,7 +52,6 @@ class TrainState:
     of rows and their ledger, `more` what others put beside it.
     """
 
-    base: Any
     processes: int | None
     generation: int
     select: Mapping[str, Any]
@@ -144,9 +143,8 @@ def saving(beside: Path, step: int) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, SafetensorError) as err:
         shutil.rmtree(beside, ignore_errors=True)
-        first = str(err).strip().splitlines()[0]
         raise SetupError(
-            f"cannot save the checkpoint of step {step}: {first}",
+            f"cannot save the checkpoint of step {step}: {why_unwritten(err)}",
             hint="the last whole checkpoint is untouched; free some space",
         ) from err
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from grpo_cli.policy.loading.files import model_files
 from grpo_cli.recipe.kinds import KINDS
 from grpo_cli.recipe.named import NamedThing, named_by
 from grpo_cli.recipe.reading.stages import stage_data
-from grpo_cli.recipe.sections.fields import Names
+from grpo_cli.recipe.sections.fields import Names, written
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.code_files import files_of_code
@@ -58,13 +59,16 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
     for which, split in splits.items():
         sources = recipe.data.train if which == "train" else recipe.data.eval
         some = sources if isinstance(sources, list) else [sources]
-        names = sorted((one.source for one in some if one is not None), key=len, reverse=True)
+        kept = {one.source: written(one.source) for one in some if one is not None}
+        names = sorted(kept, key=len, reverse=True)
         rows: dict[str, list[Row]] = {}
         for row in split.rows:
             # of a pattern the file that matched
             own = next((name for name in names if row.place.startswith(name)), row.place.rpartition(":")[0])
             rows.setdefault(own or ", ".join(names), []).append(row)
-        found[f"data.{which}"] = {name: _digest_of_rows(of_one) for name, of_one in rows.items()}
+        found[f"data.{which}"] = {
+            kept.get(name, name): _digest_of_rows(of_one) for name, of_one in rows.items()
+        }
     return found
 
 
@@ -99,6 +103,7 @@ def changes(run: RunFolder, part: str, now: Digests) -> list[Mistake]:
     return [
         Mistake(f"`{key}`", f"`{file}` {_said(before[key].get(file), now[key].get(file))}")
         for key in before.keys() & now.keys()
+        if sorted(before[key].values()) != sorted(now[key].values())  # not only lying elsewhere
         for file in sorted(before[key].keys() | now[key].keys())
         if before[key].get(file) != now[key].get(file)
     ]
@@ -126,7 +131,7 @@ def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, d
 
 def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, str]:
     if one.what is Names.MODEL:
-        return dict(_of_model(one.text, recipe.model.revision if one.key == "model.path" else None))
+        return dict(_of_model(one.text, recipe.model.revision if one.key == "model.path" else None, base))
     if one.what is Names.KIND:
         module = KINDS[one.text].partition(":")[0]
         if module.partition(".")[0] in OWN:
@@ -148,20 +153,19 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
 
 
 def _folders(one: NamedThing, base: Path | None) -> list[Path]:
-    """Where the worker of a function looks for it: a file from here first, and then beside the recipe."""
-    beside = [*map(Path, one.folders), *([base] if base is not None else [])]
-    is_file = one.text.rpartition(":")[0].endswith(".py")
-    return [Path.cwd(), *beside] if is_file else [*beside, Path.cwd()]
+    """Where the worker of a function looks for it: beside the recipe, and then here."""
+    near = base or Path()
+    return [*(near / folder for folder in one.folders), near, Path.cwd()]
 
 
-def _of_model(name: str, revision: str | None) -> Iterator[tuple[str, str]]:
+def _of_model(name: str, revision: str | None, base: Path | None) -> Iterator[tuple[str, str]]:
     """What is cheap to know of weights: all of small files, size and both ends of large ones; of the hub's cache the commit."""
-    place = Path(name).expanduser()
+    place = next((one for one in places_of(name, base) if ":" not in name and one.exists()), Path(name))
     if place.is_dir():
         for path in sorted(place.iterdir()):
             if path.suffix in OF_A_MODEL and path.is_file():
                 yield path.name, _digest(path, ends=True)
-    elif _is_file(place):
+    elif ":" not in name and _is_file(place):
         yield place.name, _digest(place, ends=True)
     elif (config := model_files(Model(path=name, revision=revision)).path("config.json")) is not None:
         yield name, config.parent.name[:DIGITS]
@@ -186,8 +190,7 @@ def _digest_of(data: bytes) -> str:
 
 def _shown(path: Path, base: Path | None) -> str:
     """From the recipe's folder on, so that a folder that was moved with its recipe is the same."""
-    root, whole = (base or Path()).resolve(), path.resolve()
-    return str(whole.relative_to(root)) if whole.is_relative_to(root) else str(whole)
+    return os.path.relpath(path.resolve(), (base or Path()).resolve())
 
 
 def _is_file(path: Path) -> bool:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from grpo_cli.errors import SetupError, UsageError
+from grpo_cli.errors import SetupError, UsageError, why_unwritten
 
 LOCK = ".lock"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -34,7 +34,7 @@ def hold(run: Path, patience_s: float = PATIENCE_S) -> BinaryIO:
         # to append: opening must not empty the name of a holder that is alive
         file = (run / LOCK).open("a+b", buffering=0)
     except OSError as err:
-        raise SetupError(f"`{run}` cannot be written: {(err.strerror or str(err)).lower()}") from err
+        raise SetupError(f"`{run}` cannot be written: {why_unwritten(err)}") from err
     until = time.monotonic() + patience_s
     while True:
         try:

@@ -58,17 +58,16 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     elif not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise SetupError(f"`{folder}` holds no model", hint="name a folder with `config.json`, or a run")
     if recipe is not None:
-        from grpo_cli.recipe.reading.load import find, load
+        from grpo_cli.recipe.reading.load import folder_of, load
 
-        return ModelSource(named, load(recipe, sets), find(recipe).parent, folder)
+        return ModelSource(named, load(recipe, sets), folder_of(recipe), folder)
     if folder is None or not (folder / RECIPE).is_file():
         raise RecipeError(f"`{named}` holds no recipe", hint="give one with `--recipe FILE`")
-    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.load import folder_of, load
 
-    base = None
-    if (folder / STATE).is_file():
-        base = read_state(folder).get("base")
-    where = Path(base) if base else None
+    where = folder_of(str(folder / RECIPE))
+    if where == folder and (folder / STATE).is_file() and (base := read_state(folder).get("base")):
+        where = Path(base)  # a checkpoint by itself, of a version that noted where its run began
     return ModelSource(named, load(str(folder / RECIPE), sets, base=where), where, folder)
 
 

@@ -75,7 +75,7 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     try:
         # keys that came after the run was made stand in it at their defaults
         before = as_written_now(run.recipe_text)
-        return [key for key in differing_keys(before, to_yaml(recipe)) if not _is_new_path(key, before)]
+        return [key for key in differing_keys(before, to_yaml(recipe)) if not _is_place(key)]
     except (OSError, ValueError) as err:
         message = str(err).partition("\n")[0]
         raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err
@@ -105,15 +105,9 @@ def _how_to_go_on(run: RunFolder, changed: list[str]) -> str:
     return f"`grpo train --resume {run.path}` goes on with the run's own recipe; without `--resume` a new run starts"
 
 
-def _is_new_path(key: str, before: str) -> bool:
-    """Whether it says where a function lies, which runs did not write down for one that was named on the command line."""
-    from ruamel.yaml import YAML
-
-    return (
-        key.startswith("verify.")
-        and key.endswith(".path")
-        and key not in flatten(YAML(typ="safe").load(before))
-    )
+def _is_place(key: str) -> bool:
+    """Whether it holds where a function lies, which is another folder after a move; what lies there has a digest."""
+    return key.startswith("verify.") and key.endswith(".path")
 
 
 def _is_harmless(key: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError
+from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.resilience.checkpoint import Checkpoint, newest_valid
 
 if TYPE_CHECKING:
@@ -34,5 +36,7 @@ def pinned(recipe: Recipe) -> Recipe:
     folder = Path(recipe.model.path).expanduser()
     if not (folder / "run.json").is_file():
         return recipe
-    path = str(newest_checkpoint(folder).path)
+    newest = newest_checkpoint(folder).path
+    near = os.path.join(written(recipe.model.path), newest.relative_to(folder))
+    path = Placed(str(newest), near)
     return recipe.model_copy(update={"model": recipe.model.model_copy(update={"path": path})})

@@ -6,6 +6,7 @@ A completion without a verdict has no reward; it is never scored 0 on the verifi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -54,7 +55,7 @@ def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
     if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
         options["right_at"] = spec.right_at
     if spec.kind == "python" and folders:
-        options["path"] = [*options.get("path", []), *folders]
+        options["path"] = [*(os.path.join(folders[0], one) for one in options.get("path", [])), *folders]
     return options
 
 

@@ -13,7 +13,6 @@ from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
 from grpo_cli.reward.pay import OutcomeRule
 from grpo_cli.reward.shaping import ShapingEntry, Terms, build_terms, shaping_entries
-from grpo_cli.run.typed import manifest_of
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
 
@@ -219,10 +218,10 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     Raises:
         RecipeError: the recipe has mistakes.
     """
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
 
     recipe = load(source, sets)
-    folders = import_folders(Path() if source == "-" else find(source).parent.resolve())
+    folders = [str(folder_of(source).resolve())]
     entries = {}
     for name, spec in recipe.verify.items():
         options = own_options(spec, folders)
@@ -242,19 +241,6 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     if mistakes:
         raise RecipeError(mistakes[0], place=source)
     return plan
-
-
-def import_folders(folder: Path) -> list[str]:
-    """Where functions of a recipe in this folder are looked for: here, and for a run where its recipe came from."""
-    out = [str(folder)]
-    manifest = folder / "run.json"
-    if manifest.is_file():
-        try:
-            base = manifest_of(manifest.read_bytes()).get("base")
-        except (OSError, ValueError):
-            base = None
-        out += [base] if base else []
-    return out
 
 
 def recipe_beside(files: Sequence[str]) -> str | None:

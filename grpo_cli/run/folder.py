@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from grpo_cli.errors import DataError, SetupError, UsageError
+from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
 from grpo_cli.run import lines
 from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import SampleRecord, dump_line
@@ -31,6 +31,8 @@ Split = Literal["train", "eval", "canary"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval", "canary": "canary"}
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters of the random tail of a name, without the ones that are misread."""
+BASE_FROM_RUN = "base_from_run"
+"""In `run.json`: `base`, the recipe's folder, as it lies from the run's: both may be moved together."""
 BESIDE = ".new"
 """Folder where a run lies until it is whole; what a dead start leaves there is no run."""
 
@@ -88,6 +90,22 @@ class RunFolder:
             raise DataError(f"`{path}` is not a run: {what}", hint=_near_runs(folder))
         return cls(folder)
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """While inside, a failure to write is a SetupError; so is a folder that was deleted, which is not made again."""
+        try:
+            with _writing(self.path):
+                yield
+        except SetupError as err:
+            raise self.gone() if not self.path.is_dir() else err from err.__cause__
+
+    def gone(self) -> SetupError:
+        """The error of a run whose folder is not there any more."""
+        return SetupError(
+            f"the run's folder `{self.path}` is gone: it was deleted or moved while the run wrote to it",
+            hint="what was in it cannot be written again; start anew",
+        )
+
     @property
     def recipe_text(self) -> str:
         """The resolved recipe; a DataError where it cannot be read."""
@@ -108,7 +126,7 @@ class RunFolder:
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         """One line of `metrics.jsonl`, with the system when this returns; `at` (UTC) is added where it is missing."""
-        with _writing(self.path):
+        with self._writing():
             path = self.path / "metrics.jsonl"
             lines.append(path, dump_line({**metrics, "at": metrics.get("at") or iso_now()}))
         self._unsynced.add(path)
@@ -116,7 +134,7 @@ class RunFolder:
     def write_samples(self, step: int, records: Sequence[SampleRecord], split: Split = "train") -> Path:
         """Add the samples of a step to its file in one write, and say where they are."""
         path = self.sample_path(step, split)
-        with _writing(path):
+        with self._writing():
             path.parent.mkdir(exist_ok=True)
             lines.append(path, "".join([dump_line(record.as_json()) for record in records]))
         self._unsynced.add(path)
@@ -124,14 +142,14 @@ class RunFolder:
 
     def sync(self) -> None:
         """Have the disk hold what was recorded: a checkpoint must not outlive its records in a power failure."""
-        with _writing(self.path):
+        with self._writing():
             for path in self._unsynced | {path.parent for path in self._unsynced}:
                 lines.sync(path)
         self._unsynced.clear()
 
     def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
         """What the gate's probe found (`probe.json`) and its samples (`probe.jsonl`)."""
-        with _writing(self.path):
+        with self._writing():
             lines.replace(
                 self.path / "probe.jsonl", "".join([dump_line(record.as_json()) for record in records])
             )
@@ -144,7 +162,7 @@ class RunFolder:
     def write_alarm(self, step: int, code: str, evidence: Mapping[str, Any]) -> Path:
         """Keep the evidence of an alarm and say where; an earlier file of it is replaced."""
         path = self.alarm_path(step, code)
-        with _writing(path):
+        with self._writing():
             path.parent.mkdir(exist_ok=True)
             lines.replace(path, json.dumps(evidence, indent=1, ensure_ascii=False) + "\n")
         return path
@@ -152,7 +170,7 @@ class RunFolder:
     def log(self, level: str, text: str) -> None:
         """A line of `train.log`; a text of several lines is indented under its first."""
         indented = visible_lines(text.rstrip("\n")).replace("\n", "\n    ")
-        with _writing(self.path):
+        with self._writing():
             lines.append(self.log_path, f"{iso_now()} {level.upper():<5}  {indented}\n")
 
     def manifest(self) -> dict[str, Any]:
@@ -169,7 +187,9 @@ class RunFolder:
 
     def update_manifest(self, **values: object) -> None:
         """Change keys of `run.json`; readers see the old file or the new one."""
-        with _writing(self.path):
+        with self._writing():
+            if not self.path.is_dir():
+                raise self.gone()
             _write_manifest(self.path, {**self.manifest(), **values})
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -214,7 +234,7 @@ class RunFolder:
             else:
                 closed[_split_of(line)].add(step)
         path = self.path / "metrics.jsonl"
-        with _writing(path):
+        with self._writing():
             if left:
                 lines.append(path.with_name("metrics.jsonl.abandoned"), "".join(left))
                 lines.replace(path, kept)
@@ -258,10 +278,11 @@ def _writing(path: Path) -> Iterator[None]:
     except FileExistsError:
         raise
     except OSError as err:
-        reason = (err.strerror or str(err)).lower()
         raise SetupError(
-            f"`{err.filename or path}` cannot be written: {reason}",
-            hint="set `run.dir` to a folder you may write to",
+            f"`{err.filename or path}` cannot be written: {why_unwritten(err)}",
+            hint="free some space; what is whole is kept"
+            if err.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "set `run.dir` to a folder you may write to",
         ) from err
 
 
@@ -298,7 +319,9 @@ def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
     with _writing(path):
         beside.mkdir(parents=True)
         lines.replace(beside / "recipe.yaml", recipe_text)
-        head = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
+        head: dict[str, Any] = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
+        if isinstance(base := manifest.get("base"), str):
+            head[BASE_FROM_RUN] = os.path.relpath(base, path.resolve())
         _write_manifest(beside, {**head, **manifest})
         try:
             os.rename(beside, path)

@@ -5,6 +5,7 @@ All times are seconds; None is "not measured".
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from grpo_cli.errors import DataError
-from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.folder import BASE_FROM_RUN, RunFolder
 from grpo_cli.run.typed import recipe_of_text
 
 Metrics = Mapping[str, Any]
@@ -127,10 +128,26 @@ def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def base_of(folder: RunFolder) -> Path | None:
+    """The folder that the paths of a run's recipe count from; None where `run.json` does not name one.
+
+    A run that was moved together with its recipe finds it where it lies from the run; one that was moved alone, where it was.
+    """
+    manifest = folder.manifest()
+    base, near = manifest.get("base"), manifest.get(BASE_FROM_RUN)
+    before = Path(base) if isinstance(base, str) and base else None
+    beside = folder.path / near if isinstance(near, str) and near else None
+    name = Path(_named(manifest)).name
+    file = name if name.endswith((".yaml", ".yml")) else "recipe.yaml"
+    if beside is not None and ((beside / file).is_file() or before is None or not before.is_dir()):
+        return Path(os.path.abspath(beside))
+    return before
+
+
 def recipe_file(folder: RunFolder) -> str:
     """The file that the run's recipe was read from; empty where `run.json` does not say, or it is a shipped one."""
     manifest = folder.manifest()
-    named, base = _named(manifest), str(manifest.get("base") or "")
+    named, base = _named(manifest), str(base_of(folder) or "")
     if named.endswith((".yaml", ".yml")):
         return str(Path(base) / Path(named).name) if base else named
     # a folder stands for the `recipe.yaml` in it, and its runs are named after it

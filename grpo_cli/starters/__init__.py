@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from grpo_cli.errors import SetupError, UsageError
+from grpo_cli.errors import SetupError, UsageError, why_unwritten
 
 TASKS = ("math", "code", "regex", "json", "custom", "environment")
 DEFAULT_MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -39,7 +39,7 @@ def write_text(file: Path, text: str, overwrite: bool = False) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as err:
-        raise SetupError(f"cannot write: {(err.strerror or str(err)).lower()}", place=str(file)) from err
+        raise SetupError(f"cannot write: {why_unwritten(err)}", place=str(file)) from err
     return file
 
 
@@ -62,7 +62,7 @@ def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool =
                 text = _with_model(text, model)
             target.write_text(text, encoding="utf-8")
     except OSError as err:
-        raise SetupError(f"cannot write: {(err.strerror or str(err)).lower()}", place=str(folder)) from err
+        raise SetupError(f"cannot write: {why_unwritten(err)}", place=str(folder)) from err
     return sorted(targets)
 
 

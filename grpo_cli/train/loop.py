@@ -219,7 +219,6 @@ class Loop:
     def state(self, skipped_steps: int) -> TrainState:
         """For a checkpoint."""
         return TrainState(
-            self.run.manifest().get("base"),
             self.ranks.world,
             self.steps_done,
             self.select.state(),

@@ -264,6 +264,10 @@ class Trainer(ShardedTrainer):
     def _save_checkpoint(self, model: nn.Module, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
+        if (
+            loop.ranks.is_main and not loop.run.path.is_dir()
+        ):  # TRL would make it anew, with nothing else in it
+            raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             past = loop.reuse.history.nbytes if loop.reuse is not None else 0
             check_space(loop.run.path, checkpoint_bytes(self.model) + past)

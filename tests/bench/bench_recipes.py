@@ -187,7 +187,6 @@ def fork_can_use_the_card() -> bool:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the other check would spoil the card for forks
     import torch
 
-    import grpo_cli.app
     import grpo_cli.jobs.train.job  # noqa: F401
 
     pid = os.fork()

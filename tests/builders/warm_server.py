@@ -62,7 +62,6 @@ def main() -> None:
 
     quiet_libraries()
     import grpo_cli.app
-    import grpo_cli.jobs.train.job
 
     print(json.dumps({"ready": True}), flush=True)
     argv = serve()

@@ -90,16 +90,15 @@ def data(
       grpo audit data my.yaml --rows 0
       grpo audit data my.yaml --json | jq .ranked[0]
     """
-    from pathlib import Path
 
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
     from grpo_cli.errors import Exit
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
 
     checked = load(recipe, sets or [])
-    base = Path() if recipe == "-" else find(recipe).parent
+    base = folder_of(recipe)
     quiet_libraries()
     pin_one_gpu()
     with loading("audit"):

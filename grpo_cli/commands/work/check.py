@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,11 +47,11 @@ def check(
       grpo check my.yaml --set data.train=other.jsonl --json
     """
     from grpo_cli.jobs.check.recipe import RecipeCheck
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
     from grpo_cli.resilience.starts import pinned
     from grpo_cli.sizing.fit import ask_of
 
-    base = Path() if recipe == "-" else find(recipe).parent
+    base = folder_of(recipe)
     ask = ask_of(gpu, price)
     checked = RecipeCheck(pinned(load(recipe, sets or [])), base, most, full, ask=ask)
     raise typer.Exit(int(run_check(checked, recipe, as_json=as_json, shows=show)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from grpo_cli.commands import options
-from grpo_cli.errors import Exit, SetupError, TrainingError
+from grpo_cli.errors import Exit, SetupError, TrainingError, why_unwritten
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
@@ -95,6 +95,6 @@ def _write(path: Path, found: Evaluation, *, keeps: bool) -> list[Path]:
             write_records(file, records)
     except OSError as err:
         raise SetupError(
-            f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`"
+            f"cannot write the samples: {why_unwritten(err)}", place=str(path), hint="set `--out`"
         ) from err
     return aside

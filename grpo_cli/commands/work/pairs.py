@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.commands import options
-from grpo_cli.errors import DataError, SetupError, UsageError
+from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def pairs(
         replace(path, (dump_line(line) for line in made.lines))
     except OSError as err:
         raise SetupError(
-            f"cannot write the pairs: {err.strerror}", place=str(path), hint="set `--out`"
+            f"cannot write the pairs: {why_unwritten(err)}", place=str(path), hint="set `--out`"
         ) from err
     if as_json:
         print(strict_json({"schema": 1, **made.as_json(), "file": str(path)}))
@@ -127,17 +127,17 @@ def _recipe_of_files(files: list[str], named: str | None, sets: list[str]) -> Kn
 def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
     from grpo_cli.recipe.reading.load import load
+    from grpo_cli.run.info import base_of
 
     if named is not None:
         return _named(named, sets)
-    named_base = run.manifest().get("base")
-    base = Path(named_base) if named_base else None
+    base = base_of(run)
     return KnownRecipe(load(str(run.path / "recipe.yaml"), sets, base=base), base)
 
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
     from grpo_cli.resilience.starts import pinned
 
-    return KnownRecipe(pinned(load(name, sets)), Path() if name == "-" else find(name).parent)
+    return KnownRecipe(pinned(load(name, sets)), folder_of(name))

@@ -11,7 +11,7 @@ import typer
 from grpo_cli.commands import options
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.opening import loading
-from grpo_cli.errors import Exit, SetupError
+from grpo_cli.errors import Exit, SetupError, why_unwritten
 
 if TYPE_CHECKING:
     from grpo_cli.run.records import SampleRecord
@@ -45,7 +45,7 @@ def probe(
     """
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.workplace import open_first
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.starts import pinned
     from grpo_cli.run.lines import refuse_unwritable
@@ -54,7 +54,7 @@ def probe(
 
     ask = ask_of(gpu, price) if gpu is not None or price is not None else None
     checked = pinned(load(recipe, sets or []))
-    base = Path() if recipe == "-" else find(recipe).parent
+    base = folder_of(recipe)
     refuse_unwritable(out)
     quiet_libraries()
     pin_one_gpu()
@@ -85,4 +85,4 @@ def _write(out: Path, records: list[SampleRecord]) -> None:
     try:
         write_records(out, records)
     except OSError as err:
-        raise SetupError(f"cannot write the samples: {err.strerror}", place=str(out)) from err
+        raise SetupError(f"cannot write the samples: {why_unwritten(err)}", place=str(out)) from err

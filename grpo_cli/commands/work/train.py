@@ -45,7 +45,7 @@ def train(
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.workplace import open_first, splits_of
     from grpo_cli.recipe.arithmetic import plan
-    from grpo_cli.recipe.reading.load import find, label_of, load
+    from grpo_cli.recipe.reading.load import folder_of, label_of, load
     from grpo_cli.resilience.starts import pinned
 
     if recipe is None:
@@ -56,7 +56,7 @@ def train(
         checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
         checked = pinned(load(recipe, sets or []))
-        base = Path() if recipe == "-" else find(recipe).parent
+        base = folder_of(recipe)
         label = label_of(recipe)
     quiet_libraries()
     if dry_run:

@@ -24,7 +24,6 @@ from grpo_cli.text import visible
 from grpo_verifiers.verdict import Outcome
 
 if TYPE_CHECKING:
-    from grpo_cli.reward.group import Group
     from grpo_cli.rollout.collect import Collect
 
 

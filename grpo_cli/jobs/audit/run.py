@@ -128,10 +128,10 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
         SetupError: a verifier cannot run here.
     """
     from grpo_cli.data.rows import load_rows
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import folder_of, load
 
     recipe = load(source, sets)
-    base = Path() if source == "-" else find(source).parent
+    base = folder_of(source)
     rows = load_rows(recipe.data, "eval" if recipe.data.eval is not None else "train", base)[:most]
     plan = from_recipe(source, sets)
     filled = [{**row.fields, "prompt": row.prompt, **_good(gold, row.fields)} for row in rows]

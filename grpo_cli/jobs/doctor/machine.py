@@ -85,7 +85,7 @@ def torch_build() -> str | None:
 def driver() -> str | None:
     """Version of the NVIDIA driver that is loaded; None where there is none."""
     try:
-        text = Path("/proc/driver/nvidia/version").read_text()
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
         return None
     found = re.search(r"Kernel Module[^\d\n]*([\d.]+)", text)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from grpo_cli.data.sources import leave_hub
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.jobs.export.gguf.modelfile import modelfile
 from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf
 from grpo_cli.policy.policy import Policy
@@ -121,7 +121,7 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
             write_gguf(policy, file, gguf)
             (out / "Modelfile").write_text(modelfile(policy, source.recipe, file.name), encoding="utf-8")
     except OSError as err:
-        raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
+        raise SetupError(f"cannot write `{out}`: {why_unwritten(err)}") from err
     return policy
 
 

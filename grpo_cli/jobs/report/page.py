@@ -18,7 +18,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import Arm, RunData
 from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
@@ -216,7 +216,7 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         lines.replace(target, page)
     except OSError as err:
-        raise SetupError(f"`{target}` cannot be written: {(err.strerror or str(err)).lower()}") from err
+        raise SetupError(f"`{target}` cannot be written: {why_unwritten(err)}") from err
     return target
 
 

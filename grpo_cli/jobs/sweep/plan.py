@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.errors import DataError, SetupError, UsageError
-from grpo_cli.recipe.reading.load import find, label_of, load
+from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
+from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
 from grpo_cli.run.naming import why_no_name
@@ -62,9 +62,7 @@ class SweepPlan:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lines.replace(self.path, text)
         except OSError as err:
-            raise SetupError(
-                f"`{self.path}` cannot be written: {(err.strerror or str(err)).lower()}"
-            ) from err
+            raise SetupError(f"`{self.path}` cannot be written: {why_unwritten(err)}") from err
 
 
 def make_plan(
@@ -110,7 +108,9 @@ def make_plan(
         raise UsageError(
             "two runs of the sweep would have the same name", place="--set", hint="is a value given twice?"
         )
-    return SweepPlan(sweep, str(find(recipe).resolve()), folder, tuple(runs))
+    return SweepPlan(
+        sweep, recipe if recipe in shipped_recipes() else str(find(recipe).resolve()), folder, tuple(runs)
+    )
 
 
 def read_plan(named: str, dir: str = "runs") -> SweepPlan:

@@ -33,6 +33,7 @@ from grpo_cli.jobs.train.start import (
 )
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, judge_warnings, open_rows, splits_of
+from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -214,7 +215,8 @@ class Job:
     def _steps(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         running = self.running
         try:
-            with self.interrupts.finish_step():
+            # the optimizer's state and that of chance are read in there, of a checkpoint that may be another's
+            with self.interrupts.finish_step(), numbers_only(start or running.folder.path):
                 running.display.offer(running.wishes)
                 stops = running.stop_rules.reason or running.alarmed.action
                 is_over = parts.loop.steps_done >= self.recipe.train.steps or stops is not None
@@ -245,7 +247,12 @@ class Job:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
-        saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
+        # a checkpoint goes to others: where runs lie on this machine is no part of it
+        out = self.said.run.model_copy(update={"dir": "runs"})
+        said = (
+            self.said.model_copy(update={"run": out}) if Path(self.said.run.dir).is_absolute() else self.said
+        )
+        saved = checkpoint.seal(written, folder, state, to_yaml(said), trainer.loop.drafts)
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 

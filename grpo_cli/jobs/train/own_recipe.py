@@ -7,6 +7,7 @@ from pathlib import Path
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.find import find_run
+from grpo_cli.run.info import base_of
 
 
 def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:
@@ -16,7 +17,7 @@ def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:
     """
     run = find_run(named)
     manifest = run.manifest()
-    base = Path(manifest.get("base") or ".")
+    base = base_of(run) or Path()
     return (
         load(str(run.path / "recipe.yaml"), sets, base=base),
         base,

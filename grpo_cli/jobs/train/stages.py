@@ -131,7 +131,7 @@ class StageChain:
             result = TrainResult(run, int(run.manifest()["steps"]))
         else:
             start = None if at == 0 or stage.start == "base" else self._start(whole, at)
-            recipe = stage_recipe(self.recipe, at, start=start, folder=whole.path)
+            recipe = stage_recipe(self.recipe, at, start=start, folder=whole.path, base=self.base)
             display = self.display()
             display.note("info", f"stage {at + 1} of {len(self.stages)}: {stage.name}, {_from(start)}")
             result = Job(recipe, label=stage.name, base=self.base, display=display).run(

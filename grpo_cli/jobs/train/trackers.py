@@ -142,7 +142,7 @@ def wandb_settings(folder: Path) -> dict[str, str]:
     settings = {"WANDB_DIR": str(folder), "WANDB_PROJECT": PROJECT, "WANDB_SILENT": "true"}
     netrc = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     has_key = "WANDB_API_KEY" in os.environ or (
-        netrc.is_file() and "wandb" in netrc.read_text(errors="replace")
+        netrc.is_file() and "wandb" in netrc.read_text(encoding="utf-8", errors="replace")
     )
     return settings if has_key else settings | {"WANDB_MODE": "offline"}
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
+from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError, why_unwritten
 from grpo_cli.findings.samples import untrusted_warning
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys
 from grpo_cli.jobs.verify.flow import score_all
@@ -252,9 +252,7 @@ def _sink(settings: VerifySettings, stack: ExitStack) -> IO[bytes] | None:
             return stack.enter_context(gzip.open(path, "wb"))  # type: ignore[return-value]
         return stack.enter_context(path.open("wb"))
     except OSError as err:
-        raise SetupError(
-            f"cannot be written: {(err.strerror or str(err)).lower()}", place=settings.out
-        ) from err
+        raise SetupError(f"cannot be written: {why_unwritten(err)}", place=settings.out) from err
 
 
 def _say(text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grpo_cli.errors import RecipeError, SetupError
-from grpo_cli.policy.loading.failures import quiet_peft
+from grpo_cli.policy.loading.failures import numbers_only, quiet_peft
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
 if TYPE_CHECKING:
@@ -208,4 +208,5 @@ def _tensor_names(folder: Path) -> set[str]:
             return set(opened.keys())
     import torch
 
-    return set(torch.load(file, map_location="cpu", weights_only=True))
+    with numbers_only(file):
+        return set(torch.load(file, map_location="cpu", weights_only=True))

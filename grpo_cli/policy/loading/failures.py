@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from grpo_cli.errors import SetupError, UserError
+from grpo_cli.errors import DataError, SetupError, UserError
 
 MOST = 400
 TELLING = (OSError, ValueError, ImportError, RuntimeError, NotImplementedError)
@@ -52,3 +54,20 @@ def quiet_peft() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def numbers_only(place: Path) -> Iterator[None]:
+    """For `torch.load(…, weights_only=True)`, which refuses what could run code.
+
+    Raises:
+        DataError: a file holds more than numbers.
+    """
+    try:
+        yield
+    except pickle.UnpicklingError as err:
+        raise DataError(
+            "a saved state holds more than numbers, which could run code: it is not read",
+            place=str(place),
+            hint="take it from whom you trust, or begin from the weights: `model.path` may name a folder with `.safetensors`",
+        ) from err

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
 from grpo_cli.recipe.reading.escapes import eaten_commands, spelled_out
+from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.typed import recipe_of_text
 
@@ -77,6 +78,10 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     data.pop("extends")
     if recipe.environment is not None and recipe.environment.has_calls:
         data["environment"].pop("role")
+    for name, spec in recipe.verify.items():
+        data["verify"][name]["options"] |= {
+            key: written(value) for key, value in spec.options.items() if isinstance(value, Placed)
+        }
     for section in ("verify", "shaping"):
         for one in data[section].values():
             one |= one.pop("options")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -11,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grpo_cli.errors import Mistake, RecipeError
+from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, findings
 from grpo_cli.recipe.checking.options import check_shaping, check_verifiers
 from grpo_cli.recipe.checking.rules import check_rules
@@ -19,10 +20,13 @@ from grpo_cli.recipe.checking.templates import check_templates
 from grpo_cli.recipe.checking.trl_fields import check_trl
 from grpo_cli.recipe.paths import Path, ancestors, dotted
 from grpo_cli.recipe.reading.layers import Layers, stack
+from grpo_cli.recipe.reading.places import anchored, from_folder
 from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.reading.stages import stage_data
 from grpo_cli.recipe.sections.recipe import Recipe, complete
 from grpo_cli.recipe.trust import refuse_foreign_code
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import base_of
 from grpo_verifiers.names import nearest
 
 STDIN = "<stdin>"
@@ -46,13 +50,28 @@ def load(source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | N
         what = "is empty" if top.data is None else "is not a mapping of keys"
         raise RecipeError(f"the recipe {what}", place=top.name, hint="`grpo init` writes one to start from")
     layers.data.pop("extends", None)
-    _find_functions(layers)
+    near = base if base is not None else folder_of(str(source))
+    _find_functions(layers, near)
     _read_chat_template(layers)
     recipe, found = check(layers)
     if recipe is None or found or layers.mistakes:
         raise _error(layers, found, top.name)
-    refuse_foreign_code(recipe, None if str(source) == "-" else find(str(source)), base)
+    recipe = anchored(recipe, near, lambda path: _folder_said(layers, path, top))
+    refuse_foreign_code(recipe, None if str(source) == "-" else find(str(source)), near)
     return recipe
+
+
+def folder_of(source: str) -> FilePath:
+    """The folder that a recipe's relative paths count from: its file's; that of a run's or a checkpoint's own recipe is where
+    the run began; of a shipped name and of stdin it is the current one."""
+    if source == "-" or (source in shipped_recipes() and not FilePath(source).exists()):
+        return FilePath()
+    file = find(source)
+    for folder in (file.parent, *file.absolute().parents[2:3]):
+        if file.name == "recipe.yaml" and (folder / "run.json").is_file():
+            with suppress(DataError):
+                return base_of(RunFolder(folder)) or file.parent
+    return file.parent
 
 
 def check(layers: Layers) -> tuple[Recipe | None, list[RecipeFinding]]:
@@ -177,16 +196,23 @@ def _documents(source: str | FilePath) -> list[Document]:
     return chain[::-1]
 
 
-def _find_functions(layers: Layers) -> None:
+def _folder_said(layers: Layers, path: Path, top: Document) -> FilePath | None:
+    """The folder of the extended file that says a key; None for the recipe's own and for those of `--set`."""
+    said = next((layers.origin[one] for one in ancestors(path) if one in layers.origin), None)
+    is_below = isinstance(said, Document) and said is not top
+    return FilePath(said.name).parent if isinstance(said, Document) and is_below else None
+
+
+def _find_functions(layers: Layers, base: FilePath) -> None:
     """Let a `python` verifier's function be found from any folder: beside the recipe that names it, or where the command was
-    typed that does. A run's own recipe holds that place."""
+    typed that does. A run's own recipe holds that place as it lies from the recipe's folder."""
     verify = layers.data.get("verify")
     for name, one in verify.items() if isinstance(verify, dict) else ():
         said = layers.origin.get(("verify", name, "function")) or layers.origin.get(("verify", name))
         is_python = isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one
         if is_python and said is not None:
             file = FilePath(said.name) if isinstance(said, Document) and said.name != STDIN else None
-            one["path"] = [str(file.resolve().parent if file is not None else FilePath.cwd())]
+            one["path"] = [from_folder(base, file.parent if file is not None else FilePath())]
 
 
 def _read_chat_template(layers: Layers) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from grpo_cli.recipe.presets import PRESETS, merge
 from grpo_cli.recipe.reading.dump import plain
+from grpo_cli.recipe.reading.places import anchored, from_folder
 from grpo_cli.recipe.sections.recipe import Recipe, complete
 from grpo_cli.recipe.sections.shorthand import widen
 from grpo_cli.recipe.sections.stages import Stage
@@ -44,21 +45,24 @@ def stage_data(recipe: Recipe, at: int) -> dict[str, Any]:
     return complete(merge(below, over))
 
 
-def stage_recipe(recipe: Recipe, at: int, *, start: FilePath | None, folder: FilePath) -> Recipe:
+def stage_recipe(
+    recipe: Recipe, at: int, *, start: FilePath | None, folder: FilePath, base: FilePath | None = None
+) -> Recipe:
     """The checked recipe of stage `at`: from the weights at `start` (None: the recipe's model), written into `folder`.
 
-    A source `run:STAGE` is that of an earlier stage.
+    A source `run:STAGE` is that of an earlier stage. `base` is the recipe's folder.
     """
+    near = base or FilePath()
     data = stage_data(recipe, at)
     assert recipe.stages is not None
     data["run"] |= {"dir": str(folder), "name": stage_folder(at, recipe.stages[at])}
     if start is not None:
-        data["model"] |= {"path": str(start), "gguf_file": None, "revision": None}
+        data["model"] |= {"path": from_folder(near, start), "gguf_file": None, "revision": None}
     earlier = {
-        f"run:{one.name}": f"run:{(folder / stage_folder(i, one)).resolve()}"
+        f"run:{one.name}": f"run:{from_folder(near, folder / stage_folder(i, one))}"
         for i, one in enumerate(recipe.stages[:at])
     }
-    return Recipe.model_validate(_renamed(data, earlier))
+    return anchored(Recipe.model_validate(_renamed(data, earlier)), near)
 
 
 def stage_folder(at: int, stage: Stage) -> str:

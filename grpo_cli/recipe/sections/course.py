@@ -121,7 +121,7 @@ class Run(Section):
     """Where the run is written, and how long it may take."""
 
     dir: Words = "runs"
-    """Folder of run folders."""
+    """Folder of run folders; a relative one counts from the current folder, not from the recipe's."""
     name: Words | None = None
     """Name of the run folder; left out, date, recipe (its folder, where the file is called `recipe`) and four letters."""
     save_every: Whole | None = None

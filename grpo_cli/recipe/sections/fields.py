@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 
 from grpo_verifiers.verdict import LARGEST
 
@@ -42,8 +42,29 @@ class Names(Enum):
     """A kind of verifier, which may come with another package."""
 
 
-CodeName = Annotated[Words, Names.CODE]
-ModelName = Annotated[Words, Names.MODEL]
+class Placed(str):
+    """A path as this process opens it. `written` is the same path from the recipe's folder, which is what a run keeps."""
+
+    written: str
+
+    def __new__(cls, text: str, written: str) -> Placed:
+        made = super().__new__(cls, text)
+        made.written = written
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.written
+
+
+def written(text: str) -> str:
+    """A path as it counts from the recipe's folder."""
+    return text.written if isinstance(text, Placed) else text
+
+
+Written = PlainSerializer(written, return_type=str)
+CodeName = Annotated[Words, Names.CODE, Written]
+ModelName = Annotated[Words, Names.MODEL, Written]
+RowsName = Annotated[Words, Names.ROWS, Written]
 
 
 class Section(BaseModel):

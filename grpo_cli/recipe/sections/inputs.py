@@ -12,7 +12,7 @@ from grpo_cli.recipe.sections.fields import (
     Above0,
     Count,
     ModelName,
-    Names,
+    RowsName,
     Section,
     Share,
     Whole,
@@ -68,7 +68,7 @@ class Model(Section):
 class Source(Section):
     """Where rows come from. A plain word means `from`."""
 
-    source: Annotated[Words, Names.ROWS] = Field(alias="from")
+    source: RowsName = Field(alias="from")
     """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, a pattern (`part-*.jsonl`), a folder of `save_to_disk`, `hub:NAME`,
     `tasks:NAME` (procedural, offline), or `run:NAME` (right samples of a run, with the column `completion`)."""
     limit: Whole | None = None

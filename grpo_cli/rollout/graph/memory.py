@@ -27,7 +27,7 @@ def free_bytes(device: torch.device, meminfo: Path = Path("/proc/meminfo")) -> i
         # what torch has reserved and does not use can be had as well
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
-        for line in meminfo.read_text().splitlines():
+        for line in meminfo.read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from grpo_cli.algorithm.value import ReturnUnit, value_loss
 from grpo_cli.errors import TrainingError
+from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.modes import causal_model, numerics
 
 if TYPE_CHECKING:
@@ -179,7 +180,8 @@ class Critic:
         Raises:
             FileNotFoundError: the checkpoint is one of a run without a critic.
         """
-        held: dict[str, Any] = torch.load(folder / FILE, map_location="cpu", weights_only=True)
+        with numbers_only(folder / FILE):
+            held: dict[str, Any] = torch.load(folder / FILE, map_location="cpu", weights_only=True)
         weights: Sequence[Tensor] = held["weights"]
         with torch.no_grad():
             for p, value in zip(self.trained, weights, strict=True):

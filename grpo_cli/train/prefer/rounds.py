@@ -122,6 +122,10 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: object, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
+        if (
+            loop.ranks.is_main and not loop.run.path.is_dir()
+        ):  # TRL would make it anew, with nothing else in it
+            raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             check_space(loop.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)

@@ -48,8 +48,8 @@ def test_a_stage_lies_over_the_recipe_and_fills_its_own_method(tmp_path: Path) -
     assert three.prefer is not None and three.prefer.loss == "ipo" and two.prefer is None
     assert four.sft and four.train.steps == 7 and four.warmup and four.prefer is None
     assert [phase.data.source for phase in four.sft if phase.data] == [
-        f"run:{Path('out/stage-2-two').resolve()}",
-        f"run:{Path('out/stage-1-one').resolve()}",
+        "run:out/stage-2-two",
+        "run:out/stage-1-one",
     ]
     assert (two.run.dir, two.run.name) == ("out", "stage-2-two")
 

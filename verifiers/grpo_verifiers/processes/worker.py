@@ -183,7 +183,7 @@ def _cap_memory(memory_mb: int) -> None:
     # the cap is what a sample may add: an imported torch alone reserves gigabytes of addresses
     if sys.platform != "linux":
         return
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     cap = used + memory_mb * 1024 * 1024
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]

@@ -185,7 +185,7 @@ def self_test(lane: Lane) -> tuple[SelfCheck, ...]:
     """Try inside a run of this lane what must not work."""
     with tempfile.TemporaryDirectory(prefix="grpo-probe-") as folder:
         canary = os.path.join(folder, "canary")
-        with open(canary, "w") as file:
+        with open(canary, "w", encoding="utf-8") as file:
             file.write("x")
         home = os.path.realpath(os.path.expanduser("~"))
         given: dict[str, Any] = {

@@ -127,7 +127,7 @@ def _libraries() -> set[str]:
 def _mapped_files() -> set[str]:
     """The interpreter's own shared library, wherever it lies."""
     try:
-        with open("/proc/self/maps") as file:
+        with open("/proc/self/maps", encoding="utf-8") as file:
             paths = {line.split(None, 5)[5].strip() for line in file if "libpython" in line}
     except (OSError, IndexError):
         return set()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.jobs.export.gguf.architecture import HINT, Architecture, architecture_of, tensors_of
 from grpo_cli.policy.loading.packages import PackageNeed
 from grpo_cli.policy.policy import Policy
@@ -187,7 +187,7 @@ def write_gguf(policy: Policy, file: Path, precision: str = "auto") -> None:
         writer.close()
         part.replace(file)
     except OSError as err:
-        raise SetupError(f"cannot write `{file}`: {err.strerror}") from err
+        raise SetupError(f"cannot write `{file}`: {why_unwritten(err)}") from err
     finally:
         part.unlink(missing_ok=True)
 

@@ -107,11 +107,11 @@ def names_keys_of_messages(function: Callable[..., Any]) -> bool:
 
 
 def _file(where: str) -> str:
-    for folder in ["", *sys.path]:
+    for folder in [*sys.path, ""]:  # beside the recipe first
         path = os.path.join(folder, where)
         if os.path.isfile(path):
             return path
-    raise BadFunction(f"no file `{where}` here or beside the recipe")
+    raise BadFunction(f"no file `{where}` beside the recipe or here")
 
 
 Shape = Literal["one", "many"]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from grpo_verifiers.maths.comparing.golds import option_and_text
 from grpo_verifiers.maths.comparing.scalars import value_of
 from grpo_verifiers.maths.comparing.values import Undefined
 from grpo_verifiers.maths.extract import extract

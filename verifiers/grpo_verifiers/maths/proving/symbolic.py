@@ -30,7 +30,7 @@ from grpo_verifiers.maths.reading.tree import ONE, Node, number, size, symbols
 
 def load(config: object) -> tuple[Callable[[Any], str], None]:
     """The task of a pool: all that takes long to import, tried once, so that its caches are warm in every worker."""
-    with open(os.devnull, "w") as nowhere:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
         for stream in (1, 2):  # neither warns a user of what a completion says
             os.dup2(nowhere.fileno(), stream)
     logging.disable(logging.CRITICAL)

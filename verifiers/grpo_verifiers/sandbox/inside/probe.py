@@ -59,7 +59,7 @@ def _exec() -> str:
 
 
 def _read(path: str) -> str:
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         return "read it" if file.read(1) else ""
 
 
@@ -70,7 +70,7 @@ def _read_folder(path: str, names: list[str] | None = None) -> str:
 
 
 def _write(path: str) -> str:
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write("x")
     return "wrote it"
 
@@ -114,7 +114,7 @@ def _mount() -> str:
 
 def _scratch() -> str:
     try:
-        with open("probe", "w") as file:
+        with open("probe", "w", encoding="utf-8") as file:
             file.write("x")
         os.unlink("probe")
     except OSError:

@@ -182,7 +182,7 @@ def _leave_root(scratch: str) -> None:
     except OSError:
         return
     try:
-        with open(os.__file__):
+        with open(os.__file__, encoding="utf-8"):
             can_read = True
     except OSError:
         can_read = False

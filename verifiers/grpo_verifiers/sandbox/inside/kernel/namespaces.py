@@ -66,13 +66,13 @@ def _keep(child: int) -> None:
 def _can_become_nobody() -> bool:
     """Root may change user, and nobody could read the interpreter's library by its own mode bits."""
     try:
-        with open("/proc/self/uid_map") as file:
+        with open("/proc/self/uid_map", encoding="utf-8") as file:
             inside, _, count = (int(x) for x in file.read().split()[:3])
         mode = os.stat(os.__file__).st_mode
     except (OSError, ValueError):
         return False
     try:
-        with open("/proc/self/setgroups") as file:
+        with open("/proc/self/setgroups", encoding="utf-8") as file:
             groups = file.read().strip()
     except OSError:
         groups = "allow"
@@ -88,7 +88,7 @@ def _unshare_as_user(flags: int) -> None:
         ("uid_map", f"{NOBODY} {uid} 1"),
         ("gid_map", f"{NOBODY} {gid} 1"),
     ):
-        with open(f"/proc/self/{name}", "w") as file:
+        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
             file.write(text)
 
 
@@ -149,7 +149,7 @@ def _bind(source: str, target: str, read_only: bool) -> None:
 def user_of(number: int) -> int:
     """A user that no one else is, by a number such as a pid, where the user map reaches that far; else nobody."""
     try:
-        with open("/proc/self/uid_map") as file:
+        with open("/proc/self/uid_map", encoding="utf-8") as file:
             inside, _, count = (int(x) for x in file.read().split()[:3])
     except (OSError, ValueError):
         return NOBODY
