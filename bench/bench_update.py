@@ -1,6 +1,6 @@
 """The update of a GRPO step, ours against TRL's with and without liger-kernel, on one card in one call.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_update.py [--shapes smollm2-135m qwen2.5-1.5b] [--sides own plain liger]
+    PYTHONPATH=.:verifiers python bench/bench_update.py [--shapes smollm2-135m qwen2.5-1.5b] [--sides own plain liger]
 
 32 prompts of about 64 tokens x 8 samples x 256 tokens, random weights in bfloat16. Samples are drawn at random, not from
 the model: only what comes after generation is timed (verdicts, advantages, loss, backward, optimizer, records). Every
@@ -43,8 +43,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def root() -> Path:
-    """The project: where --root says, else two folders up from tests/bench."""
-    return Path(os.environ.get("BENCH_ROOT") or Path(__file__).resolve().parents[2])
+    """The project: where --root says, else one folder up from `bench`."""
+    return Path(os.environ.get("BENCH_ROOT") or Path(__file__).resolve().parents[1])
 
 
 def build_config(shape: str) -> Any:

@@ -1,8 +1,8 @@
 """Preferences and stages against plain GRPO, at equal generated tokens, paired by seed; every run is a process of its own.
 
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_prefer.py FOLDER --race prefer --tune -j 16
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_prefer.py FOLDER --race prefer -j 16
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_prefer.py FOLDER --race stages -j 16
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_prefer.py FOLDER --race prefer --tune -j 16
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_prefer.py FOLDER --race prefer -j 16
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_prefer.py FOLDER --race stages -j 16
 
 The world is quickstart's: three-digit sums, a base model that can add and mostly blurts out. `prefer`: 64 samples of 200 rows
 once, one epoch of pairs; GRPO draws until it has spent as many tokens as `dpo` of the same seed, and its last evaluation within

@@ -1,6 +1,6 @@
 """What one flipped row does to a model that is trained on it alone, and when `monitor.canary` speaks; and healthy runs beside it.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_canary.py build/canary -j 4 [--seeds 5]
+    PYTHONPATH=.:verifiers python bench/bench_canary.py build/canary -j 4 [--seeds 5]
 
 Each arm is one run of the program and one file in the folder; what is there is not run again. Two to four minutes an arm on one core.
 

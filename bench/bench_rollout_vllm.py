@@ -1,6 +1,6 @@
 """vLLM at the lengths of `bench_rollout.py --long`: the same shape, prompts and number of samples, on one GPU.
 
-    PYTHONPATH=. python tests/bench/bench_rollout_vllm.py --shape qwen2.5-1.5b [--lengths 512 1024 2048 4096]
+    PYTHONPATH=. python bench/bench_rollout_vllm.py --shape qwen2.5-1.5b [--lengths 512 1024 2048 4096]
 
 Random weights, no end token, temperature 1, log-probs kept, one engine for all lengths; a short call first. One JSON line a
 length on stdout as soon as it is there. The process needs vLLM, and ends by itself: its engine leaves threads behind.

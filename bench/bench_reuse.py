@@ -1,7 +1,7 @@
 """What `sample.reuse` saves and costs: the quickstart over few rows, with and without, paired by seed.
 
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_reuse.py RESULTS.jsonl --seeds 3
-    PYTHONPATH=.:verifiers python tests/bench/bench_reuse.py RESULTS.jsonl --summary
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_reuse.py RESULTS.jsonl --seeds 3
+    PYTHONPATH=.:verifiers python bench/bench_reuse.py RESULTS.jsonl --summary
 
 256 rows make 8 steps an epoch, 32 steps four passes; the warm-up is the quickstart's own, on all of its rows. Seconds are CPU seconds of one thread inside generation, scoring
 included; both they and tokens are counted from the second pass on too, where reuse acts. Evaluations are not counted.

@@ -1,6 +1,6 @@
 """What seeing costs: statistics, records and display of one step in CPU-milliseconds, and of one live frame.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_seeing.py
+    PYTHONPATH=.:verifiers python bench/bench_seeing.py
 
 The bars (DESIGN paragraph 8): 20 ms a step, and 1 % of a step of 10 s, in which the live display paints at most 25 frames.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.sample import view_samples

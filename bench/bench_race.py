@@ -1,8 +1,8 @@
 """A race to a fixed held-out score: methods and row selectors on small worlds, paired by seed.
 
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_race.py RESULTS.jsonl --seeds 0 1 2 3 4 --jobs 2
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_race.py RESULTS.jsonl --seeds 0 1 2 3 4 --jobs 2
     … bench_race.py RESULTS.jsonl --worlds E3 --methods uniform auto greso mopps ads shuffled --lr 4e-4 --steps 160
-    PYTHONPATH=.:verifiers python tests/bench/bench_race.py RESULTS.jsonl --summary
+    PYTHONPATH=.:verifiers python bench/bench_race.py RESULTS.jsonl --summary
 
 Each run stops at its second held-out evaluation in a row at or above the target, or after `--passes` passes over the rows.
 Counted are generated tokens (those thrown away included), steps, and CPU seconds of training without evaluations. A run

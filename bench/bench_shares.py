@@ -1,6 +1,6 @@
 """What display, evaluation and report take of a run, in CPU-seconds of the process itself: what others do does not count.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_shares.py [RECIPE] [--set KEY=VALUE ...] > table.md
+    PYTHONPATH=.:verifiers python bench/bench_shares.py [RECIPE] [--set KEY=VALUE ...] > table.md
 
 The run has a terminal of 120 x 40, whose live display it draws. The bars: 1 % for the display, 10 % for all evaluations.
 """
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 SIZE = (40, 120)
 TOLD = ("start", "phase", "progress", "step", "recall", "evaluated", "note", "finish", "close")

@@ -1,6 +1,6 @@
 """A step of episodes, `grpo train` against TRL's own `environment_factory` loop on the same world, in processes of their own.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_episodes.py [--shape quickstart|smollm2-135m] [--turns 8] [--steps 3]
+    PYTHONPATH=.:verifiers python bench/bench_episodes.py [--shape quickstart|smollm2-135m] [--turns 8] [--steps 3]
 
 On CUDA the default is the shape of SmolLM2-135M, 32 rows x 8 episodes of 8 turns of 32 tokens; on a CPU a tiny one. Weights
 are random and call no tools, so on both sides what a turn says is taken for the argument of one call (`turn_world.Walk`);
@@ -25,7 +25,7 @@ from bench_step import Parts
 from step_sides import run_side, time_recipe
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parent
 ENDS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parent
 PATTERN = "[a-m]\\s*$"
 """The reward: about half of random samples match."""
 

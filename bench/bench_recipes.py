@@ -1,7 +1,7 @@
 """The SmolLM2-135M recipes over seeds, each beside its placebo, many at once on one card.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_recipes.py OUT --seeds 5 -j 12
-    PYTHONPATH=.:verifiers python tests/bench/bench_recipes.py OUT --table
+    PYTHONPATH=.:verifiers python bench/bench_recipes.py OUT --seeds 5 -j 12
+    PYTHONPATH=.:verifiers python bench/bench_recipes.py OUT --table
 
 Each recipe is first run at every rate of its grid with a seed that is not raced; the rate whose last held-out score is best
 is that of both its arms. The placebo is `train.control: shuffled`: the rewards (or labels) of a prompt's samples are dealt
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bench_arms import ROOT, middle, outcome
+from bench.bench_arms import ROOT, middle, outcome
 
 GRPO_RATES = (1e-4, 3e-4, 1e-3)
 RATES: dict[str, tuple[float, ...]] = {

@@ -1,6 +1,6 @@
 """How far a probe's forecast of dead groups can be trusted, and how often findings are false, by simulation.
 
-    python tests/bench/bench_findings.py [--reps 300] [--runs 400] [--shaped 160] [--seed 0] > tables.md
+    python bench/bench_findings.py [--reps 300] [--runs 400] [--shaped 160] [--seed 0] > tables.md
 
 Forecast: prompts draw their pass rate from the named distribution, 64 prompts x 8 samples are taken, the error of the
 expected dead share and the coverage of its interval are over `reps` probes; group 8 is measured, 16 to 64 extrapolated.
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "verifiers")]
 
 from grpo_cli.findings.health import over_run  # noqa: E402

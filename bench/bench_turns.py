@@ -1,6 +1,6 @@
 """What an episode costs by its turns: with the history computed anew each turn, and with it kept between turns.
 
-    PYTHONPATH=.:verifiers:tests/bench python -m tests.bench.bench_turns [--turns 2 4 8 16 32] [--episodes 64] [--times 3]
+    PYTHONPATH=.:verifiers:bench python -m bench.bench_turns [--turns 2 4 8 16 32] [--episodes 64] [--times 3]
 
 The embedded model with random weights, or with `--shape` one of that shape in bfloat16, plays keydoor: hardly an episode ends
 before its turns do. Prints one JSON line a row: seconds of one play (median of `times`), and the tokens that went through the

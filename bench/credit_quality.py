@@ -1,6 +1,6 @@
 """What credit for turns knows of a move on `keydoor` beyond the outcome: correlations over the turns of a run's samples.
 
-    PYTHONPATH=.:verifiers python tests/bench/credit_quality.py RUN
+    PYTHONPATH=.:verifiers python bench/credit_quality.py RUN
 
 A move is good (1) where it leads nearer to what is looked for, key or door, bad (-1) where it leads away, else 0; a signal is worth
 having where it says that better than the episode's outcome does.

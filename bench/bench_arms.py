@@ -1,8 +1,8 @@
 """Arms of one recipe beside each other, seed by seed: held-out scores, generated tokens, CPU seconds of each phase.
 
-    python tests/bench/bench_arms.py warmup OUT --seeds 6 -j 8
-    python tests/bench/bench_arms.py ppo OUT --tune -j 1
-    python tests/bench/bench_arms.py ppo OUT --seeds 5 -j 1
+    python bench/bench_arms.py warmup OUT --seeds 6 -j 8
+    python bench/bench_arms.py ppo OUT --tune -j 1
+    python bench/bench_arms.py ppo OUT --seeds 5 -j 1
 
 Each run is a `grpo train` of its own with two threads, in OUT/ARM-SEED. What came of it stands in OUT/results.jsonl as it
 ends: call again and those that are there are not run again; one that was broken off starts over. Nothing but this checkout
@@ -30,7 +30,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)

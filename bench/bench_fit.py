@@ -1,6 +1,6 @@
 """What `grpo check --gpu` says of a run beside what the run takes: memory and seconds of a step, on this machine's card.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_fit.py [--shapes smollm2-135m qwen2.5-1.5b qwen2.5-7b-lora] [--steps 5]
+    PYTHONPATH=.:verifiers python bench/bench_fit.py [--shapes smollm2-135m qwen2.5-1.5b qwen2.5-7b-lora] [--steps 5]
 
 Random weights, 32 prompts of about 64 tokens x 8 samples x 256 tokens. The engine's samples are cut to random lengths from a
 quarter up, as samples that end are, so that graphs of several shapes are captured, before and after the optimizer has its state.
@@ -25,7 +25,7 @@ from typing import Any
 from bench_update import SHAPES, build
 from step_sides import own_recipe, run_own, write_model
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 LEAST = 4
 """Samples are cut at a length from a fourth of the longest up."""
 

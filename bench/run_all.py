@@ -1,6 +1,6 @@
 """`make bench`: every bench of this folder with small sizes, one after the other; what each prints is printed.
 
-    PYTHONPATH=.:verifiers python tests/bench/run_all.py [--seeds 5] [--only step target] [--list]
+    PYTHONPATH=.:verifiers python bench/run_all.py [--seeds 5] [--only step target] [--list]
 
 A bench that fails or finds its data missing is named at the end and makes the exit code 1; the others still run. Times on
 a busy machine are noise: read the ratios, which come from one run each, and CPU seconds. CPU benches have one thread.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from grpo_cli.policy.threads import usable_cores
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 HERE = Path(__file__).parent
 
 
@@ -49,9 +49,6 @@ def benches(seeds: int) -> list[Bench]:
     )
     cpu = ("--device", "cpu")
     return [
-        Bench(
-            "verifiers", "verifiers, worker pool, `grpo verify`", "bench_verifiers.py", ("--lines", "5000")
-        ),
         Bench("math", "maths verifier against math-verify", "bench_math.py", ("--rows", "60")),
         Bench("code", "code verifier and sandbox", "bench_code.py", ("--problems", "20")),
         Bench("seeing", "statistics, records and display of a step", "bench_seeing.py"),

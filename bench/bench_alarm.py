@@ -1,6 +1,6 @@
 """Does the gap alarm fire before a growing reward hack has cost 5 points of gold score, and stay silent otherwise?
 
-    python tests/bench/bench_alarm.py [--seeds 5] [--steps 120] [--every 4] [--runs 100] [--out table.json]
+    python bench/bench_alarm.py [--seeds 5] [--steps 120] [--every 4] [--runs 100] [--out table.json]
 
 The world is in `hack_world.py`: `reads_last` can be gamed, `errs_a_little` cannot but errs in one wrong answer of fifty.
 Alarms only warn here, so that the table also shows what would have happened. `lost` is the best gold score until the
@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "verifiers"), str(ROOT / "tests/bench")]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "verifiers"), str(ROOT / "bench")]
 
 from hack_world import hack_recipe, write_hack_world  # noqa: E402
 

@@ -1,6 +1,6 @@
 """Coverage of the intervals and size of the tests in `grpo_cli/statistics/estimate.py`, as the table of docs/benchmarks/statistics.md.
 
-    python tests/bench/bench_coverage.py [--reps 10000] [--seed 0] > table.md
+    python bench/bench_coverage.py [--reps 10000] [--seed 0] > table.md
 
 Prompts differ in difficulty: a prompt's chance of a right answer is Beta distributed with mean p and correlation `icc`
 between two samples of one prompt (0 = all prompts alike, 1 = always right or always wrong). Wilson's coverage on

@@ -1,6 +1,6 @@
 """A whole GRPO step, `grpo train` against plain `trl` with the same settings, in processes of their own.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_step.py [--shape quickstart|smollm2-135m] [--steps 6]
+    PYTHONPATH=.:verifiers python bench/bench_step.py [--shape quickstart|smollm2-135m] [--steps 6]
 
 On CUDA the default is the shape of SmolLM2-135M, 32 prompts x 8 samples x 256 tokens; on a CPU the quickstart's. Weights
 are random, so samples run to their last token: no gain from samples that end early, and the reward (a pattern about
@@ -22,7 +22,7 @@ from typing import Any
 
 from step_sides import plain_trainer, run_own, run_side, write_model
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def spent(device: str) -> float:

@@ -1,6 +1,6 @@
 """Does a run collapse on what is paid beside the outcome, and does the outcome gate keep it from that?
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_gate.py OUT --jobs 16 [--seeds 5] [--variants plain overlong parts resample]
+    PYTHONPATH=.:verifiers python bench/bench_gate.py OUT --jobs 16 [--seeds 5] [--variants plain overlong parts resample]
 
 The quickstart with 64 x 4 samples a step, of whose training rows 65 % have a gold that no answer reaches, as real rows have:
 most groups are all wrong. Each run is a `grpo train` of its own with one thread, in OUT/VARIANT-ARM-SEED; what came of it
@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "verifiers")]
 
 ROWS, OUT_OF_REACH = 12_000, 0.65

@@ -1,6 +1,6 @@
 """What PPO's critic takes beside a GRPO step: bytes at rest and at the peak, seconds by phase, each side in a process of its own.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_critic.py [--shape quickstart|smollm2-135m] [--steps 4]
+    PYTHONPATH=.:verifiers python bench/bench_critic.py [--shape quickstart|smollm2-135m] [--steps 4]
 
 On CUDA the default is the shape of SmolLM2-135M and 256 completions of 256 tokens a step; on a CPU the quickstart's and 40.
 Weights are random, and the reward is a pattern that about half of random samples match. GRPO draws 32 x 8, PPO 256 x 1; both
