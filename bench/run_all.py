@@ -82,12 +82,6 @@ def benches(seeds: int) -> list[Bench]:
             "rollout-llm", "engine / TRL default, SmolLM2-135M shape, CPU", "bench_rollout.py", (*cpu, *llm)
         ),
         Bench(
-            "reuse",
-            "generating with / without old completions, quickstart model, CPU",
-            "bench_reuse_engine.py",
-            cpu,
-        ),
-        Bench(
             "step", "whole step / plain TRL, quickstart shape, CPU", "bench_step.py", (*cpu, "--steps", "4")
         ),
         Bench(
@@ -95,13 +89,6 @@ def benches(seeds: int) -> list[Bench]:
             "engine / TRL default, SmolLM2-135M shape, 32 x 8 x 256, 64 to 1024 samples and tokens, CUDA",
             "bench_rollout.py",
             ("--shape", "smollm2-135m", "--prompt-tokens", "64", "--new", "256", "--repeat", "2", "--table"),
-            on_cuda=True,
-        ),
-        Bench(
-            "reuse-gpu",
-            "generating with / without old completions, SmolLM2-135M shape, 32 x 8 x 256, bf16, CUDA",
-            "bench_reuse_engine.py",
-            ("--shape", "smollm2-135m", "--prompt-tokens", "64", "--new", "256", "--autocast"),
             on_cuda=True,
         ),
         Bench(

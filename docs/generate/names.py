@@ -10,10 +10,8 @@ from grpo_cli.jobs.explain import algorithms, findings, preferences
 from grpo_cli.jobs.explain.subjects import (
     credit_names,
     describe_credit,
-    describe_sampling,
     describe_selector,
     describe_strategy,
-    sampling_names,
     selector_names,
     strategy_names,
 )
@@ -38,7 +36,6 @@ def names_page() -> str:
     parts += [_loss(preferences.describe(name)) for name in preferences.ABOUT]
     parts += [_named("Row selection: `train.select`", {n: describe_selector(n) for n in selector_names()})]
     parts += [_named("Credit of turns: `train.credit`", {n: describe_credit(n) for n in credit_names()})]
-    parts += [_named("Drawing samples: `sample.reuse`", {n: describe_sampling(n) for n in sampling_names()})]
     parts += [
         _named("Sharing the training: `launch.strategy`", {n: describe_strategy(n) for n in strategy_names()})
     ]

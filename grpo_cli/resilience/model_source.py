@@ -69,7 +69,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     if (folder / STATE).is_file():
         base = read_state(folder).get("base")
     where = Path(base) if base else None
-    return ModelSource(named, load(str(folder / RECIPE), sets, base=where), where, folder)
+    return ModelSource(named, load(str(folder / RECIPE), sets, base=where, of_run=True), where, folder)
 
 
 def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:

@@ -221,7 +221,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     """
     from grpo_cli.recipe.reading.load import find, load
 
-    recipe = load(source, sets)
+    recipe = load(source, sets, of_run=True)
     folders = import_folders(Path() if source == "-" else find(source).parent.resolve())
     entries = {}
     for name, spec in recipe.verify.items():

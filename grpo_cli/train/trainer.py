@@ -265,8 +265,7 @@ class Trainer(ShardedTrainer):
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
-            past = loop.reuse.history.nbytes if loop.reuse is not None else 0
-            check_space(loop.run.path, checkpoint_bytes(self.model) + past)
+            check_space(loop.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)
             loop.ranks.wait()
             if loop.ranks.is_main:

@@ -78,7 +78,6 @@ VALUES: dict[str, Value] = {
     "sample.ban": ["<tool_call>"],
     "sample.micro_batch": 8,
     "sample.off_policy_ok": True,
-    "sample.reuse": {"lenience": 1.0},
     "sample.vllm": {"mode": "colocate"},
     "train": {"algorithm": "dapo", "steps": 200, "lr": 1e-6},
     "train.algorithm": "dapo",

@@ -130,25 +130,6 @@ def render_credit(described: dict[str, Any]) -> str:
     return f"{name}\n\n{about}\n\nset with `train.credit: {name}`, or `{{method: {name}, …}}` with {reads} or `weight`"
 
 
-def sampling_names() -> Iterable[str]:
-    """Ways to draw samples that are no engine's own."""
-    return ["reuse"]
-
-
-def describe_sampling(name: str) -> dict[str, Any]:
-    """What it does and what it biases, from its class."""
-    from inspect import getdoc
-
-    from grpo_cli.rollout.reuse.engine import PrefixReuse
-
-    return {"sampling": name, "summary": getdoc(PrefixReuse) or "", "set": "sample.reuse: {lenience: 1.0}"}
-
-
-def render_sampling(described: dict[str, Any]) -> str:
-    """The text form of `describe_sampling`."""
-    return f"{described['sampling']}\n\n{described['summary']}\n\nset with `{described['set']}`"
-
-
 def strategy_names() -> Iterable[str]:
     """How processes share the training, of `launch.strategy`."""
     from grpo_cli.recipe.checking.strategy import STRATEGIES
@@ -240,7 +221,6 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
     Subject("preferences", preference_names, describe_preference, render_preference),
     Subject("selectors", selector_names, describe_selector, render_selector),
-    Subject("sampling", sampling_names, describe_sampling, render_sampling),
     Subject("strategies", strategy_names, describe_strategy, render_strategy),
     Subject("findings", finding_codes, describe_finding, render_finding),
     Subject("rows", row_pages, describe_rows, render_rows),

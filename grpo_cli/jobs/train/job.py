@@ -203,9 +203,7 @@ class Job:
                 tracker.send(measured)
         note_kl(self.recipe, trainer, self.display)
         if start is not None:
-            state = checkpoint.restore(
-                start, self.recipe.launch.strategy, self.ranks.world, trainer.loop.drafts
-            )
+            state = checkpoint.restore(start, self.recipe.launch.strategy, self.ranks.world)
             trainer.load_train_state(state)
             running.stop_rules.load_state(state.more["stop_rules"])
             if parts.replica:
@@ -245,7 +243,7 @@ class Job:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
-        saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
+        saved = checkpoint.seal(written, folder, state, to_yaml(self.said))
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 

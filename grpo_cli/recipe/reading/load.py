@@ -22,6 +22,7 @@ from grpo_cli.recipe.reading.layers import Layers, stack
 from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.reading.stages import stage_data
 from grpo_cli.recipe.sections.recipe import Recipe, complete
+from grpo_cli.recipe.sections.shorthand import without_gone
 from grpo_cli.recipe.trust import refuse_foreign_code
 from grpo_verifiers.names import nearest
 
@@ -29,10 +30,13 @@ STDIN = "<stdin>"
 MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second
 
 
-def load(source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | None = None) -> Recipe:
+def load(
+    source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | None = None, of_run: bool = False
+) -> Recipe:
     """The recipe of a path, a shipped name or `-` (stdin), under `--set` flags.
 
-    `base` is the folder that its relative paths are taken from, where that is not the folder of the file.
+    `base` is the folder that its relative paths are taken from, where that is not the folder of the file. `of_run`: it is the
+    recipe of a run that is only looked at, measured or exported, so that keys of sampling that are gone are left out.
 
     Raises:
         RecipeError: with every mistake of the files and flags, each with its place; or it names code that came with a model.
@@ -46,6 +50,8 @@ def load(source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | N
         what = "is empty" if top.data is None else "is not a mapping of keys"
         raise RecipeError(f"the recipe {what}", place=top.name, hint="`grpo init` writes one to start from")
     layers.data.pop("extends", None)
+    if of_run:
+        layers.data = without_gone(layers.data)
     _find_functions(layers)
     _read_chat_template(layers)
     recipe, found = check(layers)

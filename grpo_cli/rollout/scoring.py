@@ -1,5 +1,7 @@
 """Log-probs of given completions in one forward pass, without gradients; equal pairs of prompt and completion run once.
 
+Nothing calls it yet: it is for methods that score texts which the policy did not draw.
+
 On a CPU, where a forward pass costs what its tokens cost, completions share the pass over their prompt. Elsewhere, and
 for models that cannot, each pair is a row, padded on the right, which a causal model never looks at.
 """
