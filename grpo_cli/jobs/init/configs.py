@@ -14,8 +14,7 @@ from grpo_cli.errors import DataError
 from grpo_cli.jobs.init.converted import Config, ConvertedRecipe, take
 from grpo_cli.jobs.init.rewards import verifiers_of
 from grpo_cli.jobs.init.training import put_batch, put_length, put_method
-from grpo_cli.recipe.checking.other_names import counterpart, why_none
-from grpo_cli.recipe.checking.trl_table import FIELDS
+from grpo_cli.recipe.checking.other_names import FIELDS, counterpart, why_none
 
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 PLAIN = {
