@@ -66,12 +66,6 @@ def clustered_z(differences: Sequence[float]) -> float:
     return math.copysign(math.sqrt(n), mean) if abs(mean) > ALIKE else 0.0
 
 
-def rough_z(proxy: float, gold: float, n: int) -> float:
-    """The unpaired test of two proportions of n samples each."""
-    p = (proxy + gold) / 2
-    return (proxy - gold) / math.sqrt(p * (1 - p) * 2 / n)
-
-
 def gap_alarm(evaluations: Sequence[Mapping[str, Any]]) -> str | None:
     """What is wrong after the last of these evaluations, or None."""
     known = [e for e in evaluations if e.get("eval/gold/gap") is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.findings.gold import clustered_z, gap_alarm, gap_metrics, rough_z
+from grpo_cli.findings.gold import clustered_z, gap_alarm, gap_metrics
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome, Verdict
 
@@ -31,15 +31,10 @@ def evaluation(proxy: float, gold: float, seed: int = 0) -> dict[str, Any]:
     return {"eval/pass@1": proxy, **gap_metrics(records(proxy, gold, seed=seed), "gold", 1.0)}
 
 
-def test_rough_z_numbers() -> None:
-    assert rough_z(0.9, 0.7, 256) == pytest.approx(5.657, abs=5e-4)
-    assert rough_z(0.75, 0.70, 256) == pytest.approx(1.267, abs=1e-3)
-
-
 def test_the_gap_is_paired_on_the_same_samples() -> None:
     said = evaluation(0.9, 0.7)
     assert said["eval/gold/gap"] == pytest.approx(0.2, abs=0.05)
-    assert said["eval/gold/z"] > rough_z(0.9, 0.7, 256)
+    assert said["eval/gold/z"] > 5.657  # the unpaired test of these two shares
     assert said["eval/gold/fooled"] == pytest.approx(0.2 * 256, abs=15)
     assert said["eval/gold/n"] == 64
 
