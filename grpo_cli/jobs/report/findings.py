@@ -16,11 +16,12 @@ MOST_SAID = 40
 
 @dataclass
 class FindingGroup:
-    """All findings of one code in the order of their steps; `samples` are those behind the first."""
+    """All findings of one code in the order of their steps; `samples` are those of `sample_step` behind the first."""
 
     code: str
     found: list[Finding] = field(default_factory=list)
     samples: Sequence[SampleRecord] = ()
+    sample_step: int | None = None
     is_held_out: bool = False
 
     @property
@@ -57,5 +58,5 @@ def grouped_findings(run: RunData) -> list[FindingGroup]:
             continue
         of_copies = copies[1] if copies is not None and group.code == copies[0].code else None
         group.samples = of_copies or samples_behind(group.code, list(run.folder.samples(step, split)))
-        group.is_held_out = split == "eval"
+        group.sample_step, group.is_held_out = step, split == "eval"
     return list(groups.values())

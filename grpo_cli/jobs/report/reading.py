@@ -31,14 +31,20 @@ class SampleDigest:
     heat: tuple[list[str], list[int], list[list[float | None]]] = field(default_factory=lambda: ([], [], []))
     prompts: list[dict[str, Any]] = field(default_factory=list)
     surprises: list[dict[str, Any]] = field(default_factory=list)
+    files_read: int = 0
     files: int = 0
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.prompts or self.surprises)
 
 
 def read_samples(folder: RunFolder) -> SampleDigest:
     """Read what the budget allows."""
     reading = SampleDigest()
     chosen = steps_to_read(folder)
-    reading.files = len(folder.steps())
+    reading.files, reading.files_read = len(folder.steps()), len(chosen)
     found: dict[str, list[tuple[float, int, int, SampleRecord]]] = {}
     for step in chosen:
         groups: dict[str, list[tuple[int, SampleRecord]]] = {}

@@ -123,6 +123,7 @@ def test_a_finding_said_often_is_one_entry_with_its_steps_and_samples(tmp_path: 
         ("W40", 1, "step 1"),
     ]
     assert [finding.step for finding in groups[0].earlier] == [1, 2]
+    assert groups[1].sample_step == 1
     assert groups[1].samples
 
 
@@ -283,7 +284,7 @@ def test_every_sample_names_its_file_and_line(tmp_path: Path) -> None:
             .split("\n")[int(line) - 1]
         )
         assert stored["row"] == entry["row"]
-    assert reading.files == 20
+    assert reading.files_read == reading.files == 20
     assert len(reading.prompts) == 16
 
 
