@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_cli.jobs.explain.example_values import VALUES, Value
+from docs.generate.example_values import VALUES, Value
 
 Schema = dict[str, Any]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import textwrap
-from collections import Counter
 from functools import cache
 from typing import Any
 
-from grpo_cli.jobs.explain.examples import example_of
+from docs.generate.examples import example_of
 from grpo_cli.recipe.schema import recipe_schema
 
 Schema = dict[str, Any]
@@ -16,20 +14,10 @@ VERIFIER = "verify.NAME"
 """How the keys of a verifier are called that bears a name of its own."""
 OF_ALL = ("kind", "weight", "primary", "right_at")
 """Keys that every verifier has; others are options of its kind."""
-WIDTH = 100
 KINDS = {"object": "mapping", "boolean": "true | false", "array": "list"}
 RANGE = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 NO_BOUND = 2**31 - 1
 """The `maximum` of every whole number, which tells a reader nothing."""
-
-
-@cache
-def key_names() -> dict[str, str]:
-    """What a key can be called by: its path, and its last part where no other key ends in that."""
-    paths = key_paths()
-    ends = Counter(path.rsplit(".", 1)[-1] for path in paths)
-    short = {path.rsplit(".", 1)[-1]: path for path in paths}
-    return {name: path for name, path in short.items() if ends[name] == 1} | {path: path for path in paths}
 
 
 def key_paths() -> list[str]:
@@ -37,9 +25,8 @@ def key_paths() -> list[str]:
     return list(_fields())
 
 
-def describe(name: str) -> dict[str, Any]:
+def describe(path: str) -> dict[str, Any]:
     """Path, meaning, values, default and an example of a key, and the keys inside it."""
-    path = key_names()[name]
     field = _fields()[path]
     inside = {p: f for p, f in _fields().items() if p.rpartition(".")[0].removesuffix(".NAME") == path}
     about = [field.get("description", ""), *(form.get("description", "") for form in _forms(field))]
@@ -53,19 +40,12 @@ def describe(name: str) -> dict[str, Any]:
     }
 
 
-def render(described: dict[str, Any]) -> str:
-    """The text form of `describe`."""
-    lines = [described["key"], "", *textwrap.wrap(described["summary"], WIDTH), ""]
-    if described["values"]:
-        lines += textwrap.wrap(
-            described["values"], WIDTH, initial_indent="values   ", subsequent_indent=" " * 9
-        )
-    if described["default"] is not None and not described["keys"]:
-        lines.append(f"default  {json.dumps(described['default'])}")
-    lines += textwrap.indent(described["example"], " " * 9).replace(" " * 9, "example  ", 1).splitlines()
-    for path, about in described["keys"].items():
-        lines += textwrap.wrap(f"{path}  {about}", WIDTH, initial_indent="  ", subsequent_indent="      ")
-    return "\n".join(lines).rstrip()
+def keys_file() -> str:
+    """`grpo_cli/jobs/explain/keys.json`: what `grpo explain` prints of each key, by its path."""
+    found = {path: describe(path) for path in key_paths()}
+    for said in found.values():
+        said.pop("key")
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 @cache
