@@ -157,10 +157,10 @@ test-pythons: setup  ## both wheels in a clean environment of every Python here;
 	PIP_INDEX='$(PIP_INDEX)' PYTHONPATH=. $(BIN)/python tests/package/check_pythons.py --whole '$(or $(WHOLE),3.11)' $(ARGS)
 
 bench: setup  ## measured ratios, printed from one run
-	$(BIN)/python tests/bench/run_all.py $(ARGS)
+	$(BIN)/python bench/run_all.py $(ARGS)
 
 bench-update: setup  ## the update beside TRL's, with and without liger-kernel; needs a CUDA device to say much
-	PYTHONPATH=.:verifiers $(BIN)/python tests/bench/bench_update.py $(ARGS)
+	PYTHONPATH=.:verifiers $(BIN)/python bench/bench_update.py $(ARGS)
 
 trl-table: setup  ## write the table of TRL's fields anew, after its version was raised in pyproject.toml
 	$(BIN)/python -m tests.recipe.checking.write_trl_table

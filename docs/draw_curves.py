@@ -1,6 +1,6 @@
 """Curves of held-out pass@1, a panel a recipe: `python docs/draw_curves.py RESULTS.jsonl > docs/benchmarks/recipes.svg`.
 
-RESULTS.jsonl is what `tests/bench/bench_recipes.py` leaves. Thin lines are seeds, thick ones their means; the placebo is
+RESULTS.jsonl is what `bench/bench_recipes.py` leaves. Thin lines are seeds, thick ones their means; the placebo is
 dashed. Where a recipe was not raced, its panel has the runs that tuned it.
 """
 

@@ -116,7 +116,6 @@ def check_simple(recipe: Recipe) -> None:
         "train.prune": train.prune is not None,
         "train.mask_truncated": train.mask_truncated,
         "train.trl": bool(set(train.trl) - {"adam_epsilon"}),
-        "sample.reuse": recipe.sample.reuse is not None,
     }
     if left_out := [key for key, is_asked in asks.items() if is_asked]:
         raise UserError(f"not on this page: {', '.join(left_out)}", hint="use `grpo train`")

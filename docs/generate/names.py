@@ -6,17 +6,8 @@ import re
 from typing import Any
 
 from docs.generate.markdown import code, fenced, head, table
-from grpo_cli.jobs.explain import algorithms, findings, preferences
-from grpo_cli.jobs.explain.subjects import (
-    credit_names,
-    describe_credit,
-    describe_sampling,
-    describe_selector,
-    describe_strategy,
-    sampling_names,
-    selector_names,
-    strategy_names,
-)
+from grpo_cli.jobs.explain import findings, methods
+from grpo_cli.jobs.explain.subjects import SUBJECTS
 
 ABOUT = """\
 What `grpo explain NAME` says of methods, losses, ways to choose rows and to give credit, strategies and findings. The guides are
@@ -29,19 +20,16 @@ def names_page() -> str:
     parts = [
         head("Methods and findings", ABOUT),
         "## Methods: `train.algorithm`\n",
-        f"In formulas: {algorithms.LEGEND}.\n",
+        f"In formulas: {methods.LEGEND}.\n",
     ]
-    parts += [part for name in algorithms.ABOUT for part in _method(algorithms.describe(name))]
+    parts += [part for name in methods.ALGORITHMS for part in _method(methods.describe_algorithm(name))]
     parts += ["## Preferences: `train.method`\n"]
-    parts += [f"### `{name}`\n\n{_lines(about)}\n" for name, about in preferences.METHODS.items()]
-    parts += ["## Losses of preferences: `prefer.loss`\n", f"In formulas: {preferences.LEGEND}.\n"]
-    parts += [_loss(preferences.describe(name)) for name in preferences.ABOUT]
-    parts += [_named("Row selection: `train.select`", {n: describe_selector(n) for n in selector_names()})]
-    parts += [_named("Credit of turns: `train.credit`", {n: describe_credit(n) for n in credit_names()})]
-    parts += [_named("Drawing samples: `sample.reuse`", {n: describe_sampling(n) for n in sampling_names()})]
-    parts += [
-        _named("Sharing the training: `launch.strategy`", {n: describe_strategy(n) for n in strategy_names()})
-    ]
+    parts += [f"### `{name}`\n\n{_lines(about)}\n" for name, about in methods.METHODS.items()]
+    parts += ["## Losses of preferences: `prefer.loss`\n", f"In formulas: {methods.LOSS_LEGEND}.\n"]
+    parts += [_loss(methods.describe_preference(name)) for name in methods.LOSSES]
+    parts += [_named("Row selection: `train.select`", "selectors")]
+    parts += [_named("Credit of turns: `train.credit`", "credit")]
+    parts += [_named("Sharing the training: `launch.strategy`", "strategies")]
     parts += [
         "## Findings\n",
         "A finding is said with its numbers, during a run or by `grpo doctor RUN` and in the report.\n",
@@ -74,10 +62,10 @@ def _loss(said: dict[str, Any]) -> str:
     return f"### `{said['preference']}`\n\n{formula}\nSource: {said['source']}. {said['note'][:1].upper()}{said['note'][1:]}.\n"
 
 
-def _named(title: str, said: dict[str, dict[str, Any]]) -> str:
-    return f"## {title}\n\n" + "\n".join(
-        f"### `{name}`\n\n{_lines(one['summary'])}\n" for name, one in said.items()
-    )
+def _named(title: str, subject: str) -> str:
+    known = next(one for one in SUBJECTS if one.title == subject)
+    said = {name: known.describe(name)["summary"] for name in known.names()}
+    return f"## {title}\n\n" + "\n".join(f"### `{name}`\n\n{_lines(one)}\n" for name, one in said.items())
 
 
 def _finding(said: dict[str, Any]) -> list[str]:

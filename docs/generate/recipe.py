@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from docs.generate.keys import VERIFIER, describe, key_paths
 from docs.generate.markdown import code, code_cell, fenced, head, table
-from grpo_cli.jobs.explain.keys import VERIFIER, describe, key_paths
 
 OF_TRL = ("train.trl.", "sample.vllm.")
 RECIPE = """\

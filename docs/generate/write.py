@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from docs.generate.commands import commands_page
+from docs.generate.keys import keys_file
 from docs.generate.llms import llms_page
 from docs.generate.names import names_page
 from docs.generate.outputs import outputs_page
@@ -14,6 +15,7 @@ from docs.generate.verifiers import verifiers_page
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: dict[str, Callable[[], str]] = {
+    "../grpo_cli/jobs/explain/keys.json": keys_file,
     "reference/recipe.md": recipe_page,
     "reference/trl.md": trl_page,
     "reference/verifiers.md": verifiers_page,
@@ -22,7 +24,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/outputs.md": outputs_page,
     "llms.txt": llms_page,
 }
-"""By path under docs/: what writes the page. `llms.txt` reads the others and comes last."""
+"""By path from docs/: what writes the page. `llms.txt` reads the others and comes last."""
 
 
 def write_all() -> list[Path]:

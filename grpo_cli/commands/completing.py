@@ -31,12 +31,13 @@ def runs(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """`KEY=` of every key, and its values where they are a few words."""
-    from grpo_cli.jobs.explain.keys import VERIFIER, describe, key_names
+    from grpo_cli.jobs.explain.subjects import keys_by_path
 
-    paths = sorted(path for path in set(key_names().values()) if not path.startswith(VERIFIER))
+    known = keys_by_path()
+    paths = sorted(path for path in known if not path.startswith("verify.NAME"))
     key, equals, begun = incomplete.partition("=")
     if equals and key in paths:
-        words = [word.strip() for word in describe(key)["values"].split("|")]
+        words = [word.strip() for word in known[key]["values"].split("|")]
         return [f"{key}={word}" for word in words if word.isidentifier() and word.startswith(begun)]
     return [f"{path}=" for path in paths if path.startswith(incomplete)]
 

@@ -30,7 +30,7 @@ class FilledBatch:
             "resample/thrown": len(self.rejected),
             "resample/thrown_all_wrong": wrong,
             "resample/thrown_all_right": right,
-            "resample/thrown_tokens": sum(g.generated for g in self.rejected),
+            "resample/thrown_tokens": sum(g.tokens for g in self.rejected),
         }
 
 

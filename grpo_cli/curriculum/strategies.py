@@ -152,7 +152,7 @@ class EasyToHard(Uniform):
 class Auto(Uniform):
     """Uniform until dead rows prove to stay dead (persistence above .7), then in proportion to what a row promises.
 
-    Choosing by history lost where persistence was below .45 and won from .82 on (`tests/bench/bench_race.py` and a tabular race).
+    Choosing by history lost where persistence was below .45 and won from .82 on (`bench/bench_race.py` and a tabular race).
     A live row promises p(1-p); one dead z times running a tenth of .25, halved with each further one, so that all
     rows are seen again some day. Back to uniform where persistence falls under .5, a lower bar because the dead rows
     that are still sampled are the doubtful ones.

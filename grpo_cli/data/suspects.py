@@ -37,7 +37,6 @@ class RareGold:
     usual: str
     share: float
     """Of the template's rows that have the row's shape."""
-    template_rows: int
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
         for i in members:
             share = counts[shapes[i]] / len(members)
             if share <= RARE_SHAPE:
-                found.append(RareGold(i, shapes[i], usual, share, len(members)))
+                found.append(RareGold(i, shapes[i], usual, share))
     return sorted(found, key=lambda rare: (rare.share, rare.row))
 
 

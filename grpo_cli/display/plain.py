@@ -212,7 +212,6 @@ STEP_PARTS = (
     (1, "milestone 1", "credit/milestone_1/reached", percent),
     (2, "milestone 2", "credit/milestone_2/reached", percent),
     (3, "think", "think", percent),
-    (6, "kept", "reuse/tokens", percent),
     (1, "ent", "entropy", two_decimals),
     (1, "kl", "kl", number),
     (1, "explains", "critic/explained_variance", two_decimals),

@@ -215,17 +215,3 @@ def batching(recipe: Recipe, longest_prompt: int, world: int = 1, *, on_gpu: boo
         # a divisor: TRL deals a batch into micro-batches of one size
         micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
     return Batching(micro, total // micro, parts)
-
-
-IDLE_HINT = "it starts with a row's second visit: give fewer rows or more steps, or leave `sample.reuse` out"
-
-
-def idle_reuse(recipe: Recipe, batches: BatchPlan) -> str | None:
-    """What to say where `sample.reuse` is asked for and no row is drawn twice; None where all is well.
-
-    Selectors by history, and draws that are repeated within a step, may come back to a row sooner than an epoch.
-    """
-    may_return = recipe.train.select != "uniform" or recipe.train.dead_groups == "resample"
-    if recipe.sample.reuse is None or may_return or batches.steps > batches.steps_epoch:
-        return None
-    return f"`sample.reuse` never acts: none of {batches.rows:,} rows is drawn twice"

@@ -1,7 +1,7 @@
 """Checkpoints that are whole or absent: written beside, hashed, synced, renamed.
 
 A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
-order stands, the micro-step, counters), `past.safetensors` with `sample.reuse`, and `manifest.json`. One is only taken where a batch of completions is used
+order stands, the micro-step, counters), and `manifest.json`. One is only taken where a batch of completions is used
 up, so there is never a half-used batch to save.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -27,7 +27,7 @@ from grpo_cli.run.typed import checkpoint_files, state_of
 if TYPE_CHECKING:
     from torch import nn
 
-MANIFEST, STATE, RECIPE, PAST = "manifest.json", "grpo.json", "recipe.yaml", "past.safetensors"
+MANIFEST, STATE, RECIPE = "manifest.json", "grpo.json", "recipe.yaml"
 NAME = re.compile(r"step-(\d{6,})$")
 LOADED = (".safetensors", ".pt", ".pth", ".bin")
 """Endings of weights and states."""
@@ -73,23 +73,12 @@ class TrainState:
         return cls(**own, more=more)  # type: ignore[arg-type]
 
 
-class Drafts(Protocol):
-    """Completions that a run may take up again."""
-
-    def save(self, file: Path) -> None: ...
-    def load(self, file: Path) -> None: ...
-
-
-def seal(
-    written: Path, folder: Path, state: TrainState, recipe_text: str, drafts: Drafts | None = None
-) -> Checkpoint:
+def seal(written: Path, folder: Path, state: TrainState, recipe_text: str) -> Checkpoint:
     """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename."""
     step = state.generation
     final = folder / f"step-{step:06d}"
     replace(written / RECIPE, recipe_text)
     replace(written / STATE, json.dumps(state.as_json(), indent=1))
-    if drafts is not None:
-        drafts.save(written / PAST)
     open_as(written / STATE, written)
     # last of all: a folder without a manifest is never trusted, whatever else lies in it
     _write_manifest(written, step)
@@ -102,8 +91,8 @@ def seal(
     return Checkpoint(final, step)
 
 
-def restore(checkpoint: Path, strategy: str, processes: int, drafts: Drafts | None = None) -> TrainState:
-    """What `grpo.json` says, and the drafts back where they are used.
+def restore(checkpoint: Path, strategy: str, processes: int) -> TrainState:
+    """What `grpo.json` says.
 
     Raises:
         SetupError: DeepSpeed's share of an optimizer state, and another number of processes.
@@ -116,8 +105,6 @@ def restore(checkpoint: Path, strategy: str, processes: int, drafts: Drafts | No
             f"`launch.strategy: {strategy}` reads {checkpoint.name} on the {wrote} processes that wrote it, not on {processes}",
             hint=f"set `launch.gpus: {wrote}` (on a CPU `launch.cpu_ranks`)",
         )
-    if drafts is not None:
-        drafts.load(checkpoint / PAST)
     return state
 
 

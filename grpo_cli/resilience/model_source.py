@@ -68,7 +68,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     where = folder_of(str(folder / RECIPE))
     if where == folder and (folder / STATE).is_file() and (base := read_state(folder).get("base")):
         where = Path(base)  # a checkpoint by itself, of a version that noted where its run began
-    return ModelSource(named, load(str(folder / RECIPE), sets, base=where), where, folder)
+    return ModelSource(named, load(str(folder / RECIPE), sets, base=where, of_run=True), where, folder)
 
 
 def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:

@@ -35,12 +35,6 @@ class Group:
         return sum(c.spoken for c in self.completions)
 
     @property
-    def generated(self) -> int:
-        """Tokens of them that were generated for it, not kept from earlier completions."""
-        # a prefix that is kept costs no decoding, and counts in no rate
-        return self.tokens - sum(c.kept for c in self.completions)
-
-    @property
     def judged(self) -> int:
         """Samples with a primary verdict."""
         return sum(j.outcome is not Outcome.ERROR for j in self.judgements)

@@ -220,7 +220,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     """
     from grpo_cli.recipe.reading.load import folder_of, load
 
-    recipe = load(source, sets)
+    recipe = load(source, sets, of_run=True)
     folders = [str(folder_of(source).resolve())]
     entries = {}
     for name, spec in recipe.verify.items():

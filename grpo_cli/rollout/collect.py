@@ -16,7 +16,6 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.engine import Completion, Engine, OnFinish, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes
-from grpo_cli.rollout.reuse.engine import PrefixReuse
 
 Encode = Callable[[Row], list[int]]
 """Token ids of the prompt of a row."""
@@ -75,13 +74,12 @@ class Collect(Generic[G]):
         encode: Encode,
         progress: Progress,
         ranks: Ranks | None = None,
-        reuse: PrefixReuse | None = None,
         episodes: Episodes | None = None,
     ) -> None:
         """`episodes`: what plays them, where a recipe has an environment; each sample is one then."""
         self.recipe, self.rows, self.engine, self.judges = recipe, rows, engine, judges
         self.episodes = episodes
-        self.encode, self.progress, self.ranks, self.reuse = encode, progress, ranks or Ranks(), reuse
+        self.encode, self.progress, self.ranks = encode, progress, ranks or Ranks()
 
     def __call__(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[G]:
         """A judged group of `size` samples for each row, in order; the row has `first` samples of this step already.
@@ -122,11 +120,7 @@ class Collect(Generic[G]):
             play = self.episodes.open([self.rows[row] for row in rows], size, settings.seed, first)
             return play.prompts, play.generate
         prompts = [self.encode(self.rows[row]) for row in rows]
-        generate = self.engine.generate
-        if self.reuse is not None:
-            # from `first` on: a draft is taken up once a step, by the sample of its own number
-            generate = partial(self.reuse.generate, self.reuse.history.drafts(rows, first))
-        return prompts, partial(generate, [Request(ids, size) for ids in prompts])
+        return prompts, partial(self.engine.generate, [Request(ids, size) for ids in prompts])
 
     def settings(self, call: EngineCall) -> SamplingSettings:
         """The recipe's sampling with a seed of this call's own: no global random state is used."""

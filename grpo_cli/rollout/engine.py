@@ -32,7 +32,7 @@ class Request:
     """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself.
 
     `prefix` are tokens that every one of these completions starts with: they count towards `max_tokens` and are not
-    returned. Only an engine that `can_continue` goes on from them.
+    returned.
     """
 
     prompt_ids: list[int]
@@ -53,14 +53,12 @@ class Request:
 class Completion:
     """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it.
 
-    The first `kept` tokens were not generated but taken from an earlier completion (`reuse.py`). Where the model spoke in
-    turns, `episode` says which tokens are its own.
+    Where the model spoke in turns, `episode` says which tokens are its own.
     """
 
     token_ids: list[int]
     logps: list[float]
     finish: Finish
-    kept: int = 0
     episode: Episode | None = None
     marks: tuple[Turn, ...] = ()
     """Parts of an answer of one turn that credit tells apart, all of its tokens in order."""
@@ -141,14 +139,10 @@ class Engine(Protocol):
     """Generates from a policy's weights. What an engine can do stands in its fields; nobody asks for its name."""
 
     name: str
-    can_continue: bool
-    """Whether it goes on from `Request.prefix`."""
     exact_logps: bool
     """Whether its log-probs are those of a forward pass in the same numbers, to 1e-4."""
     one_stream: bool
     """Whether all samples of a call come from one random stream, so that processes need seeds of their own."""
-    is_live: bool
-    """Whether each call sees the latest optimizer step; one that is not holds the weights it was made with."""
 
     def generate(
         self,

@@ -24,7 +24,7 @@ class TransformersEngine:
     """Works with every model that has `generate`."""
 
     name = "transformers"
-    can_continue, exact_logps, one_stream, is_live = False, False, True, True
+    exact_logps, one_stream = False, True
 
     def __init__(
         self,

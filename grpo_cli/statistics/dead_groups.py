@@ -5,7 +5,7 @@ What a reader would get wrong: putting a prompt's share of right samples into p^
 agree is unbiased. Above it nothing is: there a beta distribution of p, fitted by its first two moments and scaled to
 meet the measured value, goes on, and the forecast marks it. Prompts without any right sample are the weak spot: the fit
 takes them for rare successes. So the interval also reaches as far as a fit in which some prompts can never be solved;
-`tests/bench/bench_findings.py` prints error and coverage of both.
+`bench/bench_findings.py` prints error and coverage of both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Estimates with their uncertainty: pure functions, checked by simulation in `tests/bench/bench_coverage.py`.
+"""Estimates with their uncertainty: pure functions, checked by simulation in `bench/bench_coverage.py`.
 
 What a reader would get wrong is the unit of independence: the samples of one prompt are not independent, so every
 interval here counts prompts (clusters), never samples. Intervals are 95 %, two-sided; ± is half their width.

@@ -36,8 +36,6 @@ from grpo_cli.reward.tasks import RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
-from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
-from grpo_cli.rollout.reuse.history import History
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
@@ -72,10 +70,8 @@ class StepAccount:
     drawn: Mapping[str, Any]
 
     @classmethod
-    def of(
-        cls, before: StepBatch, recipe: Recipe, rows: Sequence[Row], method: CreditMethod, *, keeps: bool
-    ) -> StepAccount:
-        """Of a recipe's batch. `keeps`: samples may begin with kept tokens."""
+    def of(cls, before: StepBatch, recipe: Recipe, rows: Sequence[Row], method: CreditMethod) -> StepAccount:
+        """Of a recipe's batch."""
         step, size = before.step + 1, recipe.sample.group
         A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
@@ -96,10 +92,8 @@ class StepAccount:
         drawn: dict[str, Any] = {
             # how sure the policy was, unless truncation hides it
             "entropy/sampled": None if sampling(recipe).truncates else sampled_entropy(before.groups),
-            "tokens/drawn": sum(group.generated for group in before.drawn),
+            "tokens/drawn": sum(group.tokens for group in before.drawn),
         }
-        if keeps:
-            drawn |= reuse_metrics(c for group in before.drawn for c in group.completions)
         drawn |= drawn_stats(every, size, signals)
         batch = step_stats(records, size, [1, size], before.credit.signal_P.tolist())
         return cls(before, signals, records, batch, drawn)
@@ -139,7 +133,6 @@ class Loop:
         run: RunFolder,
         display: Display,
         ranks: Ranks | None = None,
-        reuse: PrefixReuse | None = None,
         clusters: Clusters | None = None,
     ) -> Loop:
         """The loop of a recipe over these rows and their golds; `clusters` of them where `select: ads` asks for some.
@@ -149,7 +142,7 @@ class Loop:
         """
         clock = Clock()
         collect = judged_rollouts(
-            recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks, reuse
+            recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks
         )
         loop = cls(recipe, rows, collect, run, display, clock, clusters)
         loop.utilisation, loop.lines = Utilisation.of(policy), judge.lines
@@ -159,16 +152,6 @@ class Loop:
     def ranks(self) -> Ranks:
         """The processes of the run."""
         return self.collect.ranks
-
-    @property
-    def reuse(self) -> PrefixReuse | None:
-        """What keeps the beginnings of earlier samples."""
-        return self.collect.reuse
-
-    @property
-    def drafts(self) -> History | None:
-        """Completions of earlier steps that the next visit of a row may keep of."""
-        return self.reuse.history if self.reuse is not None else None
 
     def begin(self) -> StepBatch:
         """The half before the update.
@@ -203,8 +186,7 @@ class Loop:
     def account(self, before: StepBatch) -> StepAccount:
         """What is to be said of a batch; made once, by who has time for it first."""
         if self._account is None or self._account.before is not before:
-            keeps = self.reuse is not None
-            self._account = StepAccount.of(before, self.recipe, self.rows, self.method, keeps=keeps)
+            self._account = StepAccount.of(before, self.recipe, self.rows, self.method)
         return self._account
 
     def take(self, recipe: Recipe) -> None:
@@ -243,8 +225,6 @@ class Loop:
             for g, has_signal in zip(before.drawn, account.signals, strict=True)
         ]
         self.select.update(before.step, outcomes)
-        if self.reuse is not None:
-            self.reuse.history.update({group.row: group.completions for group in before.drawn})
         self.steps_done = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
         metrics: dict[str, Any] = {"step": done.step, **account.batch}
@@ -330,7 +310,6 @@ def judged_rollouts(
     policy: Policy,
     progress: Progress,
     ranks: Ranks | None = None,
-    reuse: PrefixReuse | None = None,
 ) -> Collect[Group]:
     """Rows to judged groups, as a recipe says.
 
@@ -342,7 +321,7 @@ def judged_rollouts(
     )
     assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
     judges = GroupJudge(recipe, judge, RowTasks(rows, golds, assistant_prefix), policy.decode)
-    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
+    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, episodes)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:
@@ -367,7 +346,7 @@ def sampled_entropy(groups: Sequence[Group]) -> float | None:
         p
         for group in groups
         for c in group.completions
-        for p, own in zip(c.logps[c.kept :], c.mask[c.kept :], strict=True)
+        for p, own in zip(c.logps, c.mask, strict=True)
         if own
     ]
     return -math.fsum(logps) / len(logps) if logps else None

@@ -269,8 +269,7 @@ class Trainer(ShardedTrainer):
         ):  # TRL would make it anew, with nothing else in it
             raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
-            past = loop.reuse.history.nbytes if loop.reuse is not None else 0
-            check_space(loop.run.path, checkpoint_bytes(self.model) + past)
+            check_space(loop.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)
             loop.ranks.wait()
             if loop.ranks.is_main:

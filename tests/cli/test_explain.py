@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.jobs.explain.keys import describe, key_names, render
+from grpo_cli.jobs.explain.subjects import describe_key as describe
+from grpo_cli.jobs.explain.subjects import key_names
+from grpo_cli.jobs.explain.subjects import render_key as render
 from grpo_verifiers import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,9 +68,9 @@ def test_an_unknown_name_is_a_usage_error_with_a_hint() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_verifier_can_be_explained(kind: str) -> None:
-    from grpo_cli.jobs.explain.subjects import describe_verifier, render_verifier
+    from grpo_cli.jobs.explain import verifiers
 
-    assert kind in render_verifier(describe_verifier(kind))
+    assert kind in verifiers.render(verifiers.describe(kind))
 
 
 def test_every_strategy_of_launch_can_be_explained() -> None:

@@ -56,7 +56,6 @@ def test_a_step_line_is_short_whatever_was_measured() -> None:
         "turns/mean": 3.2,
         "env/invalid": 0.1,
         "think": 0.6,
-        "reuse/tokens": 0.5,
         "loss": 0.013,
         "mfu": 0.4,
         "error": 0.25,

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from grpo_cli.jobs.explain.keys import key_paths
+from docs.generate.keys import key_paths
 from tests.builders.warm import Warm
 from tests.loop.program import Program
 from tests.loop.recipes import ROOT, environment

@@ -6,8 +6,8 @@ import json
 import runpy
 from typing import Any
 
-from tests.bench.bench_arms import middle
-from tests.bench.bench_recipes import ARMS, RATES
+from bench.bench_arms import middle
+from bench.bench_recipes import ARMS, RATES
 from tests.docs.pages import ROOT
 
 PAGES = ROOT / "docs" / "benchmarks"

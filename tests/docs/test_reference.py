@@ -10,11 +10,11 @@ import pytest
 
 from docs.generate import outputs, recipe
 from docs.generate.hooks import PLACES, lead_links
+from docs.generate.keys import key_paths
 from docs.generate.llms import llms_full, llms_page, navigation
 from docs.generate.markdown import code, code_cell, table
 from docs.generate.write import DOCS, PAGES
 from grpo_cli.errors import Exit
-from grpo_cli.jobs.explain.keys import key_paths
 from grpo_verifiers.registry import KINDS
 from tests.docs.pages import ROOT, pages
 

@@ -43,7 +43,6 @@ CASES = [
     Case("lora, a reference, several updates a batch", 2, (LORA, "train.kl.beta=0.05", KEEP, "train.inner_epochs=2"), steps=4),
     Case("history decides, end of an epoch", 5, ("train.select=auto", "sample.prompts=16", "sample.group=2", KEEP), steps=7, rows=24, judge=SETTLED),
     Case("a later epoch, KL in the reward", 5, ("train.kl={beta: 0.05, estimator: k1_reward}", KEEP,), rows=8),
-    Case("old completions kept in part", 3, ("sample.reuse={lenience: 1.2}", "train.inner_epochs=2"), rows=8),
 ]  # fmt: skip
 MORE = [
     Case("the end of an epoch", 5, save_every=5, steps=7),

@@ -8,7 +8,6 @@ from transformers import GenerationConfig
 
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import make_engine
-from grpo_cli.rollout.reuse.engine import PrefixReuse
 from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
 
 pytestmark = pytest.mark.gpu
@@ -131,25 +130,3 @@ def test_captured_steps_go_on_from_a_prefix(rows):
     rests = engine.generate([Request(list(p), prefix=tuple(c.token_ids[:n])) for p, c, n in starts], settings)
     for (_, c, n), (rest,) in zip(starts, rests, strict=True):
         assert rest.token_ids == c.token_ids[n:] and rest.finish == c.finish
-
-
-def test_reuse_keeps_all_of_an_unchanged_policy_and_its_logps_follow_a_changed_one():
-    model = on_card()
-    reuse = PrefixReuse(make_engine("graph", model, end_ids=ENDS), model, 1.0)
-    asked = [Request(p, 6) for p in random_prompts(5)]
-    first = reuse.generate([[] for _ in asked], asked, SamplingSettings(20, temperature=0.8, seed=1))
-    reuse.history.update(dict(enumerate(first)))
-    settings = SamplingSettings(20, temperature=0.8, seed=2)
-    second = reuse.generate(reuse.history.drafts(range(5)), asked, settings)
-    assert [[c.token_ids for c in group] for group in second] == [
-        [c.token_ids for c in group] for group in first
-    ]
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.01 * torch.randn_like(parameter))
-    third = reuse.generate(reuse.history.drafts(range(5)), asked, settings)
-    assert any(0 < c.kept < len(c.token_ids) for group in third for c in group)
-    for request, group in zip(asked, third, strict=True):
-        for c in group:
-            expected = plain_logps(model, request.prompt_ids, c.token_ids, 0.8)
-            assert torch.allclose(torch.tensor(c.logps), expected, atol=1e-4)

@@ -80,7 +80,7 @@ def test_prompts_are_made_with_the_options_of_the_chat_template_that_training_us
 def test_the_engine_reads_the_weights_in_place_and_is_made_once(tmp_path: Path) -> None:
     with open_workplace(tiny_recipe(tmp_path, ROWS), tmp_path, Told().display) as place:
         assert place.engine is place.engine
-        assert place.engine.is_live and place.engine.can_continue and place.engine.exact_logps
+        assert place.engine.exact_logps
         assert place.held_out is None and len(place.train.rows) == 6
         assert place.policy.device == torch.device("cpu") and place.policy.context == 512
 

@@ -1,4 +1,4 @@
-"""A planted reward hack that starts small and grows, and the same world with an honest verifier (`tests/bench/hack_world.py`)."""
+"""A planted reward hack that starts small and grows, and the same world with an honest verifier (`bench/hack_world.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from bench_alarm import evaluations, summary
 

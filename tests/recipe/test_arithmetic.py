@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.errors import DataError, Exit
-from grpo_cli.recipe.arithmetic import evaluations, idle_reuse, plan, unreached
+from grpo_cli.recipe.arithmetic import evaluations, plan, unreached
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -12,8 +12,6 @@ def recipe(
     group: int = 4,
     steps: int = 10,
     inner_epochs: int = 1,
-    *,
-    reuse: bool = False,
     **train: str,
 ) -> Recipe:
     return Recipe.model_validate(
@@ -21,7 +19,7 @@ def recipe(
             "model": "m",
             "data": {"train": "f", "prompt": "p"},
             "verify": {"math": {}},
-            "sample": {"prompts": prompts, "group": group, "max_tokens": 100, "reuse": {} if reuse else None},
+            "sample": {"prompts": prompts, "group": group, "max_tokens": 100},
             "train": {"steps": steps, "inner_epochs": inner_epochs, **train},
         }
     )
@@ -65,17 +63,6 @@ def test_where_nothing_is_drawn_any_number_of_rows_is_enough_but_none(learns: di
 
 def test_exactly_one_batch_is_enough() -> None:
     assert plan(recipe(), 8).steps_epoch == 1
-
-
-def test_reuse_that_never_meets_a_row_again_is_named() -> None:
-    def said(rows: int, **more: str) -> str | None:
-        asked = recipe(reuse=True, **more)
-        return idle_reuse(asked, plan(asked, rows))
-
-    assert said(80) == "`sample.reuse` never acts: none of 80 rows is drawn twice"
-    assert said(79) is None
-    assert said(80, dead_groups="resample") is said(80, select="priority") is None
-    assert idle_reuse(recipe(), plan(recipe(), 80)) is None
 
 
 def said_by(steps: int, context: int | None = None, **sections: Any) -> list[str]:

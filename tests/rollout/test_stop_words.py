@@ -15,7 +15,6 @@ from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.make import make_engine
-from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.stop_words import StopWords
 from grpo_cli.rollout.vllm.calls import stop_and_ban
 from grpo_cli.rollout.vllm.engine import VllmEngine
@@ -133,18 +132,6 @@ def test_transformers_ends_them_at_the_same_places() -> None:
         for sample in samples[:3]:
             expected = plain_logps(model, request.prompt_ids, sample.token_ids)
             assert torch.allclose(torch.tensor(sample.logps), expected, atol=1e-4)
-
-
-def test_prefix_reuse_keeps_a_stopped_sample_whole() -> None:
-    model = peaked()
-    reuse = PrefixReuse(eager(model), model, 1.0)
-    settings = SamplingSettings(60, seed=1, stop=("ab",))
-    first = reuse.generate([[], []], ASKED, settings)
-    reuse.history.update({7: first[0], 8: first[1]})
-    again = reuse.generate(reuse.history.drafts([7, 8]), ASKED, SamplingSettings(60, seed=2, stop=("ab",)))
-    for before, after in zip(flat(first), flat(again), strict=True):
-        assert after.kept == len(before.token_ids)
-        assert (after.token_ids, after.finish) == (before.token_ids, before.finish)
 
 
 def test_a_kept_beginning_and_a_new_token_complete_a_text_together() -> None:

@@ -1,4 +1,4 @@
-"""Estimates against values worked by hand or known from elsewhere; coverage is simulated in `tests/bench/bench_coverage.py`."""
+"""Estimates against values worked by hand or known from elsewhere; coverage is simulated in `bench/bench_coverage.py`."""
 
 from __future__ import annotations
 

@@ -10,10 +10,12 @@ import pytest
 from grpo_verifiers.combine import (
     CombineRule,
     NoVerifier,
+    PairSums,
     RewardTerm,
-    cancellation,
+    cancelling,
     check_rule,
     combine,
+    count_pairs,
     judges_of,
     normalise_then_sum,
     outcome,
@@ -135,8 +137,12 @@ def test_verifiers_that_cancel_are_found() -> None:
     samples = [
         {"a": wrong(score=i % 2), "b": wrong(score=1 - i % 2), "c": wrong(score=i % 3 / 2)} for i in range(12)
     ]
-    assert len(cancellation(samples, specs)) == 1
-    assert cancellation([{"a": wrong(), "b": wrong(), "c": wrong()}] * 12, specs) == []
+    alike = [{"a": wrong(), "b": wrong(), "c": wrong()}] * 12
+    for batch, found in ((samples, 1), (alike, 0)):
+        sums: dict[tuple[str, str], PairSums] = {}
+        for verdicts in batch:
+            count_pairs(sums, verdicts)
+        assert len(cancelling(sums, specs)) == found
 
 
 def test_verdict_type_is_what_combine_reads() -> None:

@@ -277,11 +277,3 @@ def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, Rew
         for (one, other), pair in sums.items()
         if pair.cancels(specs[one].weight, specs[other].weight)
     ]
-
-
-def cancellation(samples: Sequence[Mapping[str, Verdict]], specs: Mapping[str, RewardSpec]) -> list[str]:
-    """Pairs of verifiers that cancel over a batch of samples, in words."""
-    sums: dict[tuple[str, str], PairSums] = {}
-    for verdicts in samples:
-        count_pairs(sums, verdicts)
-    return cancelling(sums, specs)

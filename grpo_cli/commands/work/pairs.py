@@ -132,7 +132,7 @@ def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownR
     if named is not None:
         return _named(named, sets)
     base = base_of(run)
-    return KnownRecipe(load(str(run.path / "recipe.yaml"), sets, base=base), base)
+    return KnownRecipe(load(str(run.path / "recipe.yaml"), sets, base=base, of_run=True), base)
 
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:

@@ -146,7 +146,6 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
         lengths = f"turns {number(last['turns/mean'])} {found}"
     lengths = thinks_text(last) or lengths
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
-    kept = f"kept {percent(last['reuse/tokens'])}" if "reuse/tokens" in last else ""
     truncated = last.get("truncated")
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
     failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
@@ -157,7 +156,7 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
          [f"{entropy} {curve}" if curve else entropy, f"kl {kl_text(state)}"], ""),
         ([f"truncated {percent(truncated)}", f"no answer {percent(last.get('no_answer'))}"], caution,
          [f"clip {percent(last.get('clip/total'))}", f"grad {two_decimals(last.get('grad_norm'))}", f"lr {number(last.get('lr'))}"], ""),
-        ([speed, memory or kept or lengths], "",
+        ([speed, memory or lengths], "",
          [f"verifier errors {number(failed)}", f"over limit {number(over)}"], "red" if failed else ""),
     ]  # fmt: skip
     for text in critic(last):

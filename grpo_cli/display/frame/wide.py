@@ -119,7 +119,6 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     truncated = last.get("truncated")
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
     memory = memory_text(state, " of ")
-    kept = f"kept {percent(last['reuse/tokens'])}   " if "reuse/tokens" in last else ""
     mfu = f"mfu {percent(last['mfu'])}   " if "mfu" in last else ""
     left = [
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
@@ -130,7 +129,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
         ),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
         (
-            f"{number(last.get('tokens_per_s'))} tok/s   {kept}{mfu}{memory + ' peak' if memory else ''}".rstrip(),
+            f"{number(last.get('tokens_per_s'))} tok/s   {mfu}{memory + ' peak' if memory else ''}".rstrip(),
             "",
         ),
     ]

@@ -115,18 +115,17 @@ def _covered(found: Coverage) -> CheckFinding:
 def _needs_graph(recipe: Recipe) -> bool:
     sample = recipe.sample
     plays = recipe.environment is not None and sample.engine != "vllm"
-    return sample.engine == "graph" or sample.reuse is not None or plays
+    return sample.engine == "graph" or plays
 
 
 def _undriven(recipe: Recipe, reason: str) -> SetupError:
     """What training says where the graph engine does not drive the model."""
     from grpo_cli.rollout.episodes.play import one_stream
     from grpo_cli.rollout.make import cannot_drive
-    from grpo_cli.rollout.reuse.engine import cannot_reuse
 
     if recipe.sample.engine == "graph":
         return cannot_drive(reason)
-    return cannot_reuse("transformers") if recipe.sample.reuse is not None else one_stream("transformers")
+    return one_stream("transformers")
 
 
 def _config(model: Model) -> dict[str, Any] | None:

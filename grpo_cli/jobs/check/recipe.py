@@ -36,7 +36,7 @@ from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
 from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
-from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
+from grpo_cli.recipe.arithmetic import BatchPlan, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.sizing.fit import CardQuestion
@@ -357,8 +357,6 @@ class RecipeCheck:
         if batches.draws:
             yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
         yield from check_unreached(self.recipe, batches.steps, sizes.context if sizes else None)
-        if idle := idle_reuse(self.recipe, batches):
-            yield CheckFinding("reuse", Level.WARN, idle, hint=IDLE_HINT)
         held_out = self._held_out.total if self._held_out else 0
         yield from check_costs(self.recipe, sizes, batches, lengths, self._hint(), self.ask, held_out)
 

@@ -1,12 +1,23 @@
-"""What can be explained, kind by kind; each is imported when it is asked for, so that listing names stays quick."""
+"""What can be explained, kind by kind: its names, what is known of one as data, and the same as text."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from grpo_cli.curriculum.select import strategies
 from grpo_cli.errors import UsageError
+from grpo_cli.jobs.explain import findings, methods, rows, verifiers
+from grpo_cli.recipe.checking import strategy, turn_credit
 from grpo_cli.recipe.checking.other_names import method_elsewhere, misspelt, same_letters
+from grpo_cli.recipe.presets import PRESETS
+from grpo_verifiers import KINDS
 from grpo_verifiers.names import nearest
 
 WIDTH = 100
@@ -23,228 +34,74 @@ class Subject(NamedTuple):
     """What stands for the names where all are listed, if they are too many."""
 
 
-def verifier_names() -> Iterable[str]:
-    """Kinds of verifiers."""
-    from grpo_verifiers import KINDS
-
-    return KINDS
-
-
-def describe_verifier(kind: str) -> dict[str, Any]:
-    """Summary, columns, options and examples, from its class."""
-    from grpo_cli.jobs.explain.verifiers import describe
-
-    return describe(kind)
-
-
-def render_verifier(described: dict[str, Any]) -> str:
-    """The text form of `describe_verifier`."""
-    from grpo_cli.jobs.explain.verifiers import render
-
-    return render(described)
-
-
-def algorithm_names() -> Iterable[str]:
-    """Named methods of `train.algorithm`."""
-    from grpo_cli.recipe.presets import PRESETS
-
-    return PRESETS
-
-
-def describe_algorithm(name: str) -> dict[str, Any]:
-    """Formula, source and the fields its preset sets."""
-    from grpo_cli.jobs.explain.algorithms import describe
-
-    return describe(name)
-
-
-def render_algorithm(described: dict[str, Any]) -> str:
-    """The text form of `describe_algorithm`."""
-    from grpo_cli.jobs.explain.algorithms import render
-
-    return render(described)
-
-
-def preference_names() -> Iterable[str]:
-    """`prefer`, and values of `prefer.loss`."""
-    from grpo_cli.jobs.explain.preferences import names
-
-    return names()
-
-
-def describe_preference(name: str) -> dict[str, Any]:
-    """What a step of pairs is, or a loss with its formula and source."""
-    from grpo_cli.jobs.explain.preferences import describe
-
-    return describe(name)
-
-
-def render_preference(described: dict[str, Any]) -> str:
-    """The text form of `describe_preference`."""
-    from grpo_cli.jobs.explain.preferences import render
-
-    return render(described)
-
-
-def selector_names() -> Iterable[str]:
-    """Ways to choose rows, of `train.select`."""
-    from grpo_cli.curriculum.select import strategies
-
-    return strategies()
-
-
 def describe_selector(name: str) -> dict[str, Any]:
-    """What a strategy does, from its class."""
-    from inspect import getdoc
-
-    from grpo_cli.curriculum.select import strategies
-
-    return {"selector": name, "summary": getdoc(strategies()[name]) or ""}
+    """What a way to choose rows does, from its class."""
+    return {"selector": name, "summary": inspect.getdoc(strategies()[name]) or ""}
 
 
-def render_selector(described: dict[str, Any]) -> str:
-    """The text form of `describe_selector`."""
-    return f"{described['selector']}\n\n{described['summary']}\n\nset with `train.select: {described['selector']}`"
+def render_named(described: dict[str, Any]) -> str:
+    """A selector, a way to give credit or a strategy: its name, what it does, and the line that sets it."""
+    (kind, name), about = next(iter(described.items())), described["summary"]
+    key = {"selector": "train.select", "credit": "train.credit", "strategy": "launch.strategy"}[kind]
+    how = f"set with `{key}: {name}`"
+    if kind == "credit":
+        reads = ", ".join(f"`{key}`" for key in described["reads"])
+        how += f", or `{{method: {name}, …}}` with {reads} or `weight`"
+    return f"{name}\n\n{about if kind == 'selector' else textwrap.fill(about, WIDTH)}\n\n{how}"
 
 
-def credit_names() -> Iterable[str]:
-    """Ways to give credit to turns, of `train.credit`."""
-    from grpo_cli.recipe.checking.turn_credit import CREDITS
-
-    return CREDITS
-
-
-def describe_credit(name: str) -> dict[str, Any]:
-    """What it compares, and when it cannot help."""
-    from grpo_cli.recipe.checking.turn_credit import describe
-
-    return describe(name)
+@cache
+def keys_by_path() -> dict[str, dict[str, Any]]:
+    """Summary, values, default, example and inner keys of every key of a recipe. `docs.generate` writes the file from the schema."""
+    found: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("keys.json").read_text("utf-8"))
+    return found
 
 
-def render_credit(described: dict[str, Any]) -> str:
-    """The text form of `describe_credit`."""
-    import textwrap
-
-    name, about = described["credit"], textwrap.fill(described["summary"], WIDTH)
-    reads = ", ".join(f"`{key}`" for key in described["reads"])
-    return f"{name}\n\n{about}\n\nset with `train.credit: {name}`, or `{{method: {name}, …}}` with {reads} or `weight`"
-
-
-def sampling_names() -> Iterable[str]:
-    """Ways to draw samples that are no engine's own."""
-    return ["reuse"]
-
-
-def describe_sampling(name: str) -> dict[str, Any]:
-    """What it does and what it biases, from its class."""
-    from inspect import getdoc
-
-    from grpo_cli.rollout.reuse.engine import PrefixReuse
-
-    return {"sampling": name, "summary": getdoc(PrefixReuse) or "", "set": "sample.reuse: {lenience: 1.0}"}
-
-
-def render_sampling(described: dict[str, Any]) -> str:
-    """The text form of `describe_sampling`."""
-    return f"{described['sampling']}\n\n{described['summary']}\n\nset with `{described['set']}`"
-
-
-def strategy_names() -> Iterable[str]:
-    """How processes share the training, of `launch.strategy`."""
-    from grpo_cli.recipe.checking.strategy import STRATEGIES
-
-    return STRATEGIES
-
-
-def describe_strategy(name: str) -> dict[str, Any]:
-    """What each process holds."""
-    from grpo_cli.recipe.checking.strategy import describe
-
-    return describe(name)
-
-
-def render_strategy(described: dict[str, Any]) -> str:
-    """The text form of `describe_strategy`."""
-    import textwrap
-
-    about = textwrap.fill(described["summary"], WIDTH)
-    return f"{described['strategy']}\n\n{about}\n\nset with `launch.strategy: {described['strategy']}`"
-
-
-def finding_codes() -> Iterable[str]:
-    """Codes of what can be found wrong with a run."""
-    from grpo_cli.jobs.explain.findings import rules
-
-    return rules()
-
-
-def describe_finding(code: str) -> dict[str, Any]:
-    """What a rule looks at, from its function."""
-    from grpo_cli.jobs.explain.findings import describe
-
-    return describe(code)
-
-
-def render_finding(described: dict[str, Any]) -> str:
-    """The text form of `describe_finding`."""
-    from grpo_cli.jobs.explain.findings import render
-
-    return render(described)
-
-
-def recipe_keys() -> Iterable[str]:
-    """Keys of a recipe, by path or by a last part that is theirs alone."""
-    from grpo_cli.jobs.explain.keys import key_names
-
-    return key_names()
+@cache
+def key_names() -> dict[str, str]:
+    """What a key can be called by: its path, and its last part where no other key ends in that."""
+    paths = keys_by_path()
+    ends = Counter(path.rsplit(".", 1)[-1] for path in paths)
+    short = {path.rsplit(".", 1)[-1]: path for path in paths}
+    return {name: path for name, path in short.items() if ends[name] == 1} | {path: path for path in paths}
 
 
 def describe_key(name: str) -> dict[str, Any]:
-    """Meaning, values and default, from the recipe's models."""
-    from grpo_cli.jobs.explain.keys import describe
-
-    return describe(name)
+    """Path, meaning, values, default and an example of a key, and the keys inside it."""
+    path = key_names()[name]
+    return {"key": path, **keys_by_path()[path]}
 
 
 def render_key(described: dict[str, Any]) -> str:
     """The text form of `describe_key`."""
-    from grpo_cli.jobs.explain.keys import render
-
-    return render(described)
-
-
-def row_pages() -> Iterable[str]:
-    """Templates, filters and chat rows, and each filter."""
-    from grpo_cli.jobs.explain.rows import names
-
-    return names()
-
-
-def describe_rows(name: str) -> dict[str, Any]:
-    """How rows become prompts and golds, with examples worked now."""
-    from grpo_cli.jobs.explain.rows import describe
-
-    return describe(name)
-
-
-def render_rows(described: dict[str, Any]) -> str:
-    """The text form of `describe_rows`."""
-    from grpo_cli.jobs.explain.rows import render
-
-    return render(described)
+    lines = [described["key"], "", *textwrap.wrap(described["summary"], WIDTH), ""]
+    if described["values"]:
+        lines += textwrap.wrap(
+            described["values"], WIDTH, initial_indent="values   ", subsequent_indent=" " * 9
+        )
+    if described["default"] is not None and not described["keys"]:
+        lines.append(f"default  {json.dumps(described['default'])}")
+    lines += textwrap.indent(described["example"], " " * 9).replace(" " * 9, "example  ", 1).splitlines()
+    for path, about in described["keys"].items():
+        lines += textwrap.wrap(f"{path}  {about}", WIDTH, initial_indent="  ", subsequent_indent="      ")
+    return "\n".join(lines).rstrip()
 
 
 SUBJECTS: tuple[Subject, ...] = (
-    Subject("verifiers", verifier_names, describe_verifier, render_verifier),
-    Subject("credit", credit_names, describe_credit, render_credit),
-    Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
-    Subject("preferences", preference_names, describe_preference, render_preference),
-    Subject("selectors", selector_names, describe_selector, render_selector),
-    Subject("sampling", sampling_names, describe_sampling, render_sampling),
-    Subject("strategies", strategy_names, describe_strategy, render_strategy),
-    Subject("findings", finding_codes, describe_finding, render_finding),
-    Subject("rows", row_pages, describe_rows, render_rows),
-    Subject("keys", recipe_keys, describe_key, render_key, "of the recipe, as `train.prune` or `prune`"),
+    Subject("verifiers", lambda: KINDS, verifiers.describe, verifiers.render),
+    Subject("credit", lambda: turn_credit.CREDITS, turn_credit.describe, render_named),
+    Subject("algorithms", lambda: PRESETS, methods.describe_algorithm, methods.render_algorithm),
+    Subject(
+        "preferences",
+        lambda: [*methods.METHODS, *methods.LOSSES],
+        methods.describe_preference,
+        methods.render_preference,
+    ),
+    Subject("selectors", strategies, describe_selector, render_named),
+    Subject("strategies", lambda: strategy.STRATEGIES, strategy.describe, render_named),
+    Subject("findings", findings.rules, findings.describe, findings.render),
+    Subject("rows", rows.names, rows.describe, rows.render),
+    Subject("keys", key_names, describe_key, render_key, "of the recipe, as `train.prune` or `prune`"),
 )
 """What can be explained, in the order in which several things of one name are."""
 
@@ -259,12 +116,8 @@ def find(name: str) -> list[Subject]:
         return found
     known = [one for subject in SUBJECTS for one in subject.names()]
     near = [one for one in known if one.endswith(f".{name}")] or [n for n in [nearest(name, known)] if n]
-    methods = [*algorithm_names(), *preference_names()]
-    if (
-        near
-        and near[0] in methods
-        and (own := same_letters(name, methods) or misspelt(name, methods)) != near[0]
-    ):
+    ways = [*PRESETS, *methods.METHODS, *methods.LOSSES]
+    if near and near[0] in ways and (own := same_letters(name, ways) or misspelt(name, ways)) != near[0]:
         near = [own] if own else []
     raise UsageError(
         f"nothing is called `{name}`",

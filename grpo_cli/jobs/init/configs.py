@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError
-from grpo_cli.recipe.checking.other_names import counterpart, why_none
-from grpo_cli.recipe.checking.trl_table import FIELDS
+from grpo_cli.recipe.checking.other_names import FIELDS, counterpart, why_none
 
 # Reward functions that a configuration of another trainer names, as verifiers.
 

@@ -204,9 +204,7 @@ class Job:
                 tracker.send(measured)
         note_kl(self.recipe, trainer, self.display)
         if start is not None:
-            state = checkpoint.restore(
-                start, self.recipe.launch.strategy, self.ranks.world, trainer.loop.drafts
-            )
+            state = checkpoint.restore(start, self.recipe.launch.strategy, self.ranks.world)
             trainer.load_train_state(state)
             running.stop_rules.load_state(state.more["stop_rules"])
             if parts.replica:
@@ -252,7 +250,7 @@ class Job:
         said = (
             self.said.model_copy(update={"run": out}) if Path(self.said.run.dir).is_absolute() else self.said
         )
-        saved = checkpoint.seal(written, folder, state, to_yaml(said), trainer.loop.drafts)
+        saved = checkpoint.seal(written, folder, state, to_yaml(said))
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 

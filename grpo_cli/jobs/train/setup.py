@@ -23,10 +23,9 @@ from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
 from grpo_cli.policy.loading.coverage import coverage
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.model import load_model, pick_device
-from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
-from grpo_cli.recipe.arithmetic import IDLE_HINT, Batching, batching, idle_reuse, plan, with_steps
+from grpo_cli.recipe.arithmetic import Batching, batching, plan, with_steps
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -34,7 +33,6 @@ from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, refuse_parts
 from grpo_cli.resilience import checkpoint
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.make import policy_engine
-from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.vllm.engine import VllmEngine, starting
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
@@ -178,7 +176,6 @@ def make_parts(
         run,
         display,
         ranks,
-        _reuse(engine, whole, place, display),
         _clusters(place, run, ranks, resumes),
     )
     return TrainParts(loop, engine, vllm, replica, watch)
@@ -204,17 +201,6 @@ def _clusters(place: Workplace, run: RunFolder, ranks: Ranks, resumes: bool) -> 
         display.note("info", f"{len(sizes)} clusters of {sizes[0]} to {sizes[-1]} rows{ranked}")
     # not made by each: on another kind of processor the last bits of a state may choose another cluster
     return ranks.agreed(found)
-
-
-def _reuse(engine: Engine, policy: Policy, place: Workplace, display: Display) -> PrefixReuse | None:
-    """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
-    recipe, asked = place.recipe, place.recipe.sample.reuse
-    if asked is None:
-        return None
-    idle = idle_reuse(recipe, plan(recipe, len(place.train.rows)))
-    if idle:
-        display.note("warn", idle, hint=IDLE_HINT)
-    return PrefixReuse(engine, policy.model, asked.lenience, autocast=policy.autocast)
 
 
 def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -> None:

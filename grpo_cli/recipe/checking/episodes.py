@@ -112,12 +112,6 @@ def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
                 yield RecipeFinding(
                     ("sample", "vllm", key), why, f"say `{key}: {str(allowed).lower()}`, or `engine: auto`"
                 )
-    if sample.reuse is not None:
-        yield RecipeFinding(
-            ("sample", "reuse"),
-            "`sample.reuse` keeps beginnings of completions, and an environment may answer an episode otherwise the next time",
-            "leave `reuse` out",
-        )
     if recipe.train.select == "screen":
         yield RecipeFinding(
             ("train", "select"),

@@ -23,6 +23,7 @@ from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.sections.at_path import choices_at, inner_section, key_names, section
 from grpo_cli.recipe.sections.fields import MANY, ONE
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.shorthand import GONE
 from grpo_verifiers.names import nearest
 
 WORDED = {
@@ -164,7 +165,7 @@ def _unknown_key(path: Path, value: object) -> RecipeFinding:
     hint = unknown(key, names, where)
     if (other := counterpart(key, value)) and other != dotted(path):
         return RecipeFinding(path, f"unknown key `{key}` in {where}", f"here it is `{other}`", at_key=True)
-    if reason := why_none(key):
+    if reason := GONE.get((str(parent[-1]) if parent else "", key)) or why_none(key):
         return RecipeFinding(path, f"unknown key `{key}` in {where}", reason, at_key=True)
     elsewhere = [] if nearest(key, names) else _homes(key)
     if elsewhere:

@@ -6,11 +6,18 @@ name that is a key of the section it stands in is never looked up here.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
+from pathlib import Path as FilePath
 
-from grpo_cli.recipe.checking.trl_table import FIELDS
 from grpo_verifiers.names import nearest
+
+_TRL = json.loads((FilePath(__file__).parent / "trl_fields.json").read_text(encoding="utf-8"))
+FIELDS: dict[str, str] = _TRL["fields"]
+"""Fields of TRL's GRPOConfig with the kinds of value each takes; `make trl-table` writes the file, a test compares it."""
+CHOICES: dict[str, list[str]] = _TRL["choices"]
+"""Values of those fields that take a name."""
 
 OURS: dict[str, str] = {
     "output_dir": "run.dir",

@@ -29,7 +29,6 @@ DRAWN_ONLY: dict[Path, str] = {
     ("train", "epochs"): "say `train.steps` and `prefer.epochs`",
     ("train", "select"): "leave `train.select` out",
     ("train", "dead_groups"): "leave `train.dead_groups` out",
-    ("sample", "reuse"): "leave `sample.reuse` out",
 }
 """Keys that say how a step draws samples and makes pairs of them, and what helps where pairs come from a file."""
 LEAST_SIMPO_BETA = 0.5

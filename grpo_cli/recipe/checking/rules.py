@@ -147,18 +147,6 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"{names} would train on samples the policy did not draw as it scores them (off-policy)",
             f"leave {names} out, or say `sample.off_policy_ok: true`",
         )
-    if s.reuse is not None and s.engine in ("transformers", "vllm"):
-        yield RecipeFinding(
-            ("sample", "reuse"),
-            f"`sample.reuse` goes on from kept tokens, which the engine `{s.engine}` cannot",
-            "say `engine: auto`, or leave `reuse` out",
-        )
-    if s.reuse is not None and changed:
-        yield RecipeFinding(
-            ("sample", "reuse"),
-            f"`sample.reuse` compares the policy's own probabilities, which samples with `{changed[0]}` do not follow",
-            f"leave one of the two out: `reuse` or `{changed[0]}`",
-        )
     if s.vllm and s.engine in ("graph", "transformers"):
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
 

@@ -1,6 +1,6 @@
 """`train.trl` checked against the fields of TRL's GRPOConfig, without importing it (8 s and torch).
 
-Names and types stand in `trl_table`, which a test compares with the installed TRL. A field that a key of the
+Names and types stand in `trl_fields.json`, which a test compares with the installed TRL. A field that a key of the
 recipe sets is refused here, with that key in the hint: two ways to say one thing would contradict each other.
 """
 
@@ -10,8 +10,7 @@ import re
 from typing import Any
 
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown
-from grpo_cli.recipe.checking.other_names import ALWAYS, OURS, counterpart
-from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
+from grpo_cli.recipe.checking.other_names import ALWAYS, CHOICES, FIELDS, OURS, counterpart
 from grpo_verifiers.names import nearest
 
 PYTHON: dict[str, tuple[type, ...]] = {

@@ -24,6 +24,7 @@ from grpo_cli.recipe.reading.places import anchored, from_folder
 from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.reading.stages import stage_data
 from grpo_cli.recipe.sections.recipe import Recipe, complete
+from grpo_cli.recipe.sections.shorthand import without_gone
 from grpo_cli.recipe.trust import refuse_foreign_code
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import base_of
@@ -33,10 +34,13 @@ STDIN = "<stdin>"
 MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second
 
 
-def load(source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | None = None) -> Recipe:
+def load(
+    source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | None = None, of_run: bool = False
+) -> Recipe:
     """The recipe of a path, a shipped name or `-` (stdin), under `--set` flags.
 
-    `base` is the folder that its relative paths are taken from, where that is not the folder of the file.
+    `base` is the folder that its relative paths are taken from, where that is not the folder of the file. `of_run`: it is the
+    recipe of a run that is only looked at, measured or exported, so that keys of sampling that are gone are left out.
 
     Raises:
         RecipeError: with every mistake of the files and flags, each with its place; or it names code that came with a model.
@@ -50,6 +54,8 @@ def load(source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | N
         what = "is empty" if top.data is None else "is not a mapping of keys"
         raise RecipeError(f"the recipe {what}", place=top.name, hint="`grpo init` writes one to start from")
     layers.data.pop("extends", None)
+    if of_run:
+        layers.data = without_gone(layers.data)
     near = base if base is not None else folder_of(str(source))
     _find_functions(layers, near)
     _read_chat_template(layers)

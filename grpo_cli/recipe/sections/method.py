@@ -31,13 +31,6 @@ Algorithm = Literal[
 ]
 
 
-class Reuse(Section):
-    """Keep what a row was drawn with before, as far as the policy still stands by it. See `grpo explain reuse`."""
-
-    lenience: Annotated[float, Field(gt=0, le=10)] = 1.0
-    """How much less likely a token may have become before it can be rejected. Raising it keeps more, and more of the old."""
-
-
 class Sample(Section):
     """How completions are drawn. A step draws `prompts` x `group` completions."""
 
@@ -67,8 +60,6 @@ class Sample(Section):
     """Completions in one forward and backward; left out, all at once on a CPU and found on a GPU."""
     off_policy_ok: bool = False
     """Train on truncated sampling all the same."""
-    reuse: Reuse | None = None
-    """Start from a row's old completions when it is drawn again; left out, every completion is generated anew."""
     vllm: dict[str, Any] = Field(default_factory=dict)
     """Settings of vllm: `mode: colocate | server` and what TRL calls `vllm_NAME`."""
 

@@ -43,7 +43,7 @@ class GraphEngine:
     graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
 
     name = "graph"
-    can_continue, exact_logps, one_stream, is_live = True, True, False, True
+    exact_logps, one_stream = True, False
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class VllmEngine:
     """Generates through the trainer it is attached to."""
 
     name = "vllm"
-    can_continue, exact_logps, one_stream, is_live = False, False, False, True
+    exact_logps, one_stream = False, False
 
     def __init__(
         self,

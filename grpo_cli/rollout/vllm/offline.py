@@ -50,7 +50,7 @@ class OfflineVllm:
     """Generates from the weights it was made with; `release` gives all of it back for good."""
 
     name = "vllm"
-    can_continue, exact_logps, one_stream, is_live = False, False, False, False
+    exact_logps, one_stream = False, False
 
     def __init__(
         self,

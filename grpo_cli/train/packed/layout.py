@@ -134,8 +134,7 @@ class PackingPlan:
     at: Ints
     """(N,) where a target stands in the (B x T) of the batch."""
     pairs: float
-    """Query-key pairs of all rows, each with its own prompt; and below their tokens: what a plain pass computes."""
-    row_tokens: int
+    """Query-key pairs of all rows, each with its own prompt: what a plain pass computes."""
 
     def fill(self, shape: PackedShape, device: torch.device) -> Packed:
         """Padded up to a shape that holds it."""
@@ -247,7 +246,6 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
         labels=ids.ravel()[targets],
         at=_ranges(np.arange(rows) * keep, lengths),
         pairs=float((totals * (totals + 1) / 2).sum()),
-        row_tokens=int(totals.sum()),
     )
 
 

@@ -1,6 +1,8 @@
 import pytest
 
-from grpo_cli.jobs.explain.algorithms import ABOUT, describe, render
+from grpo_cli.jobs.explain.methods import ALGORITHMS as ABOUT
+from grpo_cli.jobs.explain.methods import describe_algorithm as describe
+from grpo_cli.jobs.explain.methods import render_algorithm as render
 from grpo_cli.recipe.presets import PRESETS
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.jobs.explain.examples import NAMED
-from grpo_cli.jobs.explain.keys import describe, key_names, render
+from docs.generate.examples import NAMED
+from grpo_cli.jobs.explain.subjects import describe_key as describe
+from grpo_cli.jobs.explain.subjects import key_names
+from grpo_cli.jobs.explain.subjects import render_key as render
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.reading.source import parse
 

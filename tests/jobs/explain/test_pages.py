@@ -13,11 +13,10 @@ import grpo_cli
 from grpo_cli.app import app
 from grpo_cli.data.filters import FILTERS
 from grpo_cli.jobs.explain.findings import REMEDIES, describe, render, rules
-from grpo_cli.jobs.explain.keys import describe as key_page
-from grpo_cli.jobs.explain.keys import key_names
 from grpo_cli.jobs.explain.rows import FILTER_EXAMPLES, PAGES
 from grpo_cli.jobs.explain.rows import describe as describe_rows
-from grpo_cli.jobs.explain.subjects import SUBJECTS, find
+from grpo_cli.jobs.explain.subjects import SUBJECTS, find, key_names
+from grpo_cli.jobs.explain.subjects import describe_key as key_page
 from grpo_cli.jobs.explain.verifiers import describe as describe_verifier
 from grpo_cli.jobs.explain.verifiers import in_words
 from grpo_cli.jobs.explain.verifiers import render as render_verifier

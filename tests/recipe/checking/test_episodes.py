@@ -94,7 +94,6 @@ def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
         (["sample.engine=vllm", "sample.vllm.mode=server"], "takes no seed and no limit for each turn"),
         (["sample.engine=vllm", "sample.vllm.tensor_parallel_size=2"], "to be at the same turn"),
         (["sample.engine=vllm", "sample.vllm.enable_sleep_mode=true"], "be sent the weights, for each turn"),
-        (["sample.reuse={}"], "may answer an episode otherwise"),
         (["train.select=screen"], "goes on with it later"),
         (["environment.max_turn=3"], "unknown key `max_turn`"),
         (["environment.max_turns=0"], "must be above 0"),

@@ -2,20 +2,20 @@
 
 import pytest
 
-from grpo_cli.recipe.checking import trl_fields, trl_table
+from grpo_cli.recipe.checking import other_names, trl_fields
 from grpo_cli.recipe.checking.trl_fields import check_trl
 from tests.recipe.checking import write_trl_table
 from tests.recipe.checking.write_trl_table import real_choices, real_table
 
 
 def test_the_table_is_what_the_installed_trl_says() -> None:
-    assert real_table() == trl_table.FIELDS
-    assert real_choices() == trl_table.CHOICES
+    assert real_table() == other_names.FIELDS
+    assert real_choices() == other_names.CHOICES
     assert write_trl_table.text() == write_trl_table.TABLE.read_text()
 
 
 def test_every_field_we_own_is_a_field_of_trl() -> None:
-    assert set(trl_fields.OURS) | set(trl_fields.ALWAYS) <= set(trl_table.FIELDS)
+    assert set(trl_fields.OURS) | set(trl_fields.ALWAYS) <= set(other_names.FIELDS)
 
 
 def test_free_fields_pass_and_a_number_may_be_whole_where_trl_wants_a_float() -> None:

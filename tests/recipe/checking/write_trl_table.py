@@ -1,18 +1,16 @@
-"""Writes `grpo_cli/recipe/checking/trl_table.py` from the installed TRL: `make trl-table` after its version was raised."""
+"""Writes `grpo_cli/recipe/checking/trl_fields.json` from the installed TRL: `make trl-table` after its version was raised."""
 
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
+import json
 import types
 import typing
 from enum import Enum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).resolve().parents[3] / "grpo_cli" / "recipe" / "checking" / "trl_table.py"
+TABLE = Path(__file__).resolve().parents[3] / "grpo_cli" / "recipe" / "checking" / "trl_fields.json"
 
 
 def kinds(hint: Any) -> set[str]:
@@ -47,15 +45,8 @@ def real_choices() -> dict[str, list[str]]:
 
 
 def text() -> str:
-    """The whole module, as ruff formats it."""
-    major, minor, *_ = version("trl").split(".")
-    said = (
-        f'"""Fields of TRL {major}.{minor}\'s GRPOConfig with the kinds of value each takes; `make trl-table` writes it."""\n\n'
-        f"FIELDS: dict[str, str] = {real_table()!r}\n"
-        f"CHOICES: dict[str, list[str]] = {real_choices()!r}\n"
-    )
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TABLE), "-"]
-    return subprocess.run(command, input=said, capture_output=True, text=True, check=True).stdout
+    """The whole file."""
+    return json.dumps({"fields": real_table(), "choices": real_choices()}, indent=1) + "\n"
 
 
 if __name__ == "__main__":

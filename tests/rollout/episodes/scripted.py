@@ -24,9 +24,7 @@ class Speaker:
     asked: list[tuple[Request, SamplingSettings]] = field(default_factory=list)
     name: str = "scripted"
     one_stream: bool = False
-    can_continue: bool = True
     exact_logps: bool = True
-    is_live: bool = True
 
     def generate(
         self, requests: Sequence[Request], settings: SamplingSettings, *_: Any

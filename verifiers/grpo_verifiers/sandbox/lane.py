@@ -168,14 +168,6 @@ class Lane(LinkedProcess):
             self.close()
         return LaneReport(answer["status"], answer["cpu"], answer["wall"], answer["killed"], answer["rss_kb"])
 
-    @property
-    def crash_signal(self) -> int | None:
-        """The signal that ended the lane from within, once it is closed; None for an orderly end."""
-        code = self.process.poll()
-        if code is None or code == 0:
-            return None
-        return -code if code < 0 else code - 128
-
 
 def _settings(view: HostView, tier: str, kind: str, role: str, fd: int, scratch: str) -> dict[str, Any]:
     readable, listed = landlock_paths(view) if tier == "landlock" else (view.readable, ())

@@ -161,10 +161,6 @@ class FunctionCaller:
             answers |= dict(zip(batch, found, strict=True))
         return [answers[i] for i in range(len(calls))]
 
-    def ask_alone(self, calls: Sequence[FunctionCall]) -> list[Answer]:
-        """What comes of each call when the function sees nothing else."""
-        return self._alone(calls, bool(self.messages))
-
     def ask_after(self, pairs: Sequence[Sequence[FunctionCall]]) -> list[list[Answer]]:
         """What comes of the calls of each pair, made one after the other in one worker."""
         jobs = [

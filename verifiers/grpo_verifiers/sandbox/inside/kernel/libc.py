@@ -41,7 +41,6 @@ MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 
 PIDFD_OPEN = 434  # one number on every architecture, as all calls since 424
-MOUNT_SETATTR = 442
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 CAPSET = {"x86_64": 126, "aarch64": 91}
 

@@ -61,7 +61,6 @@ execve wait4 waitid vfork fork link linkat symlink symlinkat setpgid setsid
 THREAD_BITS = (
     0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x100000 | 0x200000 | 0x400000 | 0x1000000
 )
-FORK_BITS = THREAD_BITS | 0xFF | 0x4000  # the exit signal and CLONE_VFORK
 NEW_NAMESPACES = 0x7E020080 | 0x02000000
 WRITE_FLAGS = (
     os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY

@@ -1,0 +1,120 @@
+"""Log-probs of given completions in one forward pass, without gradients; equal pairs of prompt and completion run once.
+
+Nothing calls it yet: it is for methods that score texts which the policy did not draw.
+
+On a CPU, where a forward pass costs what its tokens cost, completions share the pass over their prompt. Elsewhere, and
+for models that cannot, each pair is a row, padded on the right, which a causal model never looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.policy.modes import causal_model, evaluating, numerics, unwrapped_forward
+from grpo_cli.policy.positions import needs_positions
+from grpo_cli.rollout.graph.schedule import chunk_by_tokens
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+"""A prompt and its completion."""
+
+LOGITS = {"cpu": 1 << 25, "cuda": 1 << 28}
+"""Most logits of one pass; a pass takes as many tokens as these are enough for, and at most `TOKENS`."""
+
+TOKENS = 8192
+CLOSE = 1e-3
+
+
+class DraftScorer:
+    """Scores under the weights as they are at the time of the call."""
+
+    def __init__(self, model: nn.Module, autocast: torch.dtype | None = None) -> None:
+        self.model, self.autocast = model, autocast
+        self.base: Any = causal_model(model)
+        self.absolute = needs_positions(model)
+        self.shares_prompts = self._can_share()
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float
+    ) -> list[list[float]]:
+        """Each completion's log-probs after its prompt, at the temperature."""
+        pairs = [(tuple(p), tuple(c)) for p, c in zip(prompts, completions, strict=True)]
+        # equal pairs once, in the order they came: a set would order them by hash
+        each = list(dict.fromkeys(pairs))
+        found: dict[Pair, list[float]] = {}
+        with numerics(self.model, self.autocast), evaluating(self.model), unwrapped_forward(self.model):
+            if self.shares_prompts and each:
+                found |= zip(each, self._shared(each, temperature), strict=True)
+            else:
+                for some in self._chunks(each):
+                    found |= zip(some, self._padded(some, temperature), strict=True)
+        return [found[pair] for pair in pairs]
+
+    def _can_share(self) -> bool:
+        """Whether both ways agree, also where prompts differ in length."""
+        from grpo_cli.rollout.logprobs import can_share
+
+        if not can_share(self.model):
+            return False
+        some: list[Pair] = [((0, 1), (1, 0, 1)), ((1, 0, 1, 1, 0), (0, 1))]
+        with numerics(self.model, self.autocast), evaluating(self.model):
+            both = zip(self._shared(some, 1.0), self._padded(some, 1.0), strict=True)
+        # bfloat16 has 8 bits of mantissa: two orders of the same sums differ in the third digit
+        close = 2e-2 if self.autocast is not None else CLOSE
+        return all(abs(a - b) < close for one, other in both for a, b in zip(one, other, strict=True))
+
+    def _shared(self, pairs: Sequence[Pair], temperature: float) -> list[list[float]]:
+        import torch
+
+        from grpo_cli.rollout.logprobs import score_shared
+
+        before, after = max(len(prompt) for prompt, _ in pairs), max(len(ids) for _, ids in pairs)
+        # prompts end and completions begin in the same column, as `score_shared` wants them
+        rows = [[0] * (before - len(p)) + [*p, *ids] + [0] * (after - len(ids)) for p, ids in pairs]
+        real = [[before - len(p), len(p) + len(ids), after - len(ids)] for p, ids in pairs]
+        mask = [[0] * left + [1] * inside + [0] * right for left, inside, right in real]
+        found = score_shared(
+            self.model, torch.tensor(rows), torch.tensor(mask), after, temperature, absolute=self.absolute
+        )
+        return [logps[: len(ids)] for logps, (_, ids) in zip(found.logps_BT.tolist(), pairs, strict=True)]
+
+    def _chunks(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
+        embeddings = self.base.get_input_embeddings()
+        kind = embeddings.weight.device.type
+        budget = min(TOKENS, LOGITS.get(kind, LOGITS["cpu"]) // embeddings.num_embeddings)
+        lengths = [len(prompt) + len(ids) for prompt, ids in pairs]
+        return [[pairs[i] for i in chunk] for chunk in chunk_by_tokens(lengths, budget)]
+
+    def _padded(self, pairs: Sequence[Pair], temperature: float) -> list[list[float]]:
+        """Logits only where a token of a completion is predicted."""
+        import torch
+
+        device = self.base.get_input_embeddings().weight.device
+        longest = (
+            max(len(prompt) + len(ids) for prompt, ids in pairs) - 1
+        )  # nothing is predicted from the last
+        padded = [([*prompt, *ids][:-1] + [0] * longest)[:longest] for prompt, ids in pairs]
+        rows = [row for row, (_, ids) in enumerate(pairs) for _ in ids]
+        columns = [len(prompt) - 1 + place for prompt, ids in pairs for place in range(len(ids))]
+        where = torch.tensor(rows, device=device), torch.tensor(columns, device=device)
+        labels = torch.tensor([token for _, ids in pairs for token in ids], device=device)
+
+        # the head runs on the states that predict a completion's token, not on prompts and padding: most of its cost
+        def keep_wanted(_: nn.Module, states: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (states[0][where][None], *states[1:])
+
+        handle = self.base.get_output_embeddings().register_forward_pre_hook(keep_wanted)
+        try:
+            inputs = torch.tensor(padded, device=device)
+            logits: Tensor = self.base(input_ids=inputs, use_cache=False).logits[0].float()
+        finally:
+            handle.remove()
+        scaled = logits if temperature == 1 else logits / temperature
+        logps = (scaled.gather(1, labels[:, None])[:, 0] - scaled.logsumexp(-1)).tolist()
+        ends = list(accumulate(len(ids) for _, ids in pairs))
+        return [logps[start:end] for start, end in zip([0, *ends], ends, strict=False)]
