@@ -42,7 +42,7 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
     for one in (recipe, *_stages(recipe)):
         for need in trainer_needs(one):
             yield Question("packages", need.require)
-        if one.sample.engine == "vllm":
+        if one.sample.engine_kind.through_trl:
             mode, device = one.sample.vllm.get("mode", "colocate"), "cuda" if on_gpu else "cpu"
             yield Question("engine", partial(check_vllm, mode, processes, device))
         yield Question("model", partial(refuse_4bit, one.model, on_gpu=on_gpu))

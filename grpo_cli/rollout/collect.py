@@ -132,7 +132,7 @@ class Collect(Generic[G]):
         """The recipe's sampling with a seed of this call's own: no global random state is used."""
         # a row that is sampled twice in a step gets new samples
         seed = step_seed(self.recipe.train.seed, call.step) + call.number - 1
-        if self.engine.one_stream:  # each rank needs its own
+        if not self.engine.kind.has_own_seeds:  # each rank needs its own
             seed += 7919 * self.ranks.rank
         return sampling(self.recipe, seed)
 

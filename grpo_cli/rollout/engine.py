@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from grpo_cli.errors import SetupError
+from grpo_cli.recipe.engines import EngineKind
 from grpo_cli.rollout.episode import Episode, Turn
 
 if TYPE_CHECKING:
@@ -138,17 +140,10 @@ OnProgress = Callable[[int, int], None]
 
 
 class Engine(Protocol):
-    """Generates from a policy's weights. What an engine can do stands in its fields; nobody asks for its name."""
+    """Generates from a policy's weights; what it can do are the fields of its kind."""
 
-    name: str
-    can_continue: bool
-    """Whether it goes on from `Request.prefix`."""
-    exact_logps: bool
-    """Whether its log-probs are those of a forward pass in the same numbers, to 1e-4."""
-    one_stream: bool
-    """Whether all samples of a call come from one random stream, so that processes need seeds of their own."""
-    is_live: bool
-    """Whether each call sees the latest optimizer step; one that is not holds the weights it was made with."""
+    @property
+    def kind(self) -> EngineKind: ...
 
     def generate(
         self,
@@ -161,3 +156,13 @@ class Engine(Protocol):
 
     def release(self) -> None:
         """Gives back what is kept between calls (the key-value cache, captured graphs)."""
+
+
+class CannotDrive(SetupError):
+    """The engine `name` does not drive this model, for `reason`."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"the engine `{name}` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
+        )
+        self.reason = reason

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT, check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.stop_words import StopWords, completion, stop_words
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 class TransformersEngine:
     """Works with every model that has `generate`."""
 
-    name = "transformers"
-    can_continue, exact_logps, one_stream, is_live = False, False, True, True
+    kind = ENGINES["transformers"]
 
     def __init__(
         self,
@@ -213,3 +213,15 @@ class SampleWatch:
     def completions(self) -> list[Completion]:
         """One for each place."""
         return [self._completion(row) for row in range(len(self.places))]
+
+
+def make_transformers_engine(
+    model: nn.Module,
+    ends: set[int],
+    *,
+    tokenizer: Tokenizer | None,
+    pad_id: int | None,
+    **_: object,
+) -> TransformersEngine:
+    """The `rollout.make.Factory` of this engine."""
+    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)

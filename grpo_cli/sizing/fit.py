@@ -153,7 +153,7 @@ class Fit:
             found.append("the traffic between cards")
         if recipe.environment is not None:
             found.append("the environment and its turns")
-        if recipe.sample.engine == "vllm":
+        if recipe.sample.engine_kind.through_trl:
             found.append("vLLM's own speed")
         if any(spec.kind in ("model", "reward_model") for spec in recipe.verify.values()):
             found.append("reward models")

@@ -66,7 +66,7 @@ def memory(work: Work, card_bytes: float, measured: int | None = None) -> Memory
     found = held(work.recipe, work.sizes, work.world)
     free = max(0.0, card_bytes - OUTSIDE - sum(found.values()))
     rows = 0
-    if work.recipe.sample.engine == "vllm":
+    if work.recipe.sample.engine_kind.through_trl:
         vllm = work.recipe.sample.vllm
         if vllm.get("mode", "colocate") == "colocate":
             found["vLLM's share"] = card_bytes * float(vllm.get("gpu_memory_utilization", 0.3))

@@ -201,7 +201,7 @@ def grpo_config(
         # on resume TRL would draw all earlier batches; rows are chosen in the loop
         "ignore_data_skip": True,
     }
-    if recipe.sample.engine == "vllm":
+    if recipe.sample.engine_kind.through_trl:
         fields |= vllm_fields(recipe, banned)
     strategy = recipe.launch.strategy
     config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))

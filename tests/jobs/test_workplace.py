@@ -12,6 +12,7 @@ from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.probe import ProbeSize
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import model_source
 from grpo_cli.resilience.model_source import ModelSource
@@ -80,7 +81,7 @@ def test_prompts_are_made_with_the_options_of_the_chat_template_that_training_us
 def test_the_engine_reads_the_weights_in_place_and_is_made_once(tmp_path: Path) -> None:
     with open_workplace(tiny_recipe(tmp_path, ROWS), tmp_path, Told().display) as place:
         assert place.engine is place.engine
-        assert place.engine.is_live and place.engine.can_continue and place.engine.exact_logps
+        assert place.engine.kind == ENGINES["graph"]
         assert place.held_out is None and len(place.train.rows) == 6
         assert place.policy.device == torch.device("cpu") and place.policy.context == 512
 

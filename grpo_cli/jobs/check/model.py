@@ -113,20 +113,24 @@ def _covered(found: Coverage) -> CheckFinding:
 
 
 def _needs_graph(recipe: Recipe) -> bool:
-    sample = recipe.sample
-    plays = recipe.environment is not None and sample.engine != "vllm"
-    return sample.engine == "graph" or sample.reuse is not None or plays
+    kind = recipe.sample.engine_kind.fallback
+    return (
+        kind.is_selective
+        or (recipe.sample.reuse is not None and not kind.can_continue)
+        or (recipe.environment is not None and not kind.has_own_seeds)
+    )
 
 
 def _undriven(recipe: Recipe, reason: str) -> SetupError:
     """What training says where the graph engine does not drive the model."""
+    from grpo_cli.rollout.engine import CannotDrive
     from grpo_cli.rollout.episodes.play import one_stream
-    from grpo_cli.rollout.make import cannot_drive
     from grpo_cli.rollout.reuse.engine import cannot_reuse
 
-    if recipe.sample.engine == "graph":
-        return cannot_drive(reason)
-    return cannot_reuse("transformers") if recipe.sample.reuse is not None else one_stream("transformers")
+    kind = recipe.sample.engine_kind.fallback
+    if kind.is_selective:
+        return CannotDrive(kind.name, reason)
+    return cannot_reuse(kind.name) if recipe.sample.reuse is not None else one_stream(kind.name)
 
 
 def _config(model: Model) -> dict[str, Any] | None:

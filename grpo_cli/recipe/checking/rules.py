@@ -147,7 +147,7 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"{names} would train on samples the policy did not draw as it scores them (off-policy)",
             f"leave {names} out, or say `sample.off_policy_ok: true`",
         )
-    if s.reuse is not None and s.engine in ("transformers", "vllm"):
+    if s.reuse is not None and not s.engine_kind.can_continue:
         yield RecipeFinding(
             ("sample", "reuse"),
             f"`sample.reuse` goes on from kept tokens, which the engine `{s.engine}` cannot",
@@ -159,7 +159,7 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"`sample.reuse` compares the policy's own probabilities, which samples with `{changed[0]}` do not follow",
             f"leave one of the two out: `reuse` or `{changed[0]}`",
         )
-    if s.vllm and s.engine in ("graph", "transformers"):
+    if s.vllm and not s.engine_kind.takes_settings:
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
 
 

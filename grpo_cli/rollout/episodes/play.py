@@ -282,8 +282,8 @@ def with_engine(engine: Engine) -> Speak:
     Raises:
         SetupError: its samples have no seeds of their own.
     """
-    if engine.one_stream:
-        raise one_stream(engine.name)
+    if not engine.kind.has_own_seeds:
+        raise one_stream(engine.kind.name)
 
     def speak(
         some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings

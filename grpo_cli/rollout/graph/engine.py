@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model, numerics
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention, KeyValueStore
 from grpo_cli.rollout.decoding.rollout_mode import Forward, fingerprint, rollout_mode
 from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows
-from grpo_cli.rollout.decoding.supports import measure_layout
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.decoding.supports import measure_layout, supports
+from grpo_cli.rollout.engine import CannotDrive, Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.fused.merged_weights import MergedWeights
 from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from grpo_cli.policy.contract import Tokenizer
 
+CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
+"""Samples that decode at once, and tokens of a prefill, where nothing else is asked for."""
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
 
@@ -42,8 +45,7 @@ class GraphEngine:
     """`max_rows`: how many samples decode at once at most; memory may allow fewer. The cache, and on CUDA the captured
     graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
 
-    name = "graph"
-    can_continue, exact_logps, one_stream, is_live = True, True, False, True
+    kind = ENGINES["graph"]
 
     def __init__(
         self,
@@ -232,3 +234,68 @@ def _store(layout: CacheLayout, rows: int, columns: int, attention: FusedAttenti
     if layout.device.type == "cpu" and attention is None:
         return PackedStore(layout, rows, columns)
     return KeyValueStore(layout, rows, columns, attention)
+
+
+def make_graph_engine(
+    model: nn.Module,
+    ends: set[int],
+    *,
+    tokenizer: Tokenizer | None,
+    max_rows: int | None,
+    autocast: torch.dtype | None,
+    say: Callable[[str], None],
+    **_: object,
+) -> GraphEngine:
+    """The `rollout.make.Factory` of graph engines: on CUDA with captured graphs and fused kernels, each only if it works here;
+    elsewhere eager and lean.
+
+    Raises:
+        CannotDrive: the model is none that it can generate from.
+    """
+    from grpo_cli.rollout.fused.llama_cpu import checked_llama_cpu
+    from grpo_cli.rollout.fused.self_check import (
+        checked_accept,
+        checked_attention,
+        checked_backbone,
+        checked_merged_weights,
+        checked_patches,
+    )
+    from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
+
+    reason = supports(model)
+    if reason is not None:
+        raise CannotDrive(GraphEngine.kind.name, reason)
+    if next(model.parameters()).device.type != "cuda":
+        patches = checked_llama_cpu(model) if autocast is None else []
+        rows = max_rows or CPU_ROWS
+        return GraphEngine(
+            model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer
+        )
+    # every self-check runs in the numbers that training will use: a kernel may be right in one type only
+    with numerics(model, autocast):
+        merged, attention = checked_merged_weights(model, autocast, say), checked_attention(model, say)
+        patches = checked_patches(model, say)
+        patches += checked_backbone(model, autocast, attention, patches, merged)
+        fused: dict[str, Any] = {
+            "attention": attention,
+            "patches": patches,
+            "accept": checked_accept(model, say),
+            "merged": merged,
+        }
+    rows = max_rows or CUDA_ROWS
+    options: dict[str, Any] = {
+        "max_rows": rows,
+        "prefill_tokens": CUDA_PREFILL,
+        "autocast": autocast,
+        "tokenizer": tokenizer,
+        **fused,
+    }
+    engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
+    try:
+        # a capture fails here, on two samples of three tokens, or not at all
+        engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
+    except RuntimeError as err:
+        say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
+        return GraphEngine(model, ends, **options)
+    engine.release()
+    return engine

@@ -65,8 +65,8 @@ class PrefixReuse:
     def __init__(
         self, engine: Engine, model: nn.Module, lenience: float, *, autocast: torch.dtype | None = None
     ) -> None:
-        if not engine.can_continue:
-            raise cannot_reuse(engine.name)
+        if not engine.kind.can_continue:
+            raise cannot_reuse(engine.kind.name)
         self.engine, self.lenience = engine, lenience
         self.score, self.history = DraftScorer(model, autocast), History()
 

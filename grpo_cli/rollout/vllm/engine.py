@@ -20,6 +20,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.contract import CausalLM, Tokenizer
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.bounds import check_requests
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.stop_words import finisher, stop_words
@@ -30,8 +31,7 @@ from grpo_cli.rollout.vllm.server import ServerWatch, watched
 class VllmEngine:
     """Generates through the trainer it is attached to."""
 
-    name = "vllm"
-    can_continue, exact_logps, one_stream, is_live = False, False, False, True
+    kind = ENGINES["vllm"]
 
     def __init__(
         self,

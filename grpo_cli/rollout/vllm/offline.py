@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.vllm.calls import sample_from
@@ -49,8 +50,7 @@ class Unfit(SetupError):
 class OfflineVllm:
     """Generates from the weights it was made with; `release` gives all of it back for good."""
 
-    name = "vllm"
-    can_continue, exact_logps, one_stream, is_live = False, False, False, False
+    kind = ENGINES["vllm"]
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Server:
 
 def server_of(sample: Sample, progress: Callable[[str, int, int], None]) -> Server | None:
     """The server that generates, once it is up; None where none does. Raises SetupError as `find_server`."""
-    if sample.engine != "vllm" or sample.vllm.get("mode") != "server":
+    if not sample.is_served:
         return None
     return find_server(sample.vllm, lambda waited, most: progress("wait for vLLM", int(waited), int(most)))
 

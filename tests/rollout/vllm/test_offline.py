@@ -10,6 +10,7 @@ import pytest
 
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.method import Sample
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import measuring_engine
@@ -45,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, llm: Any) -> tuple[Any, list[str]]:
 def test_it_is_started_as_the_recipe_says_and_each_sample_has_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, said = opened(monkeypatch, Llm)
     assert said == ["generating with `vllm`"]
-    assert (engine.context, engine.is_live, engine.can_continue) == (64, False, False)
+    assert (engine.context, engine.kind) == (64, ENGINES["vllm"])
     assert engine.llm.started["generation_config"] == "vllm"
     assert engine.llm.started["max_model_len"] == 64 and "mode" not in engine.llm.started
     first, second = engine.generate([Request([5], 2), Request([6, 7], 1)], SamplingSettings(4, seed=3))
@@ -64,4 +65,4 @@ def test_where_it_does_not_fit_another_engine_generates_and_the_reason_is_said(
 
     engine, said = opened(monkeypatch, refuse)
     assert said == ["generating with `graph`, not `vllm`: no memory for a single block"]
-    assert engine.is_live
+    assert engine.kind.exact_logps
