@@ -17,7 +17,7 @@ from grpo_cli.policy.loading.inspection import refuse_4bit
 from grpo_cli.policy.loading.packages import trainer_needs
 from grpo_cli.recipe.reading.stages import stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.rollout.vllm.needs import check_vllm
+from grpo_cli.rollout.vllm.server import check_vllm
 from grpo_cli.run.folder import refuse_place
 
 

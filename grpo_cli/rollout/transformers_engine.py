@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.errors import TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.recipe.engines import ENGINES
-from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT, check_requests, check_settings
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.engine import (
+    NOT_FINITE,
+    NOT_FINITE_HINT,
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+    check_settings,
+)
 from grpo_cli.rollout.stop_words import StopWords, completion, stop_words
 
 if TYPE_CHECKING:

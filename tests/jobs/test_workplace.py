@@ -16,7 +16,7 @@ from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import model_source
 from grpo_cli.resilience.model_source import ModelSource
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 from tests.builders.workplaces import Told, tiny_recipe
 
 ROWS = [{"question": f"{i}+1=?", "answer": str(i + 1)} for i in range(6)]
@@ -54,7 +54,7 @@ def test_eval_drops_rows_over_the_limit_of_the_recipe(tmp_path: Path) -> None:
 def test_a_recipe_for_vllm_is_measured_without_it_and_what_generates_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: False)
+    monkeypatch.setattr(server, "_installed", lambda name: False)
     recipe, told = tiny_recipe(tmp_path, ROWS, ROWS, sample={"engine": "vllm"}), Told()
     if command == "eval":
         assert evaluated(recipe, tmp_path, told).sampled.pass_1.n == 6

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transformers import TrainerCallback
 
-from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.curriculum.ads import Clusters
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica

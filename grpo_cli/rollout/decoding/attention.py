@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.decoding.cache import CacheProbe, Decode, Extend, Phase
-from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
+from grpo_cli.rollout.decoding.cache import PLAIN, AttentionForm, CacheProbe, Decode, Extend, Phase
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -8,8 +8,14 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating
-from grpo_cli.rollout.decoding.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
-from grpo_cli.rollout.decoding.form import AttentionForm
+from grpo_cli.rollout.decoding.cache import (
+    AttentionForm,
+    CacheLayout,
+    CacheProbe,
+    Decode,
+    KeyValueStore,
+    Prefill,
+)
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 
 if TYPE_CHECKING:

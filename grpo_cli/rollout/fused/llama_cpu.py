@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.rollout.decoding.attention import ForwardPhase, attend_one, mask_of
-from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
-from grpo_cli.rollout.decoding.form import AttentionForm
+from grpo_cli.rollout.decoding.cache import AttentionForm, Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 from grpo_cli.rollout.fused.patches import Patch, patched

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.rollout.decoding.attention import ForwardPhase
-from grpo_cli.rollout.decoding.cache import Decode
-from grpo_cli.rollout.decoding.form import AttentionForm
+from grpo_cli.rollout.decoding.cache import AttentionForm, Decode
 from grpo_cli.rollout.fused.launch import add_norm, fused_attention, gated, norm
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.decoding.attention import attend_one
-from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention
-from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
+from grpo_cli.rollout.decoding.cache import PLAIN, AttentionForm, CacheLayout, FusedAttention
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 
 if TYPE_CHECKING:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import TrainingError
-from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT
-from grpo_cli.rollout.decoding.cache import Prefill
+from grpo_cli.rollout.decoding.cache import Extend, Prefill
 from grpo_cli.rollout.decoding.state import Batch, accept
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request
-from grpo_cli.rollout.graph.schedule import Admission, Schedule, chunk_by_tokens, plan_moves, worth_refilling
+from grpo_cli.rollout.engine import NOT_FINITE, NOT_FINITE_HINT, Completion, OnFinish, OnProgress, Request
+from grpo_cli.rollout.graph.caches import EpisodeCache
 from grpo_cli.rollout.graph.stepper import Stepper
-from grpo_cli.rollout.graph.stop_scanner import StopScanner
 from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
@@ -21,6 +21,118 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from grpo_cli.rollout.decoding.rollout_mode import Forward
+    from grpo_cli.rollout.decoding.state import Outputs
+
+
+# Which samples run next: requests in order, `n` samples each, as rows become free. Pure bookkeeping, no
+# tensors.
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Samples of one request that start together."""
+
+    request: int
+    samples: list[int]
+
+
+class Schedule:
+    """The waiting samples. Samples are numbered through all requests; `request_of` and `index_of` lead back."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.request_of = [r for r, request in enumerate(requests) for _ in range(request.n)]
+        self.index_of = [s for request in requests for s in range(request.n)]
+        starts: list[int] = []
+        total = 0
+        for request in requests:
+            starts.append(total)
+            total += request.n
+        self.total, self.waiting = total, total
+        self._left = deque((r, starts[r], request.n) for r, request in enumerate(requests) if request.n)
+
+    def take(self, free: int) -> list[Admission]:
+        """At most `free` samples, the longest waiting first; a request may be split."""
+        taken = []
+        while free and self._left:
+            request, first, count = self._left.popleft()
+            now = min(count, free)
+            if now < count:
+                # its rest stays first, so that its prompt's columns are still in a row when it comes
+                self._left.appendleft((request, first + now, count - now))
+            taken.append(Admission(request, list(range(first, first + now))))
+            free -= now
+            self.waiting -= now
+        return taken
+
+    def unfinished(self, request: int) -> bool:
+        """Whether samples of this request still wait."""
+        # requests start in order, so only the first in line can have started and not be done
+        return bool(self._left) and self._left[0][0] == request
+
+
+def worth_refilling(free: int, rows: int, waiting: int, share: float) -> bool:
+    """Prefill runs better on many prompts at once: this share of the rows must be free, or enough for all that wait."""
+    return waiting > 0 and free >= min(waiting, max(1, int(rows * share)))
+
+
+def plan_moves(ended: Sequence[int], live: int) -> tuple[list[int], list[int], int]:
+    """(from rows, to rows, rows left) that close the gaps `ended` leaves among the first `live` rows."""
+    gone = set(ended)
+    left = live - len(gone)
+    holes = sorted(row for row in gone if row < left)
+    # as many as holes: both count the live rows that stand behind `left`
+    movers = [row for row in range(left, live) if row not in gone]
+    return movers, holes, left
+
+
+def chunk_by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices in batches of like length whose padded size stays within `budget` tokens (one prompt always fits)."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    chunks: list[list[int]] = []
+    for index in order:
+        if chunks and (len(chunks[-1]) + 1) * lengths[index] <= budget:
+            chunks[-1].append(index)
+        else:
+            chunks.append([index])
+    return chunks
+
+
+# Stop words while samples decode: the host reads what came since its last scan, and what ran on behind a
+# text is left out.
+
+
+class StopScanner:
+    """How many tokens each stopped sample has, in `cut`; and what the running ones have said so far."""
+
+    def __init__(self, words: StopWords) -> None:
+        self.words = words
+        self.cut: dict[int, int] = {}
+        self._said: dict[int, list[int]] = {}
+
+    def begin(self, sample: int, begun: Sequence[int]) -> None:
+        """A sample starts, with these tokens already chosen."""
+        self._said[sample] = list(begun)
+
+    def scan(self, out: Outputs, samples: Sequence[int]) -> set[int]:
+        """Those of the running `samples` that a text has ended since the last scan."""
+        import torch
+
+        index = torch.tensor(samples, device=out.tokens.device)
+        looked = [len(self._said[sample]) for sample in samples]
+        new = [count - n for count, n in zip(out.count[index].tolist(), looked, strict=True)]
+        first = torch.tensor(looked, device=index.device)[:, None]
+        columns = first + torch.arange(max(new), device=index.device)
+        tokens = out.tokens[index[:, None], columns.clamp_(max=out.tokens.shape[1] - 1)].tolist()
+        ended = set()
+        for sample, before, n, some in zip(samples, looked, new, tokens, strict=True):
+            said = self._said[sample]
+            said += some[:n]
+            count = self.words.cut(said, before)
+            if count is not None:
+                self.cut[sample] = count
+                ended.add(sample)
+        return ended
+
 
 IDLE = -1
 
@@ -245,3 +357,80 @@ def _completion(ids: list[int], logps: list[float], stopped: bool) -> Completion
     if not math.isfinite(sum(logps)):
         raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
     return Completion(ids, logps, "stop" if stopped else "length")
+
+
+# A `generate` call whose samples are turns of episodes: what their rows held at the end of the turn before
+# is taken up.
+
+
+class TurnBatch(ContinuousBatch):
+    """One sample a request, each with a slot of the cache that outlives the call."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        forward: Forward,
+        stepper: Stepper,
+        requests: Sequence[Request],
+        schedule: Schedule,
+        stops: StopWords | None,
+        episode_cache: EpisodeCache,
+    ) -> None:
+        super().__init__(batch, forward, stepper, requests, schedule, stops)
+        self.episode_cache = episode_cache
+
+    def _admit(self, starts: list[Admission], prefill_tokens: int) -> None:
+        known = [self.episode_cache.known(self.requests[start.request]) for start in starts]
+        for is_new, admit in ((True, self._prefill), (False, self._extend)):
+            some = [start for start, n in zip(starts, known, strict=True) if (n == 0) == is_new]
+            lengths = [
+                len(self.requests[start.request].ids) - n
+                for start, n in zip(starts, known, strict=True)
+                if (n == 0) == is_new
+            ]
+            for chunk in chunk_by_tokens(lengths, prefill_tokens):
+                admit([some[i] for i in chunk])
+
+    def _prefill(self, starts: list[Admission]) -> None:
+        """Equal prompts go through the model once."""
+        prompts = [self.requests[start.request].ids for start in starts]
+        # not by a set, whose order differs from process to process
+        places = {tuple(ids): i for i, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
+        prompt_of_row = self._tensor([places[tuple(ids)] for ids in prompts])
+        rows, logits = self._prompt_pass(starts, list(places), prompt_of_row)
+        self.episode_cache.save(self.batch.store, rows, self._of(starts), prompts, [0] * len(starts))
+        self._first_tokens(starts, rows, logits[prompt_of_row])
+
+    def _extend(self, starts: list[Admission]) -> None:
+        """Only the ids that are new go through the model."""
+        import torch
+
+        requests = self._of(starts)
+        known = [self.episode_cache.known(request) for request in requests]
+        new = [request.ids[n:] for request, n in zip(requests, known, strict=True)]
+        longest = max(map(len, new))
+        tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in new])
+        last = self._tensor([len(ids) - 1 for ids in new])
+        rows = self._occupy(starts)
+        store, whole = self.batch.store, max(len(request.ids) for request in requests)
+        store.reach(whole)
+        # up to the longest known: columns behind a row's own are void, and no token of it sees them
+        self.episode_cache.load(store, rows, requests, max(known))
+        positions = self._tensor(known)[:, None] + torch.arange(longest, device=self.device)[None]
+        logits = self.forward(Extend(store, rows, positions, last, whole), tokens, positions, last)
+        self.episode_cache.save(store, rows, requests, [request.ids for request in requests], known)
+        self._first_tokens(starts, rows, logits)
+
+    def _completions(self, samples: list[int]) -> list[Completion]:
+        made = super()._completions(samples)
+        requests = [self.requests[self.schedule.request_of[sample]] for sample in samples]
+        rows = self._tensor([self.running.index(sample) for sample in samples])
+        # the newest token has not gone through the model
+        ids = [r.ids + c.token_ids[:-1] for r, c in zip(requests, made, strict=True)]
+        self.episode_cache.save(
+            self.batch.store, rows, requests, ids, [len(request.ids) for request in requests]
+        )
+        return made
+
+    def _of(self, starts: Sequence[Admission]) -> list[Request]:
+        return [self.requests[start.request] for start in starts]

@@ -11,22 +11,33 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model, numerics
 from grpo_cli.recipe.engines import ENGINES
-from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention, KeyValueStore
 from grpo_cli.rollout.decoding.rollout_mode import Forward, fingerprint, rollout_mode
+from grpo_cli.rollout.decoding.sampling import sample_keys, uniforms
 from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows
 from grpo_cli.rollout.decoding.supports import measure_layout, supports
-from grpo_cli.rollout.engine import CannotDrive, Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.engine import (
+    CannotDrive,
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+    check_settings,
+)
 from grpo_cli.rollout.fused.merged_weights import MergedWeights
 from grpo_cli.rollout.fused.patches import Patch, patched
-from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
-from grpo_cli.rollout.graph.episode_cache import EpisodeCache, episode_cache_for
-from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
-from grpo_cli.rollout.graph.packed import PackedStore
-from grpo_cli.rollout.graph.schedule import Schedule
+from grpo_cli.rollout.graph.caches import (
+    SHARE,
+    EpisodeCache,
+    PackedStore,
+    episode_cache_for,
+    free_bytes,
+    rows_that_fit,
+)
+from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch, Schedule, TurnBatch
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
-from grpo_cli.rollout.graph.turn_batch import TurnBatch
-from grpo_cli.rollout.graph.uniforms import sample_keys, uniforms
 from grpo_cli.rollout.stop_words import StopWords, stop_words
 
 if TYPE_CHECKING:
@@ -260,7 +271,7 @@ def make_graph_engine(
         checked_merged_weights,
         checked_patches,
     )
-    from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
+    from grpo_cli.rollout.graph.stepper import GraphStepper
 
     reason = supports(model)
     if reason is not None:

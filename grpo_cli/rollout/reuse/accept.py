@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.graph.uniforms import uniforms
+from grpo_cli.rollout.decoding.sampling import uniforms
 
 if TYPE_CHECKING:
     import numpy as np

