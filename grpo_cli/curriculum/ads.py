@@ -4,6 +4,10 @@ After arXiv 2606.22305 and its authors' sampler. Where it differs: nothing start
 that is asked for, since a window needs many steps to cross its cluster; in its place the share right of a cluster that was
 not drawn for a pass counts as unknown again, else one that was all wrong would never be drawn again. A row that
 failed twice running is stepped over; rows without a gold are ranked by how they did when first drawn.
+
+How this works: `Clusters` holds the rows of each cluster from easy to hard. `Ads.pick` draws `active` clusters by `chances` and
+takes the rows of their windows. `Ads.update` then moves each window (`move_window`), takes the share right of each cluster, and
+moves the chances: p <- (1 - s) p + s rate / sum of rates, with s = `SMOOTHING`.
 """
 
 from __future__ import annotations
@@ -81,9 +85,10 @@ def move_window(
 ) -> list[int]:
     """The window after its rows were sampled: rows right too seldom give way to easier ones, those right too often to harder ones.
 
-    Rows that stay have their places first, then each other one moves by one place, those to easier rows from the easy end
-    on, then those to harder ones from the hard end on. Where that place is taken, the nearest free one, first on the
-    side it wanted.
+    1. Rows right in a share between `LOW` and `HIGH`, and those not drawn, keep their places.
+    2. Rows right less often move to the next easier place, the easiest row first.
+    3. Rows right more often move to the next harder place, the hardest row first.
+    4. Where a place is taken, the nearest free one is used, of two equally near the one on the side it moves to.
 
     Args:
         window: places in the cluster, 0 the easiest.
@@ -93,7 +98,10 @@ def move_window(
     """
     if len(window) >= size:
         return sorted(window)
-    wish = {place: _wish(rates.get(place)) for place in window}
+    wish: dict[int, int] = {}
+    for place in window:
+        rate = rates.get(place)
+        wish[place] = 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
     found = {place for place, way in wish.items() if way == 0}
     easier = sorted(place for place, way in wish.items() if way < 0)
     harder = sorted((place for place, way in wish.items() if way > 0), reverse=True)
@@ -101,18 +109,11 @@ def move_window(
         way = wish[place]
         ahead = range(place + way, size if way > 0 else -1, way)
         wanted = next((p for p in ahead if p not in skipped), min(max(place + way, 0), size - 1))
-        free = [p for p in _outwards(wanted, way, size) if p not in found]
+        # outwards from there, in turn on both sides
+        near = [wanted] + [p for far in range(1, size) for p in (wanted + way * far, wanted - way * far)]
+        free = [p for p in near if 0 <= p < size and p not in found]
         found.add(next((p for p in free if p not in skipped), place if place not in found else free[0]))
     return sorted(found)
-
-
-def _wish(rate: float | None) -> int:
-    return 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
-
-
-def _outwards(place: int, way: int, size: int) -> list[int]:
-    steps = [place] + [p for far in range(1, size) for p in (place + way * far, place - way * far)]
-    return [p for p in steps if 0 <= p < size]
 
 
 def moved_chances(chances: Sequence[float], rates: Sequence[float]) -> list[float]:

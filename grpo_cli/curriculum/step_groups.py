@@ -1,4 +1,4 @@
-"""The groups of one step as they are sampled: which rows it had already, and how often the engine was called for it."""
+"""The groups of one step: how its rows are sampled, screened, and sampled again where groups carry no signal."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 All of these keep looking at rows they think useless, now and then: a policy moves, and a ledger goes stale. A row
 never seen counts as promising as a pass rate of one half.
+
+How this works: `Order` is the uniform order that every strategy falls back to. A `Strategy` picks rows from the ledger and the
+order before a step, gets the outcomes after it, and saves what the ledger does not hold. `select.py` has the table of names.
 """
 
 from __future__ import annotations
@@ -159,7 +162,8 @@ class Greso(Uniform):
             row = order.next()
             if row in exclude or row in chosen:
                 continue
-            if rng.random() < skip_chance(self.q[dead_kind(ledger, row)], ledger.dead_streak(row)):
+            # the more often it was dead running, the likelier it is skipped; never more than 99 in 100 times
+            if rng.random() < 1 - max(self.q[dead_kind(ledger, row)] ** ledger.dead_streak(row), 0.01):
                 passed_over.append(row)
             else:
                 chosen.append(row)
@@ -168,6 +172,7 @@ class Greso(Uniform):
 
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         for name, target in TARGETS.items():
+            # the ledger has these outcomes already, so that its rate is the one of this step
             dead = sum(not v.has_signal and dead_kind(ledger, v.row) == name for v in outcomes)
             # a lower q skips more
             move = -0.01 if outcomes and dead / len(outcomes) > target else 0.01
@@ -178,11 +183,6 @@ class Greso(Uniform):
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.q = dict(state["q"])
-
-
-def skip_chance(q: float, dead: int) -> float:
-    """How likely GRESO passes over a row that was dead this many times running."""
-    return 1 - max(q**dead, 0.01)
 
 
 def dead_kind(ledger: Ledger, row: int) -> str:

@@ -1,5 +1,9 @@
 """The contract of a rollout engine. `logps` are always those of the *untruncated* distribution at the sampling
 temperature (at temperature 1 when greedy), whatever top-k, top-p, min-p or a repetition penalty did to the choice.
+
+How this works: an engine takes `Request`s (prompt, number of samples, perhaps a seed and tokens to go on from) and
+`SamplingSettings`, refuses what has no meaning (`check_settings`, `check_requests`), and returns a `Completion` for each sample;
+a completion of an environment's episode carries the record of its turns (`Episode`). What an engine can do is its `EngineKind`.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
 
 
-# The record of one episode: what a completion of many turns is beside its tokens.
+# The record of one episode: what a completion of many turns has in addition to its tokens.
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +256,7 @@ class CannotDrive(SetupError):
         self.reason = reason
 
 
-# What a call may ask for, checked before any work: an error here names the request, one later would lose a
-# step.
+# What a call may ask for, checked before any work: an error here names the request, one later would lose a step.
 
 NOT_FINITE = "the model's logits are not finite"
 NOT_FINITE_HINT = "its weights are broken: start anew with a lower `train.lr`, from a good checkpoint as `model` if you like"
@@ -302,8 +305,7 @@ def check_requests(
             wrong.append(Mistake(place, "is empty: there is no token to go on from"))
         elif min(request.ids) < 0 or max(request.ids) >= vocabulary:
             wrong.append(Mistake(place, f"has token ids outside the model's vocabulary of {vocabulary}"))
-        # before the step, by the most it may take: a cache that overflows in the middle loses what was
-        # sampled
+        # before the step, by the most it may take: a cache that overflows in the middle loses what was sampled
         if context is not None and length + settings.max_tokens > context:
             too_long = True
             wrong.append(

@@ -1,5 +1,9 @@
 """The reference engine: transformers' own `generate` on left-padded prompts, each repeated `n` times. Slow and simple;
 its samples follow torch's generator, so they do depend on which prompts share the batch.
+
+How this works: `generate` of transformers runs once over all rows. Our `SampleWatch` sits at both ends of its step: as the first
+logits processor it copies the raw logits, as a stopping criterion it reads the token that was chosen, takes its log-prob from
+the copy, and finishes the samples that have ended. The sampling rules stand between, as transformers' own processors.
 """
 
 from __future__ import annotations
@@ -68,6 +72,7 @@ class TransformersEngine:
         base: Any = causal_model(self.model)
         device = next(base.parameters()).device
         longest = max(len(request.prompt_ids) for request in requests)
+        # on the left: `generate` appends, so the last prompt token must stand in the last column
         padded = [
             [self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)
         ]

@@ -1,5 +1,10 @@
 """The attention function models call during a rollout, registered with transformers under `ROLLOUT_ATTENTION`.
 Decoding keeps query heads that share a key head together, so grouped keys are read once and never repeated.
+
+How this works: `rollout_mode` sets the name on the model's configurations and `Forward` sets the phase of the pass. Each layer
+then calls `attend` with its queries and with what the phase's `write` returned; the phase decides which of three forms computes:
+prompts among themselves, some new tokens against what a row holds, or one token a row. All are
+softmax(q k^T x scale + mask) v, with window, cap and sinks where the layer has them.
 """
 
 from __future__ import annotations
@@ -55,6 +60,7 @@ def attend(
     Raises:
         ValueError: the model wants a bias of positions.
     """
+    # T5's family adds a learned bias to the scores, which the buffers know nothing of
     if extras.get("position_bias") is not None:
         raise ValueError("attention needs `position_bias`")
     form = AttentionForm.of(extras)
@@ -202,5 +208,6 @@ def attend_one(
     else:
         of_head = scores.reshape(rows, heads, 1, columns)
         likelihood = form.likelihood(of_head).to(value.dtype).view_as(scores)
+    # in the type of the values: float32 probabilities would copy all values to float32 first
     out = torch.bmm(likelihood.view(rows * kept, heads // kept, columns), value.flatten(0, 1))
     return out.view(rows, 1, heads, value.shape[-1]).to(query.dtype)

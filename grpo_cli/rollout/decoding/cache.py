@@ -1,5 +1,10 @@
 """Keys and values of every running sample in one preallocated buffer a layer: row i holds sample i's tokens from
 column 0 on, without left padding, so that a row can be copied, moved and refilled without touching the others.
+
+How this works: a forward pass has a phase. `Prefill` spreads whole prompts over the rows of their samples, `Extend` adds some
+tokens a row behind what it holds, `Decode` adds one; `CacheProbe` only records shapes. Each layer of the model hands its new keys
+and values to transformers' `Cache.update`, which `hugging_face_cache` sends to the `write` of the phase; what `write` returns
+is what the layer attends to (`attention.py`). `AttentionForm` is what a layer asks for besides the plain softmax.
 """
 
 from __future__ import annotations
@@ -74,6 +79,7 @@ PLAIN = AttentionForm()
 
 
 ZERO_AHEAD = 32
+"""Columns that are zeroed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +175,7 @@ class Prefill:
         Returns:
             Both as they came.
         """
+        # padding behind a prompt is stored as well: its columns are overwritten before a token of the row sees them
         length = keys.shape[2]
         dtype = self.store.layout.dtype
         self.store.keys[layer][self.rows, :, :length] = keys.to(dtype)[self.prompt_of_row]
@@ -238,9 +245,11 @@ class Decode:
         buffer_k, buffer_v = self.store.keys[layer], self.store.values[layer]
         rows = keys.shape[0]
         if self.column is None:
+            # by index: each row writes a column of its own
             buffer_k[self.row, :, self.position] = keys[:, :, 0].to(buffer_k.dtype)
             buffer_v[self.row, :, self.position] = values[:, :, 0].to(buffer_v.dtype)
         else:
+            # by slice, which is a plain copy, no scatter
             buffer_k[:rows, :, self.column] = keys[:, :, 0]
             buffer_v[:rows, :, self.column] = values[:, :, 0]
         return buffer_k[:rows, :, : self.length], buffer_v[:rows, :, : self.length]
@@ -269,8 +278,8 @@ def hugging_face_cache(phase: Phase) -> Any:
 
 @functools.cache
 def _cache_class() -> Any:
-    """Made once, when transformers is there: a class lies in a circle of references, and one made for each pass would keep its
-    phase, and all keys and values with it, until Python next looks for such circles."""
+    # made once: a class lies in a circle of references, and one made for each pass would keep its phase, and all keys
+    # and values with it, until Python next looks for such circles
     from transformers.cache_utils import Cache
 
     class RolloutCache(Cache):  # type: ignore[misc]

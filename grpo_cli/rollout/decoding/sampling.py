@@ -1,5 +1,9 @@
 """From logits to a token. One uniform number a row picks the token by inverting the cumulative distribution, so a
 token of probability exactly 0 can never be drawn, and only shape-static operations are used (CUDA graphs).
+
+How this works: `sample_keys` gives each sample a key, `uniforms` a number u in [0, 1) for each of its steps. A step's logits
+become weights w = exp(logit / T - max) and the token is the first i with w_1 + … + w_i > u x (w_1 + … + w_V) (inverse transform
+sampling). The log-prob it returns is log w_i - log sum w, of all tokens, whatever truncation left to choose from.
 """
 
 from __future__ import annotations
@@ -39,9 +43,11 @@ def sample(
         chosen = penalise(logits, seen, settings.repetition_penalty).argmax(-1)
         return chosen, torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0]
     if not settings.truncates:
+        # one pass over the vocabulary gives token and log-prob; a second softmax would cost as much again
         top = scaled.amax(-1, keepdim=True)
         chosen, total = _invert((scaled - top).exp_(), uniform)
         return chosen, (scaled.gather(-1, chosen[:, None]) - top - total.log())[:, 0]
+    # penalty before temperature, as Hugging Face orders them
     choice = penalise(logits, seen, settings.repetition_penalty) / temperature
     choice = truncate(choice, settings)
     chosen, _ = _invert((choice - choice.amax(-1, keepdim=True)).exp_(), uniform)
@@ -87,6 +93,7 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
         scores = scores.masked_fill(scores < worst, -torch.inf)
     if settings.top_p < 1:
         ordered, order = torch.sort(scores)
+        # from the unlikeliest on: what lies in the tail of mass 1 - top_p goes
         dropped = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
         # the likeliest token stays, also where it alone exceeds top_p
         dropped[:, -1] = False
@@ -104,6 +111,7 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
 # occurrence number.
 
 GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 over the golden ratio, the increment of splitmix64 (Steele, Lea and Flood, OOPSLA 2014, section 4)."""
 
 
 def sample_keys(requests: Sequence[Request], seed: int) -> list[int]:
@@ -125,9 +133,11 @@ def uniforms(keys: Sequence[int], steps: int) -> NDArray[np.float32]:
     """[samples, steps] numbers in [0, 1) with 24 random bits each."""
     import numpy as np
 
+    # a counter mixed twice: neighbouring keys, which differ by GOLDEN too, must not share numbers one step apart
     start = _mix(np.asarray(keys, dtype=np.uint64))
     counter = np.arange(1, steps + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     bits = _mix(start[:, None] + counter[None, :]) >> np.uint64(40)
+    # 24 bits fit the mantissa of float32, so that 1.0 cannot come out by rounding
     return (bits.astype(np.float32) * np.float32(2**-24)).astype(np.float32)
 
 

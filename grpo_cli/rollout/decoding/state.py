@@ -132,6 +132,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     """
     import torch
 
+    # idle rows come along: their tokens go to the sink row, which nobody reads
     state, out = batch.rows, batch.out
     sample_id, step = state.sample[where], state.step[where]
     seen = None if batch.seen is None else batch.seen[where]
@@ -142,6 +143,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     if batch.seen is not None:
         # A Python `True` would be copied from the host, which a capture does not allow.
         batch.seen[state.index[where], token] = torch.ones_like(token, dtype=torch.bool)
+    # the sink's own rows compute on and are never live again by themselves
     going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
     state.token[where] = token
     # arithmetic, not indexing by a mask: a captured graph has no size that depends on a value

@@ -1,5 +1,5 @@
-"""Which models the graph engine can drive. The last word has a rehearsal: a few tokens and one more through the
-engine's own cache must give the logits of one plain forward pass, whatever a config says.
+"""Which models the graph engine can drive. A trial run decides: a few tokens and one more through the engine's own
+cache must give the logits of one plain forward pass, whatever a config says.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DRIVEN_LAYERS = {"full_attention", "sliding_attention"}
 QUICK_WINDOW = 1024
-"""Tokens that a rehearsal on a CPU takes at most."""
+"""Tokens that a trial run on a CPU takes at most."""
 
 
 def supports(model: nn.Module) -> str | None:
     """None, or why the graph engine cannot drive this model."""
-    return declared(model) or _placed(causal_model(model)) or _rehearsed(model)
+    return declared(model) or _placed(causal_model(model)) or _dry_run(model)
 
 
 def declared(model: nn.Module) -> str | None:
@@ -64,6 +64,7 @@ def declared(model: nn.Module) -> str | None:
 
 
 def _placed(base: CausalLM) -> str | None:
+    # the cache lies on one device, and a pass here sees whole weights
     devices = {parameter.device for parameter in base.parameters()}
     if any(device.type == "meta" for device in devices):
         return "its weights are offloaded"
@@ -108,24 +109,19 @@ def _probed(model: nn.Module) -> tuple[CacheProbe, torch.device]:
     return probe, device
 
 
-def _rehearsal_tokens(base: Any, device: torch.device) -> int:
-    """Enough to leave the narrowest window, where that is quick: a layer may not say which window it has."""
-    config = base.config.get_text_config()
-    window, context = (getattr(config, name, None) for name in ("sliding_window", "max_position_embeddings"))
-    if not window or (context and context < window + 2):
-        return 4
-    return int(window) + 2 if device.type == "cuda" or window <= QUICK_WINDOW else 4
-
-
-def _rehearsed(model: nn.Module) -> str | None:
+def _dry_run(model: nn.Module) -> str | None:
     import torch
 
     base: Any = causal_model(model)
     device = next(base.parameters()).device
     try:
         layout = measure_layout(base)
-        count = _rehearsal_tokens(base, device)
-        tokens = torch.arange(count, device=device)[None] % base.config.get_text_config().vocab_size
+        config = base.config.get_text_config()
+        window, context = (getattr(config, n, None) for n in ("sliding_window", "max_position_embeddings"))
+        # enough to leave the narrowest window, where that is quick: a layer may not declare which window it has
+        fits = window and not (context and context < window + 2)
+        count = int(window) + 2 if fits and (device.type == "cuda" or window <= QUICK_WINDOW) else 4
+        tokens = torch.arange(count, device=device)[None] % config.vocab_size
         store = KeyValueStore(layout, 1, count)
         row, last = (
             torch.zeros(1, dtype=torch.long, device=device),
@@ -143,6 +139,7 @@ def _rehearsed(model: nn.Module) -> str | None:
         return (
             f"a rehearsal failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
         )
+    # relative to the largest logit: half precision has 8 bits, and layers add their roundings
     scale = plain.abs().max().item() + 1e-6
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale
     error = max((first - plain[:, -2]).abs().max().item(), (second - plain[:, -1]).abs().max().item())

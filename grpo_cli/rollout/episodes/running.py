@@ -1,4 +1,4 @@
-"""One episode under way."""
+"""One episode under way: how it begins, the turns it takes, and the completion that it becomes."""
 
 from __future__ import annotations
 
@@ -39,29 +39,19 @@ class LiveEpisode:
         """Which episode of its call it is."""
         return self.row, self.sample
 
-    def say(self, completion: Completion) -> None:
-        """A turn of the model."""
+    def add_turn(self, completion: Completion) -> None:
+        """Appends a turn of the model."""
         start, self.has_stopped = len(self.ids), completion.finish == "stop"
         self.ids += completion.token_ids
         self.logps += completion.logps
         self.turns.append(Turn(start, len(self.ids), state=self.seen))
 
-    def hear(self, ids: Sequence[int]) -> None:
-        """What stands between two turns."""
-        self.ids += ids
-        # place holders, so that ids and log-probs have one length: the mask keeps them out of every sum
-        self.logps += [0.0] * len(ids)
-
     def cut(self) -> None:
         """The budget ends it."""
         self.is_over = self.is_cut = True
 
-    def fail(self, fault: Fault) -> None:
-        """The environment ends it, without a verdict."""
-        self.is_over, self.fault = True, fault
-
-    def note(self, text: str, step: Step | None = None, penalty: float = 0.0) -> None:
-        """What the newest turn said, and what the environment made of it; None where it made nothing of it."""
+    def record(self, text: str, step: Step | None = None, penalty: float = 0.0) -> None:
+        """Records the newest turn's text, and the environment's step; None where it took none."""
         turn = replace(self.turns[-1], text=text)
         if step is not None:
             turn = replace(

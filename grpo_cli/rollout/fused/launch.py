@@ -1,4 +1,9 @@
-"""Torch-facing calls of the Triton kernels."""
+"""Torch-facing calls of the Triton kernels: each allocates the output, works out strides and blocks, and launches one kernel.
+
+How this works: a kernel gets pointers, strides and sizes; blocks are powers of two (`block_of`), lanes beyond a width are
+masked. Kernels are imported inside the functions, because Triton is there only where torch has it. The formulas stand at the
+kernels; what a block computes in which order is part of the result's last bit.
+"""
 
 from __future__ import annotations
 

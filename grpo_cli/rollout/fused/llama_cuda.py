@@ -101,7 +101,9 @@ class FusedLayer:
         value_at = both.shape[1] - kept * value_width
         key_at = value_at - kept * width
         query, key = (
-            part.view(rows, -1, width) if head_norm is None else _head_normed(part, head_norm, width)
+            part.view(rows, -1, width)
+            if head_norm is None  # Qwen 3 norms each head
+            else norm(part.reshape(rows, -1, width), head_norm.weight, head_norm.variance_epsilon, False)
             for part, head_norm in zip(
                 (both[:, :key_at], both[:, key_at:value_at]), self.head_norms, strict=True
             )
@@ -138,11 +140,6 @@ def _side_by_side(modules: list[Any], merged: MergedWeights | None) -> Callable[
     if group is not None and group.modules == modules:
         return group.product
     return lambda x: torch.cat([module(x) for module in modules], dim=1)
-
-
-def _head_normed(part: Tensor, module: Any, width: int) -> Tensor:
-    """Qwen 3 norms each head."""
-    return norm(part.reshape(len(part), -1, width), module.weight, module.variance_epsilon, False)
 
 
 def _check_build(layer: Any) -> None:

@@ -4,6 +4,12 @@ for arithmetic, and what sits between two of them is kept for the backward pass.
 Norms, gated activations and the rotary embedding run as one kernel each way, the activation made again in the backward
 pass instead of kept, and under autocast an input that several projections read is cast once, not once for each. Each is
 taken only where its values and gradients are those of the model's own code on this device.
+
+How this works: `update_patches` makes candidates (`_norms`, `_gates`, `_casts`, `_rotary`), each compared with the module it
+replaces by `same_with_gradients`, forward and backward. What is left is tried together on the whole model: the logits may
+differ from the model's own by no more than a rounding of its embeddings makes them differ.
+
+    norm:  y = w x / sqrt(mean(x^2) + e)     gate:  y = silu(g) u, silu(g) = g / (1 + exp(-g))     rotary:  y = x cos + rotate(x) sin
 """
 
 from __future__ import annotations
@@ -93,6 +99,7 @@ def _norms(base: CausalLM) -> list[Patch]:
         key = (type(module), weight.shape, weight.dtype, epsilon)
         if key not in verdicts:
             x = torch.randn((3, 5, len(weight)), device=weight.device, dtype=weight.dtype)
+            # our kernel first, torch's own next: the generator stops at the first that agrees
             same = (i for i, form in enumerate(forms) if same_with_gradients(module, form, x, also=[weight]))
             verdicts[key] = next(same, None)
         if (chosen := verdicts[key]) is not None:
@@ -176,6 +183,7 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
             x = x.to(autocast or base.get_input_embeddings().weight.dtype)
             with numerics(base, autocast):
                 verdicts[type(module)] = same_with_gradients(module, replacement, x)
+        # a model's MLPs are of one class and width: the first speaks for all
         if verdicts[type(module)]:
             patches.append(Patch(module, "forward", replacement))
     return patches
@@ -200,7 +208,7 @@ class FusedRotary(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """FusedRotary back."""
+        """Of queries and keys: the angles turn back by as much."""
         cos, sin = ctx.saved_tensors
         grad_q, grad_k = (g if g.stride(-1) == 1 else g.contiguous() for g in grads)
         grad_q, grad_k = turn(grad_q, grad_k, cos, sin, ctx.kinds[0], back=True)
@@ -285,6 +293,7 @@ def same_with_gradients(
         try:
             out = form(*leaves)
             out = [out] if isinstance(out, Tensor) else list(out)
+            # another weight for each number: a plain sum would not see a gradient that lands in the wrong place
             weights = [torch.linspace(-1, 1, x.numel(), device=x.device).view(x.shape) for x in out]
             total: Any = sum((x.float() * w).sum() for x, w in zip(out, weights, strict=True))
             grads = torch.autograd.grad(

@@ -1,5 +1,8 @@
-"""The cache of a CPU: as wide as the longest sample is now, widened in steps, so that what a decode step reads lies in
-one piece. torch multiplies batches that do not at a third of the speed, and memory is read in order.
+"""Room for keys and values: how many rows fit, the form of the cache on a CPU, and what outlives a call.
+
+How this works: `rows_that_fit` divides a share of the free memory by what a row of the call takes. On a CPU the rows live in a
+`PackedStore`, elsewhere in the plain `KeyValueStore`. Episodes have an `EpisodeCache` in addition, a row for each episode: a
+turn's rows are loaded from it at the start and saved to it at the end, so that only new tokens go through the model.
 """
 
 from __future__ import annotations
@@ -65,6 +68,9 @@ def _size(number: float) -> str:
     return f"{number:.3g} GiB"
 
 
+# The cache of a CPU: as wide as the longest sample is now, widened in steps, so that what a decode step reads lies in one piece.
+# torch multiplies batches that do not at a third of the speed, and memory is read in order.
+
 WIDER_BY, WIDER_SHARE = 8, 8
 """Columns added at least, and the part of the width added: copying stays a small part of what is read anyway."""
 
@@ -91,7 +97,8 @@ class PackedStore(KeyValueStore):
     def reach(self, columns: int, rows: int | None = None) -> int:
         """Widens to at least `columns`, keeping what the first `rows` rows hold; returns the width."""
         if columns > self.live:
-            before, self.live = self.live, min(self.columns, max(columns, self._wider()))
+            wider = self.live + max(WIDER_BY, self.live // WIDER_SHARE)
+            before, self.live = self.live, min(self.columns, max(columns, wider))
             for flats, (heads, width) in ((self._keys, self.layout.key), (self._values, self.layout.value)):
                 for layer, flat in enumerate(flats):
                     if before:
@@ -99,13 +106,11 @@ class PackedStore(KeyValueStore):
                             self._view(f, heads, w, width)
                             for f, w in ((self._spare, self.live), (flat, before))
                         )
+                        # into another buffer: widening in place would overwrite what is still to be read
                         new[:rows, :, :before] = old[:rows]
                         flats[layer], self._spare = self._spare, flat
             self._show()
         return self.live
-
-    def _wider(self) -> int:
-        return self.live + max(WIDER_BY, self.live // WIDER_SHARE)
 
     def _view(self, flat: Tensor, heads: int, columns: int, width: int) -> Tensor:
         return flat[: self.rows * heads * columns * width].view(self.rows, heads, columns, width)
@@ -163,6 +168,7 @@ class EpisodeCache:
         """How many columns of this request are kept: fewer than it has ids, for one must go through the model."""
         assert request.slot is not None
         ids = self.ids.get(request.slot.episode, [])
+        # compared, not trusted: the keys of other tokens would be read without an error
         return len(ids) if len(ids) < len(request.ids) and request.ids[: len(ids)] == ids else 0
 
     def save(
@@ -182,6 +188,7 @@ class EpisodeCache:
             ids: the tokens that a row's columns stand for, from column 0.
             first: columns of each request that are kept already.
         """
+        # one stretch for all rows: what is kept of a row already is copied once more, equal
         start, end = min(first), min(self.columns, max(map(len, ids)))
         episodes = self._episodes(requests, rows)
         for kept, live in ((self.keys, store.keys), (self.values, store.values)):

@@ -1,4 +1,11 @@
-"""One `generate` call under way: admit, decode, collect, close gaps, until every sample has ended."""
+"""One `generate` call under way: admit, decode, collect, close gaps, until every sample has ended.
+
+How this works: requests come in, as many samples of each as asked for, and the rows of a `Batch` are free. In a loop,
+`finish_all` either admits waiting samples (a prompt goes through the model once and its columns are copied into the rows of all
+its samples) or decodes one or some tokens in every row. Samples that an end token, `max_tokens` or a stop word has ended are
+taken out as completions, their rows become free, and the last rows move into the gaps. `TurnBatch` does the same for turns of
+episodes, whose history is loaded from a cache in place of a prefill. Continuous batching as in Orca (Yu et al., OSDI 2022).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +24,6 @@ from grpo_cli.rollout.graph.stepper import Stepper
 from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from grpo_cli.rollout.decoding.rollout_mode import Forward
@@ -42,13 +48,14 @@ class Schedule:
     def __init__(self, requests: Sequence[Request]) -> None:
         self.request_of = [r for r, request in enumerate(requests) for _ in range(request.n)]
         self.index_of = [s for request in requests for s in range(request.n)]
-        starts: list[int] = []
+        # of each request: its first sample that waits, and how many do
+        self._left = deque[tuple[int, int, int]]()
         total = 0
-        for request in requests:
-            starts.append(total)
+        for r, request in enumerate(requests):
+            if request.n:
+                self._left.append((r, total, request.n))
             total += request.n
         self.total, self.waiting = total, total
-        self._left = deque((r, starts[r], request.n) for r, request in enumerate(requests) if request.n)
 
     def take(self, free: int) -> list[Admission]:
         """At most `free` samples, the longest waiting first; a request may be split."""
@@ -90,6 +97,7 @@ def chunk_by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     chunks: list[list[int]] = []
     for index in order:
+        # in order of length the newest is the longest, to which all of its chunk are padded
         if chunks and (len(chunks[-1]) + 1) * lengths[index] <= budget:
             chunks[-1].append(index)
         else:
@@ -102,32 +110,34 @@ def chunk_by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 class StopScanner:
-    """How many tokens each stopped sample has, in `cut`; and what the running ones have said so far."""
+    """How many tokens each stopped sample has, in `cut`; and the tokens of the running ones so far."""
 
     def __init__(self, words: StopWords) -> None:
         self.words = words
         self.cut: dict[int, int] = {}
-        self._said: dict[int, list[int]] = {}
+        self._tokens_of: dict[int, list[int]] = {}
 
     def begin(self, sample: int, begun: Sequence[int]) -> None:
         """A sample starts, with these tokens already chosen."""
-        self._said[sample] = list(begun)
+        self._tokens_of[sample] = list(begun)
 
     def scan(self, out: Outputs, samples: Sequence[int]) -> set[int]:
         """Those of the running `samples` that a text has ended since the last scan."""
         import torch
 
         index = torch.tensor(samples, device=out.tokens.device)
-        looked = [len(self._said[sample]) for sample in samples]
+        looked = [len(self._tokens_of[sample]) for sample in samples]
+        # the device may have gone several steps on, and on other samples as many as on none
         new = [count - n for count, n in zip(out.count[index].tolist(), looked, strict=True)]
         first = torch.tensor(looked, device=index.device)[:, None]
         columns = first + torch.arange(max(new), device=index.device)
+        # one copy from the device for all samples: those with fewer new tokens read on into void columns, left out below
         tokens = out.tokens[index[:, None], columns.clamp_(max=out.tokens.shape[1] - 1)].tolist()
         ended = set()
         for sample, before, n, some in zip(samples, looked, new, tokens, strict=True):
-            said = self._said[sample]
-            said += some[:n]
-            count = self.words.cut(said, before)
+            so_far = self._tokens_of[sample]
+            so_far += some[:n]
+            count = self.words.cut(so_far, before)
             if count is not None:
                 self.cut[sample] = count
                 ended.add(sample)
@@ -135,19 +145,6 @@ class StopScanner:
 
 
 IDLE = -1
-
-Ids = Sequence[Sequence[int]]
-"""Token ids of prompts."""
-
-
-def prompt_tensors(prompts: Ids, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens and positions [prompts, tokens], padded on the right, and the place of each last token [prompts]; all int64."""
-    import torch
-
-    longest = max(map(len, prompts))
-    tokens = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids in prompts], device=device)
-    positions = torch.arange(longest, device=device)[None].expand(len(prompts), -1)
-    return tokens, positions, torch.tensor([len(ids) - 1 for ids in prompts], device=device)
 
 
 class ContinuousBatch:
@@ -187,7 +184,10 @@ class ContinuousBatch:
             if worth_refilling(free, rows, schedule.waiting, self.stepper.refill_share):
                 self._admit(schedule.take(free), prefill_tokens)
             else:
-                self._decode()
+                columns = [c for c, sample in zip(self.fed, self.running, strict=True) if sample != IDLE]
+                self.stepper.run(self.batch, len(self.running), min(columns), max(columns))
+                # idle rows are counted on as well: the column is set anew when a sample enters the row
+                self.fed = [column + self.stepper.steps for column in self.fed]
             ended = self._collect()
             # while the others still decode: verdicts overlap with generation
             for sample in ended if on_finish else ():
@@ -237,15 +237,24 @@ class ContinuousBatch:
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
-    def _prompt_pass(self, starts: list[Admission], prompts: Ids, of_row: Tensor) -> tuple[Tensor, Tensor]:
+    def _prompt_pass(
+        self, starts: list[Admission], prompts: Sequence[Sequence[int]], of_row: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The rows that these samples fill, row i from prompt `of_row[i]`, and each prompt's last logits [prompts, vocabulary]."""
-        tokens, positions, last = prompt_tensors(prompts, self.device)
+        import torch
+
+        # padded on the right: a row's columns begin at 0, and no real token sees what stands behind it
+        longest = max(map(len, prompts))
+        tokens = self._tensor([[*ids, *[0] * (longest - len(ids))] for ids in prompts])
+        positions = torch.arange(longest, device=self.device)[None].expand(len(prompts), -1)
+        last = self._tensor([len(ids) - 1 for ids in prompts])
         rows = self._occupy(starts)
         self.batch.store.reach(tokens.shape[1])
         return rows, self.forward(Prefill(self.batch.store, rows, of_row), tokens, positions, last)
 
     def _occupy(self, starts: list[Admission]) -> Tensor:
         """Rows for these samples, idle ones first."""
+        # the gaps first: a decode step computes rows up to the last that runs
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
         rows: list[int] = []
         for start in starts:
@@ -267,12 +276,14 @@ class ContinuousBatch:
         batch = self.batch
         samples = [sample for start in starts for sample in start.samples]
         requests = [self.requests[start.request] for start in starts for _ in start.samples]
+        # a row is filled in place, never made anew: captured graphs read these very tensors
         batch.rows.sample[rows] = self._tensor(samples)
         # `accept` moves on by one: to the first column behind the prompt
         batch.rows.position[rows] = self._tensor([len(request.ids) - 1 for request in requests])
         # a completion that is begun goes on with the uniform number of its next token, as if it had never been cut
         batch.rows.step[rows] = self._tensor([len(request.prefix) for request in requests])
         if batch.seen is not None:
+            # the prompt counts for the penalty too, as in transformers
             batch.seen[rows] = False
             done = 0
             for start in starts:
@@ -282,15 +293,16 @@ class ContinuousBatch:
                 done += len(start.samples)
         accept(batch, logits, rows)
 
-    def _decode(self) -> None:
-        columns = [column for column, sample in zip(self.fed, self.running, strict=True) if sample != IDLE]
-        self.stepper.run(self.batch, len(self.running), min(columns), max(columns))
-        self.fed = [column + self.stepper.steps for column in self.fed]
-
     def _collect(self) -> list[int]:
         """The samples that just ended, taken out of their rows."""
         sink = self.batch.out.sink
-        self._stop()
+        if self.stop_scanner is not None:
+            running = [sample for sample in self.running if sample != IDLE]
+            stopped = self.stop_scanner.scan(self.batch.out, running)
+            rows = [row for row, sample in enumerate(self.running) if sample in stopped]
+            if rows:
+                # from here on as if the device itself had ended them
+                self.batch.rows.idle(self._tensor(rows), sink)
         # the only wait for the device between two steps
         now: list[int] = self.batch.rows.sample[: len(self.running)].tolist()
         ended = [row for row, sample in enumerate(self.running) if sample != IDLE and now[row] == sink]
@@ -301,17 +313,8 @@ class ContinuousBatch:
             self.done[sample] = completion
         for row in ended:
             self.running[row] = IDLE
-        self._close()
+        self._close_gaps()
         return samples
-
-    def _stop(self) -> None:
-        """Takes samples that a stop word has ended off their rows."""
-        if self.stop_scanner is None:
-            return
-        ended = self.stop_scanner.scan(self.batch.out, [sample for sample in self.running if sample != IDLE])
-        rows = [row for row, sample in enumerate(self.running) if sample in ended]
-        if rows:
-            self.batch.rows.idle(self._tensor(rows), self.batch.out.sink)
 
     def _completions(self, samples: list[int]) -> list[Completion]:
         out, index = self.batch.out, self._tensor(samples)
@@ -323,10 +326,15 @@ class ContinuousBatch:
         is_end = self.batch.is_end[last].tolist()
         stopped = [end or sample in cut for end, sample in zip(is_end, samples, strict=True)]
         begun = [len(self.requests[self.schedule.request_of[sample]].prefix) for sample in samples]
-        spans = zip(tokens, logps, begun, counts, stopped, strict=True)
-        return [_completion(ids[a:b], values[a:b], stop) for ids, values, a, b, stop in spans]
+        made = []
+        for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):
+            # one look at the sum: a NaN or infinity anywhere makes it one
+            if not math.isfinite(sum(values[first:count])):
+                raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
+            made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
+        return made
 
-    def _close(self) -> None:
+    def _close_gaps(self) -> None:
         """Moves the last rows into the gaps where that makes a step cheaper."""
         width, active = self.stepper.width, self._active()
         # rows are computed by the bucket: closing gaps within one saves nothing, and waiting samples will fill them
@@ -352,13 +360,6 @@ class ContinuousBatch:
         return torch.tensor(values, device=self.device)
 
 
-def _completion(ids: list[int], logps: list[float], stopped: bool) -> Completion:
-    # one look at the sum: a NaN or infinity anywhere makes it one
-    if not math.isfinite(sum(logps)):
-        raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
-    return Completion(ids, logps, "stop" if stopped else "length")
-
-
 # A `generate` call whose samples are turns of episodes: what their rows held at the end of the turn before
 # is taken up.
 
@@ -381,6 +382,7 @@ class TurnBatch(ContinuousBatch):
 
     def _admit(self, starts: list[Admission], prefill_tokens: int) -> None:
         known = [self.episode_cache.known(self.requests[start.request]) for start in starts]
+        # apart, because a prefill attends within prompts alone and an extension to all that a row holds
         for is_new, admit in ((True, self._prefill), (False, self._extend)):
             some = [start for start, n in zip(starts, known, strict=True) if (n == 0) == is_new]
             lengths = [

@@ -1,5 +1,10 @@
 """The in-process engine: each prompt goes through the model once, its samples decode from one preallocated cache, and
 a finished sample's row is closed or refilled at once. Reads the training weights themselves; keeps no copy.
+
+How this works: `generate` checks the requests, sees whether the weights still lie where they lay, and makes room: a cache of
+rows x columns (`_make_room`), output buffers, and a `Batch` for the settings, each kept from the call before where it is large
+enough. One uniform number for each sample and step goes to the device. Then a `ContinuousBatch` runs until all samples have
+ended. `make_graph_engine` at the end decides which fused kernels and captured graphs this model and machine get.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ from grpo_cli.rollout.graph.caches import (
 )
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch, Schedule, TurnBatch
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
-from grpo_cli.rollout.stop_words import StopWords, stop_words
+from grpo_cli.rollout.stop_words import stop_words
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +55,7 @@ CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
 """Samples that decode at once, and tokens of a prefill, where nothing else is asked for."""
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
+"""Settings whose batches, with their captured graphs, are kept: those of training, of evaluation and two more."""
 
 
 class GraphEngine:
@@ -104,33 +110,24 @@ class GraphEngine:
         schedule = Schedule(requests)
         if not schedule.total:
             return [[] for _ in requests]
+        # once a call: an optimizer step lies between two calls, never inside one
         if self.merged is not None:
             self.merged.refresh()
-        with numerics(self.model, self.autocast), rollout_mode(self.model), patched(self._all_patches()):
+        patches = [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
+        with numerics(self.model, self.autocast), rollout_mode(self.model), patched(patches):
             batch = self._batch(requests, settings, schedule.total)
+            parts = (batch, self.forward, self.stepper, requests, schedule)
             stops = stop_words(settings.stop, self.tokenizer)
-            run = self._run(batch, requests, schedule, stops)
+            # turns of episodes go on from their cache, where there is room for one
+            cache, slot = None, requests[0].slot
+            if slot is not None:
+                cache = self._episode_cache = episode_cache_for(self._episode_cache, batch.store.layout, slot)
+            run = ContinuousBatch(*parts, stops) if cache is None else TurnBatch(*parts, stops, cache)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
         done: list[list[Completion]] = [[] for _ in requests]
         for sample, completion in enumerate(finished):
             done[schedule.request_of[sample]].append(completion)
         return done
-
-    def _run(
-        self, batch: Batch, requests: Sequence[Request], schedule: Schedule, stops: StopWords | None
-    ) -> ContinuousBatch:
-        """The call under way; turns of episodes go on from their cache, where there is room for one."""
-        slot, episode_cache = requests[0].slot, None
-        if slot is not None:
-            episode_cache = self._episode_cache = episode_cache_for(
-                self._episode_cache, batch.store.layout, slot
-            )
-        if episode_cache is None:
-            return ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
-        return TurnBatch(batch, self.forward, self.stepper, requests, schedule, stops, episode_cache)
-
-    def _all_patches(self) -> list[Patch]:
-        return [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
 
     def release(self) -> None:
         """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
@@ -147,8 +144,7 @@ class GraphEngine:
     def _batch(self, requests: Sequence[Request], settings: SamplingSettings, total: int) -> Batch:
         import torch
 
-        # captured graphs hold addresses of weights: one that has moved makes them read what is no longer
-        # there
+        # captured graphs hold addresses of weights: one that has moved makes them read what is no longer there
         weights = fingerprint(self.model)
         if weights != self._weights or self._layout is None:
             self._batches.clear()
@@ -156,19 +152,25 @@ class GraphEngine:
         longest = max(len(request.prompt_ids) for request in requests)  # `prefix` is within `max_tokens`
         # an episode grows: room for all of it at once
         whole = max((request.slot.columns for request in requests if request.slot), default=0)
+        # one less: the last token of a sample is never fed
         columns = max(longest + settings.max_tokens - 1, whole)
         self._make_room(self._layout, min(total, self.max_rows), columns)
-        self._make_outputs(self._layout.device, total, settings.max_tokens)
+        out = self._out
+        if out is None or out.sink < total or out.tokens.shape[1] < settings.max_tokens:
+            # the captured graphs write into the old buffers
+            self._batches.clear()
+            self._out = Outputs.empty(total, settings.max_tokens, self._layout.device)
         # neither seed nor stop words are part of a captured step: both come in through buffers and scans
-        batch = self._made_for(dataclasses.replace(settings, seed=None, stop=()))
+        batch = self._batch_for(dataclasses.replace(settings, seed=None, stop=()))
         seed = settings.seed
         if seed is None:
             seed = int(torch.randint(2**62, ()).item())
+        # drawn on the host: CPU and CUDA draw the same samples from the same logits
         table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
         batch.out.uniform[:total, : settings.max_tokens] = table.to(self._layout.device)
         return batch
 
-    def _made_for(self, settings: SamplingSettings) -> Batch:
+    def _batch_for(self, settings: SamplingSettings) -> Batch:
         import torch
 
         store, out = self._store, self._out
@@ -196,13 +198,6 @@ class GraphEngine:
         self._batches[settings] = batch
         return batch
 
-    def _make_outputs(self, device: torch.device, samples: int, steps: int) -> None:
-        out = self._out
-        if out is None or out.sink < samples or out.tokens.shape[1] < steps:
-            # the captured graphs write into the old buffers
-            self._batches.clear()
-            self._out = Outputs.empty(samples, steps, device)
-
     def _make_room(self, layout: CacheLayout, rows: int, columns: int) -> None:
         """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
         import torch
@@ -227,7 +222,10 @@ class GraphEngine:
         rows, columns = rows_that_fit(layout, most, widest, budget), widest
         while True:
             try:
-                self._store = _store(layout, rows, columns, self.attention)
+                if layout.device.type == "cpu" and self.attention is None:
+                    self._store = PackedStore(layout, rows, columns)
+                else:
+                    self._store = KeyValueStore(layout, rows, columns, self.attention)
                 return
             except (torch.OutOfMemoryError, RuntimeError) as err:
                 # a CPU that is out of memory says so in a plain RuntimeError
@@ -238,13 +236,8 @@ class GraphEngine:
                         f"no memory for the cache of one sample of {columns} tokens",
                         hint="lower `sample.max_tokens`, or use a smaller model",
                     ) from err
+                # what was measured as free may lie in pieces; fewer rows cost time, never a sample
                 rows //= 2
-
-
-def _store(layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None) -> KeyValueStore:
-    if layout.device.type == "cpu" and attention is None:
-        return PackedStore(layout, rows, columns)
-    return KeyValueStore(layout, rows, columns, attention)
 
 
 def make_graph_engine(

@@ -1,5 +1,5 @@
-"""Running decode steps. The eager form takes one step on exactly the rows that live; the captured form (cuda.py) takes
-several on a bucket of rows, so that the host looks at the results only now and then.
+"""Running decode steps. The eager form takes one step on exactly the rows that live; the captured form takes several on
+a bucket of rows, so that the host looks at the results only now and then.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class EagerStepper:
 # where they lie, so it follows the optimizer's in-place updates; it goes with its batch, which is made anew
 # when a weight moves.
 
+# dense where few rows run, for there a step's time grows with them; each graph takes time to capture, and memory
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 COLUMN_BUCKET = 128
 

@@ -4,6 +4,10 @@ It follows the recipe's own sampling settings, whatever a call asks for, because
 evaluation does not go through here. Turns of episodes have seeds and limits of their own: they are asked of the vLLM itself
 that TRL holds in this process, with the weights that TRL sends it. Its log-probs are vLLM's: TRL weighs the loss by their
 distance to the model's own.
+
+How this works: `starting` surrounds the construction of TRL's trainer, which starts vLLM; `attach` then gives this engine the
+trainer. `generate` sends prompts through TRL's own generation, or, for turns of episodes, through `sample_from` to the vLLM that
+TRL holds here. Either way `finisher` cuts what ran on behind a stop word.
 """
 
 from __future__ import annotations
@@ -35,7 +39,6 @@ from grpo_cli.rollout.vllm.server import ServerWatch, watched
 
 if TYPE_CHECKING:
     from vllm import LLM
-    from vllm.outputs import CompletionOutput
 
     from grpo_cli.policy.contract import Tokenizer
 
@@ -151,17 +154,18 @@ def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     # vLLM has no error of its own: what does not fit is any of these, its first line the reason
     except (ImportError, OSError, RuntimeError, ValueError, AssertionError) as err:
         words = first_line(err)
+        # vLLM's start allocates most of its memory and opens a port: what users met there has a hint of its own
         raise SetupError(f"vLLM did not start: {words}", hint=_remedy(words)) from err
 
 
 def without_flashinfer() -> None:
-    """Has vLLM sample with kernels of its own where the package `flashinfer` is missing, unless that is set otherwise."""
+    """Makes vLLM sample with kernels of its own where the package `flashinfer` is missing, unless that is set otherwise."""
     if importlib.util.find_spec("flashinfer") is None:
         os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
 
 def take_port() -> None:
-    """Has the vLLM of a run on one process wait for itself at a port that the system picks, unless one is set: TRL takes 29500 as
+    """Makes the vLLM of a run on one process wait for itself at a port that the system picks, unless one is set: TRL takes 29500 as
     long as nobody listens there yet, and of two runs that start together the second then ends."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 and not os.environ.get("MASTER_PORT"):
         with socket.socket() as probe:
@@ -219,9 +223,13 @@ def sample_from(
         use_tqdm=False,
     )
     finished = finisher(stop_words(settings.stop, tokenizer), end_ids)
+    # vLLM returns answers in the order of the prompts, whatever ended first
     done: list[list[Completion]] = [[] for _ in requests]
     for (request, sample), answer in zip(places, answers, strict=True):
-        completion = finished(*_drawn(answer.outputs[0]))
+        output = answer.outputs[0]
+        ids = list(output.token_ids)
+        logps = [float(at[token].logprob) for at, token in zip(output.logprobs, ids, strict=True)]
+        completion = finished(ids, logps)
         done[request].append(completion)
         if on_finish:
             on_finish(request, sample, completion)
@@ -265,9 +273,3 @@ def _params(
         detokenize=bool(settings.stop),
         **stop_and_ban(settings.stop, banned),
     )
-
-
-def _drawn(answer: CompletionOutput) -> tuple[list[int], list[float]]:
-    ids = list(answer.token_ids)
-    logps = [float(at[token].logprob) for at, token in zip(answer.logprobs, ids, strict=True)]
-    return ids, logps

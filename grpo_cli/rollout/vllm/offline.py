@@ -1,6 +1,10 @@
 """vLLM for a job that only measures: the weights are handed to it once, as a folder, and no trainer takes part.
 
 Its log-probs are vLLM's processed ones: at the sampling temperature, but after truncation where the settings truncate.
+
+How this works: `open_offline` saves the policy (adapters merged) to a temporary folder, moves the policy's own model to main
+memory, and starts vLLM on the folder; where that fails the model moves back and `Unfit` carries the reason. `OfflineVllm` then
+generates until `release`, which gives the memory back for good.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 TRL waits for such a server without a limit, pushes weights into whatever model it holds, and takes its log-probs as they
 come. So before the model is loaded it is found, and asked how it was started; a loss in the middle of a run ends the run.
+
+How this works: `check_vllm` refuses what cannot work on this machine. `server_of` waits for the server (`find_server`) and reads
+its start parameters; `check_model` compares sizes and tokenizer with the model that was loaded here. During generation and
+weight transfer `watched` runs a thread that asks for the server's health and ends the process where it is lost for too long.
 """
 
 from __future__ import annotations
@@ -59,6 +63,7 @@ def is_installed() -> bool:
 
 def _installed(name: str) -> bool:
     try:
+        # by its metadata: importing vLLM takes seconds, and changes the environment
         importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return False
@@ -115,7 +120,7 @@ def server_of(sample: Sample, progress: Callable[[str, int, int], None]) -> Serv
 
 
 def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]) -> Server:
-    """The server that `sample.vllm` names, once it is up; `say` hears the seconds waited, and the most.
+    """The server that `sample.vllm` names, once it is up; `say` gets the seconds waited, and the most.
 
     Raises:
         SetupError: none is up in `server_timeout` seconds, it was not started as TRL needs it, or the port for the
@@ -140,11 +145,13 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
         raise SetupError(f"the vLLM server at {url} does not say how it was started: {err}") from err
     if sends is None:
         raise SetupError(f"the vLLM server at {url} takes no weights while it runs", hint=_hint(name))
+    # the policy's log-probs are those at the sampling temperature, and the ratio is taken against them
     if logprobs != "processed_logprobs":
         raise SetupError(
             f"the vLLM server at {url} gives `{logprobs}`, which leave temperature and truncation out",
             hint=_hint(name),
         )
+    # the model's file may set top-k or a penalty that the recipe does not show
     if defaults != "vllm":
         raise SetupError(
             f"the vLLM server at {url} takes limits and defaults of sampling from the model's `generation_config.json`",
@@ -163,6 +170,7 @@ def address(settings: Mapping[str, Any]) -> str:
 def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str) -> None:
     """Raises SetupError where the server's model has other sizes, or its tokenizer reads `text` otherwise."""
     base: Any = causal_model(model)
+    # sizes first: weights of other shapes would break inside vLLM, in the middle of the first transfer
     own, theirs = base.config.get_text_config(), _config(server.root)
     for name in SIZES if theirs is not None else ():
         sizes = getattr(theirs, name, None), getattr(own, name, None)
@@ -316,7 +324,7 @@ def _fetch(url: str, path: str, data: Json, most_s: float) -> bytes:
 
 
 def _config(name: str) -> Any:
-    """The configuration of a model that the server tells by name only; None where it cannot be opened from here."""
+    """The configuration of a model of which the server returns the name only; None where it cannot be opened from here."""
     from transformers import AutoConfig
 
     try:
