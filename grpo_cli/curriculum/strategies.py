@@ -162,8 +162,7 @@ class Greso(Uniform):
             row = order.next()
             if row in exclude or row in chosen:
                 continue
-            # the more often it was dead running, the likelier it is skipped; never more than 99 in 100 times
-            if rng.random() < 1 - max(self.q[dead_kind(ledger, row)] ** ledger.dead_streak(row), 0.01):
+            if rng.random() < skip_chance(self.q[dead_kind(ledger, row)], ledger.dead_streak(row)):
                 passed_over.append(row)
             else:
                 chosen.append(row)
@@ -183,6 +182,12 @@ class Greso(Uniform):
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.q = dict(state["q"])
+
+
+def skip_chance(q: float, dead: int) -> float:
+    """How likely GRESO passes over a row that was dead this many times running."""
+    # never more than 99 in 100 times: a policy moves, and the row is looked at again some day
+    return 1 - max(q**dead, 0.01)
 
 
 def dead_kind(ledger: Ledger, row: int) -> str:

@@ -57,7 +57,7 @@ class GroupJudgeLike(Protocol[G]):
 
 
 class Progress(Protocol):
-    """Who is told how far a step is, and counts its seconds."""
+    """Shows how far a step is, and counts its seconds."""
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None: ...
     def timed(self, name: str) -> AbstractContextManager[None]: ...
@@ -103,6 +103,7 @@ class Collect(Generic[G]):
     ) -> list[RowCompletions]:
         """`size` completions for each of this rank's rows, its samples from `first` on."""
         total, settings = len(rows) * size, self.settings(call)
+        # judges may listen: a sample's verdict is asked for as soon as it ends, while others are generated
         self.progress.phase("generate", 0, total)
         with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
             prompts, generate = self._opened(rows, size, settings, first)

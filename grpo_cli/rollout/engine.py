@@ -97,6 +97,7 @@ class Episode:
 
     def mask(self, length: int) -> list[int]:
         """1 for each of the completion's `length` tokens that the model generated, 0 for the environment's."""
+        # the observations between turns were not sampled: their log-probs must not enter a loss
         mask = [0] * length
         for turn in self.turns:
             mask[turn.start : turn.end] = [1] * turn.tokens
@@ -203,6 +204,7 @@ class SamplingSettings:
     @classmethod
     def measuring(cls, sample: Sample, seed: int) -> SamplingSettings:
         """The same for held-out rows: the policy's own distribution, whatever training leaves out of it."""
+        # no truncation and no penalty: held-out scores are compared between recipes that train with other ones
         return cls(sample.max_tokens, sample.temperature, seed=seed, stop=tuple(sample.stop))
 
     @property
@@ -213,6 +215,7 @@ class SamplingSettings:
     @property
     def truncates(self) -> bool:
         """Whether the samples come from another distribution than the model's: off-policy when trained on."""
+        # greedy takes the likeliest token, which no truncation drops; a penalty can change which one that is
         return self.penalises or (not self.greedy and (self.top_p < 1 or self.top_k > 0 or self.min_p > 0))
 
     @property
@@ -291,6 +294,7 @@ def check_requests(
     requests: Sequence[Request], settings: SamplingSettings, *, context: int | None, vocabulary: int
 ) -> None:
     """DataError with every prompt that is empty, too long for the model's context, or outside its vocabulary."""
+    # all of them: a data set with a hundred long prompts is mended once
     wrong: list[Mistake] = []
     too_long = False
     for index, request in enumerate(requests):
@@ -303,6 +307,7 @@ def check_requests(
             wrong.append(Mistake(place, f"has begun with {begun}: nothing is left to sample"))
         if not length:
             wrong.append(Mistake(place, "is empty: there is no token to go on from"))
+        # on CUDA an index outside the embedding ends the process's context, with an error at a later kernel
         elif min(request.ids) < 0 or max(request.ids) >= vocabulary:
             wrong.append(Mistake(place, f"has token ids outside the model's vocabulary of {vocabulary}"))
         # before the step, by the most it may take: a cache that overflows in the middle loses what was sampled

@@ -1,5 +1,5 @@
 """Choosing and making an engine. `auto` never fails: what the graph engine cannot drive goes to transformers, and one
-line says why.
+line gives the reason.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def make_engine(
         raise SetupError(
             f"`{name}` generates inside the trainer, not in this process", hint="set `sample.engine: auto`"
         )
+    # of model and tokenizer: some chat models name the end of a turn in one of the two only
     ends = set(end_ids) if end_ids is not None else end_tokens(model, tokenizer)
     if pad_id is None:
         pad_id = getattr(tokenizer, "pad_token_id", None)
@@ -93,6 +94,7 @@ def make_engine(
             say=say or (lambda _: None),
         )
 
+    # an engine finds out by a trial run whether it drives a model, so it is made, not asked; the last takes any
     *hopeful, last = kind.tries or (name,)
     for tried in hopeful:
         try:
@@ -127,6 +129,7 @@ def measuring_engine(sample: Sample, policy: Policy, say: Callable[[str], None])
         return policy_engine(sample.engine, policy, say)
     from grpo_cli.rollout.vllm.offline import Unfit, open_offline
 
+    # it may not fit next to what the job holds already; measuring goes on with the same weights then
     try:
         engine: Engine = open_offline(policy, sample)
     except Unfit as unfit:

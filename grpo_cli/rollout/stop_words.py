@@ -25,6 +25,7 @@ class StopWords:
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
         """`texts`: at least one, none empty."""
         self.texts, self.tokenizer = tuple(texts), tokenizer
+        # every end of every text: a token that completes one begins with an end of it, or holds it whole
         self._ends = tuple(sorted({text[at:] for text in texts for at in range(len(text))}))
         self._window = max(len(text.encode("utf-8", "surrogatepass")) for text in texts) + SPARE
         self._may: dict[int, bool] = {}
@@ -39,6 +40,7 @@ class StopWords:
     def cut(self, token_ids: Sequence[int], looked: int = 0) -> int | None:
         """How many of the tokens there are up to the one that completes a text; None where none does. The first
         `looked` are known not to."""
+        # token by token: the first that completes a text ends the sample, whatever the later ones spell
         for count in range(looked + 1, len(token_ids) + 1):
             if self.end_with(token_ids[max(0, count - self._window) : count]):
                 return count

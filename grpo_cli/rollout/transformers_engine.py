@@ -83,6 +83,7 @@ class TransformersEngine:
         ]
         stops = stop_words(settings.stop, self.tokenizer)
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
+        # only the device that samples: forking all of them would start a context on each
         devices = [device] if device.type == "cuda" else []
         # `generate` draws from torch's global generator, which dropout and shuffling of training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
@@ -164,6 +165,7 @@ class SampleWatch:
         if s.penalises:
             chain.append(rules.RepetitionPenaltyLogitsProcessor(s.repetition_penalty))
         if not s.greedy:
+            # in transformers' own order: penalty, temperature, top-k, top-p, min-p
             if s.temperature != 1:
                 chain.append(rules.TemperatureLogitsWarper(float(s.temperature)))
             if s.top_k:
@@ -202,6 +204,7 @@ class SampleWatch:
             # `generate` goes on padding rows that have ended until all have
             if row not in self.open:
                 continue
+            # before a stop word is looked for: the token that completes it belongs to the sample
             self.tokens[row].append(token)
             self.logps[row].append(logps[row])
             if self.stops is not None and self.stops.end_with(self.tokens[row]):
@@ -212,6 +215,7 @@ class SampleWatch:
                 or len(self.tokens[row]) == self.settings.max_tokens
             ):
                 ended.append(row)
+        # now, not at the end: verdicts overlap with the samples that go on
         for row in ended:
             self.open.discard(row)
             if self.on_finish:

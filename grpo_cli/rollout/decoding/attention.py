@@ -77,6 +77,7 @@ def attend(
     if isinstance(phase, Extend):
         return attend_behind(query, key, value, phase.positions, scale, form), None
     if isinstance(phase, CacheProbe):
+        # a form is an argument of the layer's call, nowhere else to be had
         phase.forms[int(module.layer_idx)] = form  # type: ignore[arg-type]
     return attend_causally(query, key, value, scale, form), None
 
@@ -154,6 +155,7 @@ def attend_behind(
 
 def _for_each_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values in the query's type, those of a shared head once for each query head that reads them."""
+    # repeated here, where many tokens are computed at once and the copy is small beside the products
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)

@@ -74,6 +74,7 @@ class Outputs:
         """Room for `samples` samples of `steps` tokens."""
         import torch
 
+        # one more, the sink: a captured step has no branches, so rows without a sample write somewhere too
         size = (samples + 1, steps)
         return cls(
             uniform=torch.zeros(size, device=device),
@@ -110,12 +111,14 @@ def decode(
     lie beyond some row's own; all write `column` when it is known."""
     state = batch.rows
     position = state.position[:rows]
+    # a fused attention knows each row's own last column; the plain one is shown where they differ
     mask = None
     if masked and batch.store.attention is None:
         hidden = batch.columns[:length] > position[:, None]
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
     phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
     logits = forward(phase, state.token[:rows, None], position[:, None])
+    # truncation needs a sort or a whole softmax, which the fused sampler does not do
     if batch.fused_accept is not None and not batch.settings.truncates and logits.stride(-1) == 1:
         batch.fused_accept(batch, logits)
     else:

@@ -50,9 +50,11 @@ def declared(model: nn.Module) -> str | None:
         return f"{kind} is an encoder-decoder"
     if getattr(base, "_is_stateful", False):
         return f"{kind} keeps a recurrent state"
+    # linear attention and convolutions keep a state that cannot be cut at a column
     layers = {str(kind_of) for kind_of in getattr(config, "layer_types", None) or []} - DRIVEN_LAYERS
     if layers:
         return f"{kind} has `{sorted(layers)[0]}` layers"
+    # a row's angles would change with its neighbours, and its keys are stored turned
     rope = getattr(config, "rope_parameters", None) or {}
     if isinstance(rope, dict) and rope.get("rope_type") in ("dynamic", "longrope"):
         return f"the rotary embedding `{rope['rope_type']}` depends on the longest row of the batch"
@@ -83,6 +85,7 @@ def measure_layout(model: nn.Module) -> CacheLayout:
     Raises:
         ValueError: the layers differ in heads, widths or type, or some write none: one buffer shape does not fit all.
     """
+    # seen, not read from a configuration, whose names for heads and widths differ from family to family
     probe, device = _probed(model)
     shapes = {(k.shape[1], k.shape[3], v.shape[1], v.shape[3], v.dtype) for k, v in probe.seen.values()}
     if len(shapes) != 1 or sorted(probe.seen) != list(range(len(probe.seen))):

@@ -172,6 +172,7 @@ class Play:
                 )
         total, done = len(self.running), 0
         for turn in range(self.of.spec.max_turns):
+            # all live episodes take a turn at once: the engine's batch is as large as it can be
             live = [episode for episode in self.running if not episode.is_over]
             if not live:
                 break
@@ -225,6 +226,7 @@ class Play:
         acting = [(e, act) for e, act in zip(spoken, acts, strict=True) if not e.is_over]
         for episode, act in zip(spoken, acts, strict=True):
             episode.record(act.text)
+        # in one call: the worlds step in processes of their own, next to each other
         with self.of.timed():
             steps = self.of.worlds.step([(e.world, act.action) for e, act in acting])
         for (episode, act), step in zip(acting, steps, strict=True):

@@ -70,12 +70,14 @@ class LiveEpisode:
     ) -> Completion:
         """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off. With `has_calls` the
         turn without a call is the answer, and an episode that came to none has an empty one."""
+        # no score is no verdict, never 0: a world that cannot judge must not teach
         outcome, reason, problem = None, "no_score", "the environment's `score` is None: no verdict"
         if isinstance(score, Fault):
             reason, problem = score.reason, score.text
         elif score is not None:
             invalid = sum(not turn.valid for turn in self.turns)
             outcome, reason, problem = score - penalty * invalid, "", ""
+        # only a turn that ended the episode is an answer: one that was cut came to none
         last = self.turns[-1] if self.turns else None
         answer = (last.text if last and last.done else "") if has_calls else None
         record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason, answer)

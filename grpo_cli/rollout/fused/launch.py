@@ -76,7 +76,9 @@ def fused_attention(
     kept, value_width = key.shape[1], value.shape[-1]
     out = torch.empty((rows, 1, heads, value_width), dtype=query.dtype, device=query.device)
     group = heads // kept
+    # a kernel needs some pointer in every place: without angles or sinks the query stands in, and is not read
     cosine, sine = angles if angles is not None else (query, query)
+    # one program a row and key head: query heads of a group read their keys once, together
     attend_kernel[rows, kept](
         query, key, value, cosine, sine, keys, values, position, query if form.sinks is None else form.sinks, out,
         scale, 1.0 if form.cap is None else form.cap,
@@ -119,6 +121,7 @@ def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
 
     x = x.contiguous()
     width = x.shape[-1]
+    # Llama's code multiplies by the weight outside of the cast, so that a float32 weight gives a float32 result
     kind = x.dtype if add_one else torch.promote_types(x.dtype, weight.dtype)
     out = torch.empty(x.shape, dtype=kind, device=x.device)
     block = block_of(width)
@@ -174,6 +177,7 @@ def turn(
 
     from grpo_cli.rollout.fused.kernels import rotate_kernel
 
+    # torch's own code multiplies in the promoted type; each product is rounded to it before the sum
     angles = torch.promote_types(q.dtype, cos.dtype)
     batch, heads, tokens, width = q.shape
     kept = k.shape[1]
@@ -210,6 +214,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
     width = gate.shape[-1]
     flat_gate, flat_up = gate.reshape(-1, width), up.reshape(-1, width)
+    # gate and up may be halves of one product: rows are a stride apart, and no copy is made
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     block = min(1024, block_of(width))
     silu_mul_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
@@ -260,6 +265,7 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
     rows = max(1, 4096 // block)
     programs = min(triton.cdiv(len(flat_x), rows), PROGRAMS)
     grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    # one row a program, added up below: atomic additions would come in another order each time
     parts = torch.empty((programs, width), dtype=torch.float32, device=x.device)
     rmsnorm_back_kernel[(programs,)](
         flat_grad, flat_x, weight, grad_x, parts, flat_grad.stride(0), flat_x.stride(0),
@@ -277,6 +283,7 @@ def fused_accept(batch: Batch, logits: Tensor) -> None:
     """
     from grpo_cli.rollout.fused.kernels import accept_kernel
 
+    # a program owns its row: it reads the logits, draws, writes the outputs and moves the row on without a second launch
     out, state, settings = batch.out, batch.rows, batch.settings
     accept_kernel[(logits.shape[0],)](
         logits, out.uniform, out.tokens, out.logps, out.count, batch.is_end,

@@ -99,6 +99,7 @@ class CpuLayer:
         self.before_attention = _norm(layer.input_layernorm)
         self.before_mlp = _norm(layer.post_attention_layernorm)
         norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+        # Qwen 3 norms each head of queries and keys
         self.head_norms = [None if norm is None else _norm(norm) for norm in norms]
 
     def step(self, states: Tensor, phase: Decode, turns: tuple[Tensor, Tensor]) -> Tensor:

@@ -1,5 +1,9 @@
 """A decode step of Llama's build on a CUDA device in eight launches a layer: at a few hundred rows of a small model each
 launch costs more than what it computes. Taken only where it gives the logits of the model's own forward.
+
+How this works: `FusedBackbone.forward` replaces the backbone's forward during decode steps. A layer is: norm, one product for
+queries, keys and values, one kernel that turns them, stores the new column and attends, the output product, norm with the
+residual added inside, one product for gate and up, their gated product, the product down.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.rollout.fused.merged_weights import MergedWeights
 
+# the modules of a layer that the code below computes: one with any other part is not driven
 PARTS = {
     "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
     "mlp": {"gate_proj", "up_proj", "down_proj", "act_fn"},

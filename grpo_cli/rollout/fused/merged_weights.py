@@ -29,6 +29,7 @@ class WeightGroup:
     def __init__(self, modules: list[Any], dtype: torch.dtype) -> None:
         self.modules, self.dtype = modules, dtype
         self.sizes = [int(module.weight.shape[0]) for module in modules]
+        # another type can only be a copy; the same type is moved, so that the optimizer writes into the buffer
         self.copied = modules[0].weight.dtype != dtype
         self.moved_away = False
         self.weight: Tensor | None = None
@@ -76,6 +77,7 @@ class WeightGroup:
 
         if self.weight is None:
             self.refresh()
+        # what the modules hold is right, the buffer is not
         if self.moved_away:
             return torch.cat([torch.nn.functional.linear(x, m.weight, m.bias) for m in self.modules], -1)
         return torch.nn.functional.linear(x.to(self.dtype), self.weight, self.bias)  # type: ignore[arg-type]
@@ -112,6 +114,7 @@ class MergedWeights:
         kinds = (dtype, torch.float32)
 
         def plain(module: Any) -> bool:
+            # a subclass (an adapter, a quantised layer) computes more than this product
             return (
                 type(module) is torch.nn.Linear
                 and module.weight.dtype in kinds
@@ -123,6 +126,7 @@ class MergedWeights:
             self.groups.append(group)
             self.group_of.update((id(module), group) for module in modules)
 
+        # siblings first: what is left over is copied alone, and only where its type differs
         base = causal_model(model)
         for parent in base.modules():
             for names in GROUPS:

@@ -57,6 +57,7 @@ def find_patches(model: nn.Module) -> list[Patch]:
                         module, _gated_of(module), _random(module, module.gate_proj)
                     )
                 if verdicts[type(module)]:
+                    # one a module: each closes over its own weights
                     patches.append(Patch(module, "forward", _gated_of(module)))
         return patches + _rotary_patch(base)
 
@@ -128,6 +129,7 @@ def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inpu
         ours, theirs = replacement(*inputs), original(*inputs)
     except (ValueError, TypeError, RuntimeError, AttributeError):
         return False
+    # relative to the largest value: sums in another order are off by a rounding of the sum, not of each number
     ours, theirs = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
     return all(
         a.dtype == b.dtype
@@ -139,6 +141,7 @@ def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inpu
 
 def rotary_home(base: nn.Module) -> tuple[Any, str, Callable[..., Any] | None]:
     """Where the model's code looks its rotary embedding up: module, name, and the function (None where there is none)."""
+    # a global of the file, not a method: it is replaced there, for all models of the family
     home, name = sys.modules[type(base).__module__], "apply_rotary_pos_emb"
     return home, name, getattr(home, name, None)
 
@@ -169,6 +172,7 @@ def _rotary_patch(base: nn.Module) -> list[Patch]:
     if original is None:
         return []
     q, k, cos, sin = random_angles(base)
+    # the kernel turns two halves against each other
     if q.shape[-1] % 2:
         return []
     device = q.device

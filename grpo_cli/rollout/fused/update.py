@@ -41,6 +41,7 @@ def update_patches(model: nn.Module, autocast: torch.dtype | None) -> list[Patch
     patches = [*_norms(base), *_casts(base, autocast, _gates(base, autocast)), *_rotary(base, autocast)]
     if not patches:
         return []
+    # each is within rounding by itself; all together must be no worse than one rounding at the model's start
     error, rounding = logits_errors(base, patches, autocast)
     return patches if error <= max(_bound(base, autocast), 2 * rounding) else []
 
@@ -49,6 +50,7 @@ def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | 
     """Relative error of the logits of a few random tokens; and that of the model's own code where its embeddings are off
     by one rounding, which is what a deep model makes of half precision."""
     weight = base.get_input_embeddings().weight
+    # a generator of its own: a run's draws must not depend on whether this check ran
     generator = torch.Generator("cpu").manual_seed(0)
     tokens = torch.randint(len(weight), (2, 24), generator=generator, device="cpu").to(weight.device)
 
@@ -98,6 +100,7 @@ def _norms(base: CausalLM) -> list[Patch]:
         forms = [_norm_of(module, epsilon, form) for form in (FusedRmsNorm.of, _torch_norm)]
         key = (type(module), weight.shape, weight.dtype, epsilon)
         if key not in verdicts:
+            # three dimensions, as in a batch: a stand-in that flattens must give them back
             x = torch.randn((3, 5, len(weight)), device=weight.device, dtype=weight.dtype)
             # our kernel first, torch's own next: the generator stops at the first that agrees
             same = (i for i, form in enumerate(forms) if same_with_gradients(module, form, x, also=[weight]))
@@ -113,6 +116,7 @@ def _norm_of(
     own = module.forward
 
     def replacement(x: Tensor) -> Tensor:
+        # the verdict holds for the types it was made with
         weight = module.weight
         return form(x, weight, epsilon) if x.dtype == weight.dtype and x.device == weight.device else own(x)
 
@@ -158,6 +162,7 @@ class FusedSiluMul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         """silu(gate) * up, [..., width] each."""
+        # a third less than torch keeps: silu's output is made again from the gate
         ctx.save_for_backward(gate, up)
         return gated(gate, up)
 
@@ -210,6 +215,7 @@ class FusedRotary(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         """Of queries and keys: the angles turn back by as much."""
         cos, sin = ctx.saved_tensors
+        # a rotation's inverse is its transpose, so the gradient is turned by the negative angle
         grad_q, grad_k = (g if g.stride(-1) == 1 else g.contiguous() for g in grads)
         grad_q, grad_k = turn(grad_q, grad_k, cos, sin, ctx.kinds[0], back=True)
         return grad_q, grad_k.to(ctx.kinds[1]), None, None, None
@@ -251,6 +257,7 @@ def _casts(base: CausalLM, autocast: torch.dtype | None, gates: list[Patch]) -> 
     """The stand-ins of modules whose input goes to several projections and nowhere else, those of `gates` among them."""
     if autocast is None:
         return gates
+    # a module can have one stand-in: the cast goes around the gate's
     found = {id(patch.owner): patch for patch in gates}
     for module in base.modules():
         if any(all(isinstance(getattr(module, n, None), nn.Module) for n in names) for names in GROUPS):

@@ -93,6 +93,7 @@ class VllmEngine:
             return sample_from(
                 llm, requests, settings, self.end_ids, self.banned, self.tokenizer, on_finish, on_progress
             )
+        # TRL groups prompts by `num_generations`: one number for all of a call
         n = requests[0].n
         assert all(request.n == n for request in requests)
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
@@ -244,6 +245,7 @@ def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]
     words: dict[str, Any] = {}
     if stop:
         words |= {"stop": list(stop), "include_stop_str_in_output": True, "skip_special_tokens": False}
+    # a bias, not -inf: vLLM takes none lower, and e^-100 is never drawn
     if banned:
         words["logit_bias"] = dict.fromkeys(sorted(banned), UNLIKELY)
     return words

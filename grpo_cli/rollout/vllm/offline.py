@@ -114,6 +114,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
         raise Unfit("the package `vllm` is not installed")
     if getattr(policy.model, "is_loaded_in_4bit", False):
         raise Unfit("weights in 4 bits cannot be handed over")
+    # settings of the trainer's vLLM, such as sleep or the ports of the weights, have no meaning here
     given = {STARTED_WITH[name]: value for name, value in sample.vllm.items() if name in STARTED_WITH}
     os.environ.setdefault(
         "VLLM_ENABLE_V1_MULTIPROCESSING", "0"

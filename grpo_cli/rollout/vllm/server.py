@@ -127,6 +127,7 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
             weights is taken.
     """
     url = address(settings)
+    # it may still be loading its model: minutes for a large one
     _wait(url, float(settings.get("server_timeout", WAIT_S)), say)
     try:
         served = _ask(url, "/v1/models")["data"][0]
@@ -163,6 +164,7 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
 
 def address(settings: Mapping[str, Any]) -> str:
     """Where the server is, as TRL puts it together from `sample.vllm`."""
+    # 0.0.0.0 is TRL's default, which reaches this machine
     host, port = settings.get("server_host", "0.0.0.0"), settings.get("server_port", 8000)
     return str(settings.get("server_base_url") or f"http://{host}:{port}").rstrip("/")
 
@@ -185,6 +187,7 @@ def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str
         read = _ask(server.url, "/tokenize", asked)["tokens"]
     except (Refused, KeyError, TypeError) as err:
         raise SetupError(f"the vLLM server at {server.url} cannot tokenise a prompt: {err}") from err
+    # one prompt is enough to notice another vocabulary, merges or normaliser
     if read != tokenizer(text, add_special_tokens=False).input_ids:
         raise SetupError(
             f"the vLLM server at {server.url} has another tokenizer: it reads the first prompt otherwise",
@@ -238,6 +241,7 @@ class ServerWatch:
     def watching(self) -> Iterator[None]:
         """Watch while inside."""
         over = threading.Event()
+        # a daemon: a look that hangs must not keep the process alive
         thread = threading.Thread(target=self._watch, args=(over,), name="vllm-server", daemon=True)
         thread.start()
         try:
