@@ -123,7 +123,7 @@ def shuffle_clusters(seed: int) -> None:
     """From now on this process deals the rows out to the clusters of `ads` by chance, sizes as they were."""
     import random
 
-    from grpo_cli.curriculum.clusters import Clusters
+    from grpo_cli.curriculum.ads import Clusters
     from grpo_cli.jobs.train import setup
 
     make = setup.clusters_of_run

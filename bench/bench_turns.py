@@ -54,7 +54,7 @@ class Forgetting:
     """An engine that is never told what it could keep."""
 
     def __init__(self, engine: GraphEngine) -> None:
-        self.engine, self.one_stream = engine, engine.one_stream
+        self.engine, self.kind = engine, engine.kind
 
     def generate(self, requests: Sequence[Request], *more: Any, **named: Any) -> list[list[Completion]]:
         return self.engine.generate([replace(one, slot=None) for one in requests], *more, **named)

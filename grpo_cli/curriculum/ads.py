@@ -4,6 +4,10 @@ After arXiv 2606.22305 and its authors' sampler. Where it differs: nothing start
 that is asked for, since a window needs many steps to cross its cluster; in its place the share right of a cluster that was
 not drawn for a pass counts as unknown again, else one that was all wrong would never be drawn again. A row that
 failed twice running is stepped over; rows without a gold are ranked by how they did when first drawn.
+
+How this works: `Clusters` holds the rows of each cluster from easy to hard. `Ads.pick` draws `active` clusters by `chances` and
+takes the rows of their windows. `Ads.update` then moves each window (`move_window`), takes the share right of each cluster, and
+moves the chances: p <- (1 - s) p + s rate / sum of rates, with s = `SMOOTHING`.
 """
 
 from __future__ import annotations
@@ -15,10 +19,51 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.curriculum.ledger import Ledger, RowOutcome
-from grpo_cli.curriculum.order import Order, Uniform
-from grpo_cli.curriculum.strategies import weighted_sample
+from grpo_cli.curriculum.strategies import Order, Uniform, weighted_sample
+from grpo_cli.errors import DataError
+
+# Rows in clusters of like ones, each from its easiest row to its hardest: what `select: ads` moves its
+# windows over.
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Every row in one cluster, by its place among the training rows.
+
+    `members` of a cluster that is `ranked` go from easy to hard, those of any other by their place: its rows have no
+    difficulty before they were drawn.
+    """
+
+    members: tuple[tuple[int, ...], ...]
+    ranked: tuple[bool, ...]
+
+    def as_json(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """For the run folder, rows by their ids."""
+        return [
+            {"ranked": ranked, "rows": [ids[row] for row in rows]}
+            for rows, ranked in zip(self.members, self.ranked, strict=True)
+        ]
+
+    @classmethod
+    def from_json(cls, read: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Clusters:
+        """Back from there; rows that are gone since are left out, clusters keep their numbers.
+
+        Raises:
+            DataError: rows that belong to no cluster.
+        """
+        place = {row_id: row for row, row_id in enumerate(ids)}
+        known = {row_id for cluster in read for row_id in cluster["rows"]}
+        new = [row_id for row_id in ids if row_id not in known]
+        if new:
+            raise DataError(
+                f"{len(new):,} of {len(ids):,} training rows were not there when the run was begun, such as `{new[0]}`:"
+                " they belong to no cluster",
+                hint="resume with the rows of the run, or start another run on all of them",
+            )
+        members = tuple(tuple(place[i] for i in cluster["rows"] if i in place) for cluster in read)
+        return cls(members, tuple(bool(cluster["ranked"]) for cluster in read))
+
 
 ACTIVE = 4
 """Clusters a step draws from."""
@@ -40,9 +85,10 @@ def move_window(
 ) -> list[int]:
     """The window after its rows were sampled: rows right too seldom give way to easier ones, those right too often to harder ones.
 
-    Rows that stay have their places first, then each other one moves by one place, those to easier rows from the easy end
-    on, then those to harder ones from the hard end on. Where that place is taken, the nearest free one, first on the
-    side it wanted.
+    1. Rows right in a share between `LOW` and `HIGH`, and those not drawn, keep their places.
+    2. Rows right less often move to the next easier place, the easiest row first.
+    3. Rows right more often move to the next harder place, the hardest row first.
+    4. Where a place is taken, the nearest free one is used, of two equally near the one on the side it moves to.
 
     Args:
         window: places in the cluster, 0 the easiest.
@@ -52,7 +98,10 @@ def move_window(
     """
     if len(window) >= size:
         return sorted(window)
-    wish = {place: _wish(rates.get(place)) for place in window}
+    wish: dict[int, int] = {}
+    for place in window:
+        rate = rates.get(place)
+        wish[place] = 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
     found = {place for place, way in wish.items() if way == 0}
     easier = sorted(place for place, way in wish.items() if way < 0)
     harder = sorted((place for place, way in wish.items() if way > 0), reverse=True)
@@ -60,18 +109,11 @@ def move_window(
         way = wish[place]
         ahead = range(place + way, size if way > 0 else -1, way)
         wanted = next((p for p in ahead if p not in skipped), min(max(place + way, 0), size - 1))
-        free = [p for p in _outwards(wanted, way, size) if p not in found]
+        # outwards from there, in turn on both sides
+        near = [wanted] + [p for far in range(1, size) for p in (wanted + way * far, wanted - way * far)]
+        free = [p for p in near if 0 <= p < size and p not in found]
         found.add(next((p for p in free if p not in skipped), place if place not in found else free[0]))
     return sorted(found)
-
-
-def _wish(rate: float | None) -> int:
-    return 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
-
-
-def _outwards(place: int, way: int, size: int) -> list[int]:
-    steps = [place] + [p for far in range(1, size) for p in (place + way * far, place - way * far)]
-    return [p for p in steps if 0 <= p < size]
 
 
 def moved_chances(chances: Sequence[float], rates: Sequence[float]) -> list[float]:

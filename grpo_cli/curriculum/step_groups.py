@@ -1,7 +1,8 @@
-"""The groups of one step as they are sampled: which rows it had already, and how often the engine was called for it."""
+"""The groups of one step: how its rows are sampled, screened, and sampled again where groups carry no signal."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -60,3 +61,58 @@ class StepGroups:
     def _sample(self, rows: Sequence[int], size: int, first: int = 0) -> list[Group]:
         self.calls += 1
         return self._collect(rows, size, EngineCall(self.step, self.calls), first)
+
+
+# Dynamic sampling (DAPO, arXiv 2503.14476): sample again until every group of the batch carries signal.
+
+
+@dataclass(frozen=True)
+class FilledBatch:
+    """The batch, and what it cost to fill."""
+
+    groups: list[Group]
+    rejected: list[Group]
+    rounds: int
+
+    def metrics(self) -> dict[str, float]:
+        """`resample/…`: rounds after the first, groups rejected by kind and the tokens generated for them."""
+        wrong = sum(g.right == 0 for g in self.rejected)
+        right = sum(g.right == g.judged > 0 for g in self.rejected)
+        return {
+            "resample/rounds": self.rounds,
+            "resample/thrown": len(self.rejected),
+            "resample/thrown_all_wrong": wrong,
+            "resample/thrown_all_right": right,
+            "resample/thrown_tokens": sum(g.tokens for g in self.rejected),
+        }
+
+
+def fill(
+    first: Sequence[Group],
+    sample: Callable[[int], list[Group]],
+    has_signal: Callable[[Group], bool],
+    most_rounds: int,
+) -> FilledBatch:
+    """A batch of `len(first)` groups with signal, as far as `most_rounds` further calls of `sample` give them.
+
+    Each round asks for as many groups as the share with signal so far makes likely to be needed, at most a batch.
+    What is still missing then is filled with groups without signal, so the size never changes; a call that
+    returns fewer groups than asked for (no rows left) ends the search.
+    """
+    size, sampled, rounds = len(first), list(first), 0
+    alive = [g for g in sampled if has_signal(g)]
+    while len(alive) < size and rounds < most_rounds:
+        # Laplace's rule: never 0, so that a first round without signal does not ask for all there is
+        share = (len(alive) + 1) / (len(sampled) + 2)
+        wanted = min(size, math.ceil((size - len(alive)) / share))
+        more = sample(wanted)
+        rounds += 1
+        sampled += more
+        alive += [g for g in more if has_signal(g)]
+        if len(more) < wanted:
+            break
+    kept = alive[:size]
+    kept += [g for g in sampled if not has_signal(g)][: size - len(kept)]
+    # by identity: a group holds lists, which have no hash
+    chosen = {id(g) for g in kept}
+    return FilledBatch(kept, [g for g in sampled if id(g) not in chosen], rounds)

@@ -17,7 +17,7 @@ from grpo_cli.policy.loading.inspection import refuse_4bit
 from grpo_cli.policy.loading.packages import trainer_needs
 from grpo_cli.recipe.reading.stages import stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.rollout.vllm.needs import check_vllm
+from grpo_cli.rollout.vllm.server import check_vllm
 from grpo_cli.run.folder import refuse_place
 
 
@@ -42,7 +42,7 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
     for one in (recipe, *_stages(recipe)):
         for need in trainer_needs(one):
             yield Question("packages", need.require)
-        if one.sample.engine == "vllm":
+        if one.sample.engine_kind.through_trl:
             mode, device = one.sample.vllm.get("mode", "colocate"), "cuda" if on_gpu else "cpu"
             yield Question("engine", partial(check_vllm, mode, processes, device))
         yield Question("model", partial(refuse_4bit, one.model, on_gpu=on_gpu))

@@ -182,8 +182,10 @@ def room_for_prompts(recipe: Recipe, which: Which, own: int | None, served: int 
     Raises:
         SetupError: the completions alone do not fit.
     """
-    started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
-    context = min((int(known) for known in (own, started, served) if known is not None), default=None)
+    context = min(
+        (int(known) for known in (own, recipe.sample.started_context, served) if known is not None),
+        default=None,
+    )
     if context is None:
         return None
     key, longest = "sample.max_tokens", recipe.sample.max_tokens

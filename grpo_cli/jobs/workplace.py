@@ -141,7 +141,7 @@ class Workplace:
 
     def _shown(self, rows: Sequence[Row], seed: int) -> list[WarmupText]:
         """Episodes in which the environment says how to act."""
-        from grpo_cli.rollout.episodes.demonstrate import demonstrations
+        from grpo_cli.rollout.episodes.play import demonstrations
 
         world, worlds = self.recipe.environment, self.judge.worlds
         assert world is not None and worlds is not None

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.curriculum.ads import Clusters
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.measure.embeddings import Embeddings, embed

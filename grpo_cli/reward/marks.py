@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_cli.recipe.sections.recipe import TurnCredit
-from grpo_cli.rollout.engine import Completion
-from grpo_cli.rollout.episode import Turn
+from grpo_cli.rollout.engine import Completion, Turn
 
 Decode = Callable[[list[list[int]]], list[str]]
 

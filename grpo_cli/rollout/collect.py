@@ -56,7 +56,7 @@ class GroupJudgeLike(Protocol[G]):
 
 
 class Progress(Protocol):
-    """Who is told how far a step is, and counts its seconds."""
+    """Shows how far a step is, and counts its seconds."""
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None: ...
     def timed(self, name: str) -> AbstractContextManager[None]: ...
@@ -101,6 +101,7 @@ class Collect(Generic[G]):
     ) -> list[RowCompletions]:
         """`size` completions for each of this rank's rows, its samples from `first` on."""
         total, settings = len(rows) * size, self.settings(call)
+        # judges may listen: a sample's verdict is asked for as soon as it ends, while others are generated
         self.progress.phase("generate", 0, total)
         with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
             prompts, generate = self._opened(rows, size, settings, first)
@@ -126,7 +127,7 @@ class Collect(Generic[G]):
         """The recipe's sampling with a seed of this call's own: no global random state is used."""
         # a row that is sampled twice in a step gets new samples
         seed = step_seed(self.recipe.train.seed, call.step) + call.number - 1
-        if self.engine.one_stream:  # each rank needs its own
+        if not self.engine.kind.has_own_seeds:  # each rank needs its own
             seed += 7919 * self.ranks.rank
         return sampling(self.recipe, seed)
 

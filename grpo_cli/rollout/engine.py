@@ -1,17 +1,108 @@
 """The contract of a rollout engine. `logps` are always those of the *untruncated* distribution at the sampling
 temperature (at temperature 1 when greedy), whatever top-k, top-p, min-p or a repetition penalty did to the choice.
+
+How this works: an engine takes `Request`s (prompt, number of samples, perhaps a seed and tokens to go on from) and
+`SamplingSettings`, refuses what has no meaning (`check_settings`, `check_requests`), and returns a `Completion` for each sample;
+a completion of an environment's episode carries the record of its turns (`Episode`). What an engine can do is its `EngineKind`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from grpo_cli.rollout.episode import Episode, Turn
+from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
+from grpo_cli.recipe.engines import EngineKind
+from grpo_verifiers.verifier import Played
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
+
+
+# The record of one episode: what a completion of many turns has in addition to its tokens.
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the model, and what the environment made of it."""
+
+    start: int
+    end: int
+    """The model's tokens of this turn, end token included: [start, end) of the completion's tokens."""
+    state: str = ""
+    """What this turn *saw*, as text that is equal where states are: the environment's `state`, else the observation before
+    the action (turn 0: what `reset` said). Never what the action led to."""
+    text: str = ""
+    """The action as the environment was handed it."""
+    observation: str = ""
+    """What the environment answered; of the last turn it stands here only, not among the tokens."""
+    reward: float = 0.0
+    """What the step paid, less the penalty of an invalid action."""
+    milestone: str | None = None
+    """The milestone that this turn reached, if any."""
+    valid: bool = True
+    """False where the environment could make nothing of the action."""
+    done: bool = False
+    """Whether the environment said that the episode is over."""
+    planned: int = 0
+    """Tokens at its start that are a plan, not an act; only where credit tells them apart."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the model generated in it."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The turns of one completion. `outcome` is any finite number, penalties taken off; None is no verdict, never 0."""
+
+    turns: tuple[Turn, ...]
+    outcome: float | None
+    truncated: bool = False
+    """The token budget ended it, not the environment nor `max_turns`."""
+    problem: str = ""
+    """Why there is no verdict, in one line."""
+    reason: str = ""
+    """The same as a short stable code."""
+    answer: str | None = None
+    """What is judged of an episode with tools: the turn that called none. None is the whole transcript."""
+
+    @property
+    def judged(self) -> str:
+        """What verifiers read of it."""
+        return self.transcript if self.answer is None else self.answer
+
+    @property
+    def spoken(self) -> int:
+        """Tokens that the model generated."""
+        return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def played(self) -> Played:
+        """What a verifier is told of it."""
+        return Played(self.outcome, self.reason, self.problem)
+
+    @property
+    def transcript(self) -> str:
+        """The episode as text: each turn under who spoke."""
+        lines = []
+        for turn in self.turns:
+            lines.append(f"[assistant] {turn.text}")
+            if turn.observation:
+                lines.append(f"[environment] {turn.observation}")
+        return "\n".join(lines)
+
+    def mask(self, length: int) -> list[int]:
+        """1 for each of the completion's `length` tokens that the model generated, 0 for the environment's."""
+        # the observations between turns were not sampled: their log-probs must not enter a loss
+        mask = [0] * length
+        for turn in self.turns:
+            mask[turn.start : turn.end] = [1] * turn.tokens
+        return mask
+
 
 Finish = Literal["stop", "length"]
 
@@ -111,6 +202,7 @@ class SamplingSettings:
     @classmethod
     def measuring(cls, sample: Sample, seed: int) -> SamplingSettings:
         """The same for held-out rows: the policy's own distribution, whatever training leaves out of it."""
+        # no truncation and no penalty: held-out scores are compared between recipes that train with other ones
         return cls(sample.max_tokens, sample.temperature, seed=seed, stop=tuple(sample.stop))
 
     @property
@@ -121,6 +213,7 @@ class SamplingSettings:
     @property
     def truncates(self) -> bool:
         """Whether the samples come from another distribution than the model's: off-policy when trained on."""
+        # greedy takes the likeliest token, which no truncation drops; a penalty can change which one that is
         return self.penalises or (not self.greedy and (self.top_p < 1 or self.top_k > 0 or self.min_p > 0))
 
     @property
@@ -136,13 +229,10 @@ OnProgress = Callable[[int, int], None]
 
 
 class Engine(Protocol):
-    """Generates from a policy's weights. What an engine can do stands in its fields; nobody asks for its name."""
+    """Generates from a policy's weights; what it can do are the fields of its kind."""
 
-    name: str
-    exact_logps: bool
-    """Whether its log-probs are those of a forward pass in the same numbers, to 1e-4."""
-    one_stream: bool
-    """Whether all samples of a call come from one random stream, so that processes need seeds of their own."""
+    @property
+    def kind(self) -> EngineKind: ...
 
     def generate(
         self,
@@ -155,3 +245,82 @@ class Engine(Protocol):
 
     def release(self) -> None:
         """Gives back what is kept between calls (the key-value cache, captured graphs)."""
+
+
+class CannotDrive(SetupError):
+    """The engine `name` does not drive this model, for `reason`."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"the engine `{name}` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
+        )
+        self.reason = reason
+
+
+# What a call may ask for, checked before any work: an error here names the request, one later would lose a step.
+
+NOT_FINITE = "the model's logits are not finite"
+NOT_FINITE_HINT = "its weights are broken: start anew with a lower `train.lr`, from a good checkpoint as `model` if you like"
+
+
+def check_settings(settings: SamplingSettings) -> None:
+    """RecipeError with every sampling value that has no meaning."""
+    s = settings
+    rules = [
+        ("max_tokens", s.max_tokens, s.max_tokens >= 1, "at least 1"),
+        (
+            "temperature",
+            s.temperature,
+            math.isfinite(s.temperature) and s.temperature >= 0,
+            "0 (greedy) or more",
+        ),
+        ("top_p", s.top_p, 0 < s.top_p <= 1, "above 0, at most 1"),
+        ("top_k", s.top_k, s.top_k >= 0, "0 (off) or more"),
+        ("min_p", s.min_p, 0 <= s.min_p <= 1, "from 0 to 1"),
+        ("repetition_penalty", s.repetition_penalty, 0 < s.repetition_penalty < math.inf, "above 0"),
+    ]
+    wrong = [
+        Mistake("", f"`sample.{key}` is {value}; it must be {bound}")
+        for key, value, fits, bound in rules
+        if not fits
+    ]
+    if wrong:
+        raise RecipeError(wrong)
+
+
+def check_requests(
+    requests: Sequence[Request], settings: SamplingSettings, *, context: int | None, vocabulary: int
+) -> None:
+    """DataError with every prompt that is empty, too long for the model's context, or outside its vocabulary."""
+    # all of them: a data set with a hundred long prompts is mended once
+    wrong: list[Mistake] = []
+    too_long = False
+    for index, request in enumerate(requests):
+        place, length = f"prompt {index}", len(request.prompt_ids)
+        if request.n < 1:
+            wrong.append(Mistake(place, f"asks for {request.n} samples"))
+        # a prefix counts towards `max_tokens`
+        if len(request.prefix) >= settings.max_tokens:
+            begun = f"{len(request.prefix)} of {settings.max_tokens} tokens"
+            wrong.append(Mistake(place, f"has begun with {begun}: nothing is left to sample"))
+        if not length:
+            wrong.append(Mistake(place, "is empty: there is no token to go on from"))
+        # on CUDA an index outside the embedding ends the process's context, with an error at a later kernel
+        elif min(request.ids) < 0 or max(request.ids) >= vocabulary:
+            wrong.append(Mistake(place, f"has token ids outside the model's vocabulary of {vocabulary}"))
+        # before the step, by the most it may take: a cache that overflows in the middle loses what was sampled
+        if context is not None and length + settings.max_tokens > context:
+            too_long = True
+            wrong.append(
+                Mistake(
+                    place,
+                    f"{length} tokens and {settings.max_tokens} new ones exceed the model's context of {context}",
+                )
+            )
+    if wrong:
+        hint = (
+            "lower `sample.max_tokens`, or drop long prompts with `data.max_prompt_tokens`"
+            if too_long
+            else ""
+        )
+        raise DataError(wrong, hint=hint)

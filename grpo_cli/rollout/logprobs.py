@@ -3,7 +3,7 @@
 A prompt goes through the model once and its keys and values are shared by all its completions (gradients flow back
 through them); completions run in chunks of like length; only tokens that count go through the output head. The numbers
 are those of one padded forward pass up to the last bits, because each token still sees the same tokens at the same
-positions. Used on a CPU, where the work is proportional to the tokens; TRL's own scoring stays everywhere else.
+positions. With logits z, log p(token) = z_token / T - logsumexp(z / T), and the entropy is -sum p log p. Used on a CPU, where the work is proportional to the tokens; TRL's own scoring stays everywhere else.
 """
 
 from __future__ import annotations
@@ -104,7 +104,14 @@ def score_shared(
     logps, entropies = _head(
         base.get_output_embeddings(), torch.cat(hidden), completions[order][counts[order]], temperature
     )
-    return Scores(*(_placed(found, counts[order])[torch.argsort(order)] for found in (logps, entropies)))
+    # back to columns, 0 where no token stands, then back to the rows' own order
+    at = counts[order]
+    return Scores(
+        *(
+            found.new_zeros(at.shape).masked_scatter(at, found)[torch.argsort(order)]
+            for found in (logps, entropies)
+        )
+    )
 
 
 class _Prompts:
@@ -159,7 +166,3 @@ def _head(head: nn.Module, states: Tensor, labels: Tensor, temperature: float) -
     parts = zip(states.tensor_split(cuts), labels.tensor_split(cuts), strict=True)
     found = [checkpoint(scored, part, wanted, use_reentrant=False) for part, wanted in parts]
     return torch.cat([logps for logps, _ in found]), torch.cat([entropies for _, entropies in found])
-
-
-def _placed(values: Tensor, counts: Tensor) -> Tensor:
-    return values.new_zeros(counts.shape).masked_scatter(counts, values)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics, unwrapped_forward
 from grpo_cli.policy.positions import needs_positions
-from grpo_cli.rollout.graph.schedule import chunk_by_tokens
+from grpo_cli.rollout.graph.continuous_batch import chunk_by_tokens
 
 if TYPE_CHECKING:
     import torch

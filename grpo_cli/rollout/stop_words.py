@@ -25,17 +25,22 @@ class StopWords:
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
         """`texts`: at least one, none empty."""
         self.texts, self.tokenizer = tuple(texts), tokenizer
+        # every end of every text: a token that completes one begins with an end of it, or holds it whole
         self._ends = tuple(sorted({text[at:] for text in texts for at in range(len(text))}))
         self._window = max(len(text.encode("utf-8", "surrogatepass")) for text in texts) + SPARE
         self._may: dict[int, bool] = {}
 
     def end_with(self, token_ids: Sequence[int]) -> bool:
         """Whether the last of these tokens completes a text; none of those before it does."""
-        return self._may_complete(token_ids[-1]) and self._found(token_ids)
+        if not self._may_complete(token_ids[-1]):
+            return False
+        end = self._spelled(token_ids[-self._window :])
+        return any(text in end for text in self.texts)
 
     def cut(self, token_ids: Sequence[int], looked: int = 0) -> int | None:
         """How many of the tokens there are up to the one that completes a text; None where none does. The first
         `looked` are known not to."""
+        # token by token: the first that completes a text ends the sample, whatever the later ones spell
         for count in range(looked + 1, len(token_ids) + 1):
             if self.end_with(token_ids[max(0, count - self._window) : count]):
                 return count
@@ -45,17 +50,18 @@ class StopWords:
         known = self._may.get(token)
         if known is None:
             piece = self._spelled([token])
-            # part of a character, or a token that shows only beside others
-            known = not piece or "\ufffd" in piece or any(map(self._completes, (piece, " " + piece)))
+            # part of a character, or a token that shows only next to others; with a blank, for some tokenizers drop it
+            # at the start of what they decode
+            known = (
+                not piece
+                or "\ufffd" in piece
+                or any(
+                    form.startswith(self._ends) or any(text in form for text in self.texts)
+                    for form in (piece, f" {piece}")
+                )
+            )
             self._may[token] = known
         return known
-
-    def _completes(self, piece: str) -> bool:
-        return piece.startswith(self._ends) or any(text in piece for text in self.texts)
-
-    def _found(self, token_ids: Sequence[int]) -> bool:
-        end = self._spelled(token_ids[-self._window :])
-        return any(text in end for text in self.texts)
 
     def _spelled(self, token_ids: Sequence[int]) -> str:
         import numpy as np
@@ -64,7 +70,7 @@ class StopWords:
 
 
 def stop_words(texts: Sequence[str], tokenizer: Tokenizer | None) -> StopWords | None:
-    """What ends samples beside their end tokens; None where nothing does."""
+    """What ends samples in addition to their end tokens; None where nothing does."""
     if not texts:
         return None
     assert tokenizer is not None, "texts are looked for in what a tokenizer spells"

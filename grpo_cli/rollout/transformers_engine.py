@@ -1,5 +1,9 @@
 """The reference engine: transformers' own `generate` on left-padded prompts, each repeated `n` times. Slow and simple;
 its samples follow torch's generator, so they do depend on which prompts share the batch.
+
+How this works: `generate` of transformers runs once over all rows. Our `SampleWatch` sits at both ends of its step: as the first
+logits processor it copies the raw logits, as a stopping criterion it reads the token that was chosen, takes its log-prob from
+the copy, and finishes the samples that have ended. The sampling rules stand between, as transformers' own processors.
 """
 
 from __future__ import annotations
@@ -10,8 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
-from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT, check_requests, check_settings
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.recipe.engines import ENGINES
+from grpo_cli.rollout.engine import (
+    NOT_FINITE,
+    NOT_FINITE_HINT,
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+    check_settings,
+)
 from grpo_cli.rollout.stop_words import StopWords, completion, stop_words
 
 if TYPE_CHECKING:
@@ -23,8 +37,7 @@ if TYPE_CHECKING:
 class TransformersEngine:
     """Works with every model that has `generate`."""
 
-    name = "transformers"
-    exact_logps, one_stream = False, True
+    kind = ENGINES["transformers"]
 
     def __init__(
         self,
@@ -59,6 +72,7 @@ class TransformersEngine:
         base: Any = causal_model(self.model)
         device = next(base.parameters()).device
         longest = max(len(request.prompt_ids) for request in requests)
+        # on the left: `generate` appends, so the last prompt token must stand in the last column
         padded = [
             [self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)
         ]
@@ -69,6 +83,7 @@ class TransformersEngine:
         ]
         stops = stop_words(settings.stop, self.tokenizer)
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
+        # only the device that samples: forking all of them would start a context on each
         devices = [device] if device.type == "cuda" else []
         # `generate` draws from torch's global generator, which dropout and shuffling of training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
@@ -150,6 +165,7 @@ class SampleWatch:
         if s.penalises:
             chain.append(rules.RepetitionPenaltyLogitsProcessor(s.repetition_penalty))
         if not s.greedy:
+            # in transformers' own order: penalty, temperature, top-k, top-p, min-p
             if s.temperature != 1:
                 chain.append(rules.TemperatureLogitsWarper(float(s.temperature)))
             if s.top_k:
@@ -188,6 +204,7 @@ class SampleWatch:
             # `generate` goes on padding rows that have ended until all have
             if row not in self.open:
                 continue
+            # before a stop word is looked for: the token that completes it belongs to the sample
             self.tokens[row].append(token)
             self.logps[row].append(logps[row])
             if self.stops is not None and self.stops.end_with(self.tokens[row]):
@@ -198,6 +215,7 @@ class SampleWatch:
                 or len(self.tokens[row]) == self.settings.max_tokens
             ):
                 ended.append(row)
+        # now, not at the end: verdicts overlap with the samples that go on
         for row in ended:
             self.open.discard(row)
             if self.on_finish:
@@ -213,3 +231,15 @@ class SampleWatch:
     def completions(self) -> list[Completion]:
         """One for each place."""
         return [self._completion(row) for row in range(len(self.places))]
+
+
+def make_transformers_engine(
+    model: nn.Module,
+    ends: set[int],
+    *,
+    tokenizer: Tokenizer | None,
+    pad_id: int | None,
+    **_: object,
+) -> TransformersEngine:
+    """The `rollout.make.Factory` of this engine."""
+    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)

@@ -76,7 +76,7 @@ def memory(work: Work, card_bytes: float, measured: int | None = None) -> Memory
     found = held(work.recipe, work.sizes, work.world)
     free = max(0.0, card_bytes - OUTSIDE - sum(found.values()))
     rows = 0
-    if work.recipe.sample.engine == "vllm":
+    if work.recipe.sample.engine_kind.through_trl:
         vllm = work.recipe.sample.vllm
         if vllm.get("mode", "colocate") == "colocate":
             found["vLLM's share"] = card_bytes * float(vllm.get("gpu_memory_utilization", 0.3))
@@ -269,7 +269,7 @@ class Fit:
             found.append("the traffic between cards")
         if recipe.environment is not None:
             found.append("the environment and its turns")
-        if recipe.sample.engine == "vllm":
+        if recipe.sample.engine_kind.through_trl:
             found.append("vLLM's own speed")
         if any(spec.kind in ("model", "reward_model") for spec in recipe.verify.values()):
             found.append("reward models")

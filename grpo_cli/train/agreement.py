@@ -55,7 +55,7 @@ def check_agreement(trainer: Trainer, engine: Engine, policy: Policy, row: Row, 
     exact = policy.autocast is None and next(policy.model.parameters()).dtype == torch.float32
     if not mean <= (EXACT if exact else HALF):  # a NaN is no agreement
         raise SetupError(
-            f"training and sampling disagree on this model: the log-probs of the tokens that `{engine.name}` sampled are"
+            f"training and sampling disagree on this model: the log-probs of the tokens that `{engine.kind.name}` sampled are"
             f" {mean:.2g} nats apart from those of the training pass",
             hint="set `sample.engine: transformers`; if that disagrees as well, the model cannot be trained on padded rows",
         )

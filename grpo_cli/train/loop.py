@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.curriculum.ads import Ads
-from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.curriculum.ads import Ads, Clusters
 from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Selection
 from grpo_cli.curriculum.step_groups import RowChoice

@@ -20,7 +20,7 @@ from grpo_cli.rollout.logprobs import draws_dropout
 def are_exact(engine: Engine, model: nn.Module, args: GRPOConfig) -> bool:
     """Whether the engine's log-probs stand for those of a forward pass of `model` as training with `args` makes it."""
     return (
-        engine.exact_logps
+        engine.kind.exact_logps
         and not (args.bf16 or args.fp16 or args.tf32)
         and all(p.dtype == torch.float32 for p in model.parameters() if p.is_floating_point())
         and not draws_dropout(model)

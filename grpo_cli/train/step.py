@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.curriculum.resample import fill
-from grpo_cli.curriculum.step_groups import Choose, CollectGroups, StepGroups
+from grpo_cli.curriculum.step_groups import Choose, CollectGroups, StepGroups, fill
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.train.credit.method import CreditMethod

@@ -19,7 +19,7 @@ from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.failures import loading_failures, sentence
 from grpo_cli.recipe.arithmetic import Batching, batching
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.rollout.vllm.calls import stop_and_ban
+from grpo_cli.rollout.vllm.engine import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
 
 # the hooks of TRL 1.16 that trainer.py overrides or calls, with the parameters it relies on
@@ -201,7 +201,7 @@ def grpo_config(
         # on resume TRL would draw all earlier batches; rows are chosen in the loop
         "ignore_data_skip": True,
     }
-    if recipe.sample.engine == "vllm":
+    if recipe.sample.engine_kind.through_trl:
         fields |= vllm_fields(recipe, banned)
     strategy = recipe.launch.strategy
     config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))

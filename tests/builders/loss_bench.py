@@ -17,6 +17,7 @@ from trl import GRPOTrainer
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.recipe.arithmetic import Batching
+from grpo_cli.recipe.engines import EngineKind
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import grpo_config
@@ -61,7 +62,7 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
     model, tokenizer = _tiny()
     made = recipe(group, **train)
-    collect = SimpleNamespace(engine=SimpleNamespace(exact_logps=False))
+    collect = SimpleNamespace(engine=SimpleNamespace(kind=EngineKind("table")))
     loop: Any = SimpleNamespace(recipe=made, steps_done=0, ranks=Ranks(), collect=collect)
     args = grpo_config(
         made,

@@ -11,7 +11,7 @@ import pytest
 
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 
 DRAW = GraphEngine.generate
 
@@ -55,4 +55,4 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         sys.modules, "vllm", SimpleNamespace(SamplingParams=lambda **said: SimpleNamespace(**said))
     )
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)

@@ -26,7 +26,7 @@ from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.policy.loading import packages
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 from grpo_cli.sizing.fit import ask_of
 from tests.builders.chat_models import make_model, make_tokenizer
 from tests.cli.test_check_models import recipe_in
@@ -176,7 +176,7 @@ def test_packages_that_are_here_are_missed_where_they_are_not(
 def test_what_needs_a_gpu_is_refused_without_one(
     sections: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)
     monkeypatch.setattr(packages, "find_spec", lambda name: object())
     model = {"path": str(make_model(tmp_path / "tiny"))}
     recipe = recipe_in(tmp_path, **{**sections, "model": {**model, **sections.get("model", {})}})
@@ -262,7 +262,7 @@ def test_a_stage_is_asked_for_too_and_a_sentence_is_said_once(tmp_path: Path) ->
 def test_a_server_that_is_not_up_yet_is_unknown_and_not_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)
     vllm = {"mode": "server", "server_base_url": "http://127.0.0.1:9"}
     recipe = recipe_in(tmp_path, sample={"engine": "vllm", "vllm": vllm})
     found = [

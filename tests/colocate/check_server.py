@@ -126,7 +126,7 @@ def without_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     from trl.generation.vllm_client import VLLMClient
 
     from grpo_cli.jobs.train import job
-    from grpo_cli.rollout.vllm.engine import check_vllm
+    from grpo_cli.rollout.vllm.server import check_vllm
 
     send_over_gloo(lambda *what: monkeypatch.setattr(*what))
     monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")

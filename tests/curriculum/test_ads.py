@@ -8,8 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from grpo_cli.curriculum.ads import Ads, ClusterWindow, move_window, moved_chances
-from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.curriculum.ads import Ads, Clusters, ClusterWindow, move_window, moved_chances
 from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Selection
 from grpo_cli.errors import DataError

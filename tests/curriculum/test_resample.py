@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grpo_cli.curriculum.resample import fill
+from grpo_cli.curriculum.step_groups import fill
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion

@@ -12,10 +12,11 @@ from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.probe import ProbeSize
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import model_source
 from grpo_cli.resilience.model_source import ModelSource
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 from tests.builders.workplaces import Told, tiny_recipe
 
 ROWS = [{"question": f"{i}+1=?", "answer": str(i + 1)} for i in range(6)]
@@ -53,7 +54,7 @@ def test_eval_drops_rows_over_the_limit_of_the_recipe(tmp_path: Path) -> None:
 def test_a_recipe_for_vllm_is_measured_without_it_and_what_generates_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: False)
+    monkeypatch.setattr(server, "_installed", lambda name: False)
     recipe, told = tiny_recipe(tmp_path, ROWS, ROWS, sample={"engine": "vllm"}), Told()
     if command == "eval":
         assert evaluated(recipe, tmp_path, told).sampled.pass_1.n == 6
@@ -80,7 +81,7 @@ def test_prompts_are_made_with_the_options_of_the_chat_template_that_training_us
 def test_the_engine_reads_the_weights_in_place_and_is_made_once(tmp_path: Path) -> None:
     with open_workplace(tiny_recipe(tmp_path, ROWS), tmp_path, Told().display) as place:
         assert place.engine is place.engine
-        assert place.engine.exact_logps
+        assert place.engine.kind == ENGINES["graph"]
         assert place.held_out is None and len(place.train.rows) == 6
         assert place.policy.device == torch.device("cpu") and place.policy.context == 512
 

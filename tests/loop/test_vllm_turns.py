@@ -15,9 +15,9 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.policy.model import load_model
 from grpo_cli.recipe.sections.recipe import Model, Recipe
+from grpo_cli.rollout.decoding.sampling import sample_keys
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.graph.uniforms import sample_keys
 from tests.builders.vllm_stand_in import DRAW, Held, StandIn, install
 
 

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.rollout.collect import Collect, EngineCall, RowCompletions
-from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
-from grpo_cli.rollout.episode import Episode, Turn
+from grpo_cli.rollout.engine import Completion, Episode, Request, SamplingSettings, Turn
 from tests.reference.policy import Said
 
 TURN_TOKENS, MAX_TURNS = 4, 3

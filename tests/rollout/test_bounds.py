@@ -10,8 +10,8 @@ from grpo_cli.policy.tokens import end_tokens
 from grpo_cli.rollout.decoding.supports import measure_layout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.graph import engine as graph
+from grpo_cli.rollout.graph.caches import free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.graph.memory import free_bytes, rows_that_fit
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import tiny
 

@@ -1,5 +1,4 @@
-from grpo_cli.rollout.engine import Completion
-from grpo_cli.rollout.episode import Episode, Turn
+from grpo_cli.rollout.engine import Completion, Episode, Turn
 
 
 def test_a_completion_of_turns_knows_which_tokens_the_model_generated() -> None:

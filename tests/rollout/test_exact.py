@@ -216,7 +216,7 @@ def test_what_the_engine_cannot_drive_it_declares(family, changes, word):
     assert word in str(supports(model))
     said = []
     engine = make_engine("auto", model, end_ids=ENDS, say=said.append)
-    assert engine.name == "transformers" and len(said) == 1 and word in said[0]
+    assert engine.kind.name == "transformers" and len(said) == 1 and word in said[0]
     assert engine.generate([Request([1, 2])], SamplingSettings(4, temperature=0))
 
 

@@ -8,8 +8,8 @@ import torch
 from grpo_cli.errors import DataError
 from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import Request, SamplingSettings
-from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.stepper import GraphStepper
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.scoring import DraftScorer

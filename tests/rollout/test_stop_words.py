@@ -12,12 +12,11 @@ from trl import GRPOTrainer
 
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
-from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.stepper import GraphStepper
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.stop_words import StopWords
-from grpo_cli.rollout.vllm.calls import stop_and_ban
-from grpo_cli.rollout.vllm.engine import VllmEngine
+from grpo_cli.rollout.vllm.engine import VllmEngine, stop_and_ban
 from tests.builders.rollout_models import plain_logps, tiny
 
 TOKENIZER = byte_tokenizer()

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from grpo_cli.algorithm.dead_rows import trim
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.train.micro_batches import by_length, may_sort
 from grpo_cli.train.old_logprobs import are_exact, padded
@@ -68,8 +69,8 @@ def test_a_mean_over_the_tokens_of_a_micro_batch_forbids_it(loss: str, extras: l
 
 
 def test_log_probs_stand_for_training_only_in_its_own_numbers() -> None:
-    graph: Any = SimpleNamespace(exact_logps=True)
-    plain: Any = SimpleNamespace(exact_logps=False)
+    graph: Any = SimpleNamespace(kind=ENGINES["graph"])
+    plain: Any = SimpleNamespace(kind=ENGINES["transformers"])
     whole: Any = SimpleNamespace(bf16=False, fp16=False, tf32=None)
     assert are_exact(graph, tiny(), whole)
     assert not are_exact(plain, tiny(), whole)

@@ -13,8 +13,7 @@ from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.data.rows import Row
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
-from grpo_cli.rollout.engine import Completion
-from grpo_cli.rollout.episode import Episode, Turn
+from grpo_cli.rollout.engine import Completion, Episode, Turn
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import has_signal
 from grpo_cli.train.credit.method import Method

@@ -127,7 +127,7 @@ class Machine:
     def _server(self) -> Iterator[CheckFinding]:
         """Whether the vLLM server that the recipe names can feed the run, looked at once: training waits for it."""
         sample = self.recipe.sample
-        if sample.engine != "vllm" or sample.vllm.get("mode") != "server":
+        if not sample.is_served:
             return
         try:
             find_server({**sample.vllm, "server_timeout": 0}, lambda waited, most: None)

@@ -23,7 +23,7 @@ from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
-from grpo_cli.rollout.episodes.opening import same_observation, with_observation
+from grpo_cli.rollout.episodes.running import same_observation, with_observation
 
 
 @dataclass(frozen=True, slots=True)

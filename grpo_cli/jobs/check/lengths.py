@@ -76,8 +76,9 @@ def refuse_lengths(
 
 def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:
     """The histogram, how many prompts are over a limit, and whether they still fit with what an environment says."""
-    started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
-    context = min((int(known) for known in (context, started) if known is not None), default=None)
+    context = min(
+        (int(known) for known in (context, recipe.sample.started_context) if known is not None), default=None
+    )
     room = None if context is None else context - recipe.sample.max_tokens
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
     data = {

@@ -113,19 +113,17 @@ def _covered(found: Coverage) -> CheckFinding:
 
 
 def _needs_graph(recipe: Recipe) -> bool:
-    sample = recipe.sample
-    plays = recipe.environment is not None and sample.engine != "vllm"
-    return sample.engine == "graph" or plays
+    kind = recipe.sample.engine_kind.fallback
+    return kind.is_selective or (recipe.environment is not None and not kind.has_own_seeds)
 
 
 def _undriven(recipe: Recipe, reason: str) -> SetupError:
     """What training says where the graph engine does not drive the model."""
+    from grpo_cli.rollout.engine import CannotDrive
     from grpo_cli.rollout.episodes.play import one_stream
-    from grpo_cli.rollout.make import cannot_drive
 
-    if recipe.sample.engine == "graph":
-        return cannot_drive(reason)
-    return one_stream("transformers")
+    kind = recipe.sample.engine_kind.fallback
+    return CannotDrive(kind.name, reason) if kind.is_selective else one_stream(kind.name)
 
 
 def _config(model: Model) -> dict[str, Any] | None:

@@ -48,7 +48,7 @@ class HeldOut:
             found = self.evaluator.run(
                 step, lambda done, total: show("evaluate", done, total), is_between=is_between
             )
-            if running.recipe.sample.engine == "vllm":
+            if running.recipe.sample.engine_kind.through_trl:
                 self.evaluator.engine.release()  # the memory is vLLM's between evaluations
         metrics = self._metrics(step, found, is_between)
         running.folder.write_samples(step, found.sampled.records, split="eval")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transformers import TrainerCallback
 
-from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.curriculum.ads import Clusters
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
@@ -158,14 +158,14 @@ def make_parts(
     recipe, policy, display = place.recipe, place.policy, place.display
     replica = Replica.where_needed(recipe.launch.strategy, policy.model, policy.autocast, display.note)
     whole = replace(policy, model=replica.model) if replica else policy
-    through_vllm = recipe.sample.engine == "vllm"
+    through_trl = recipe.sample.engine_kind.through_trl
     engine = policy_engine(
-        "auto" if through_vllm else recipe.sample.engine,  # vLLM has no part in evaluation
+        "auto" if through_trl else recipe.sample.engine,  # TRL's vLLM has no part in evaluation
         whole,
         lambda text: display.note("info", text),
     )
     watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
-    vllm = VllmEngine.of(policy, watch) if through_vllm else None
+    vllm = VllmEngine.of(policy, watch) if through_trl else None
     loop = Loop.of(
         recipe,
         place.train.rows,

@@ -100,13 +100,13 @@ def _what(world: Environment, recipe: Recipe, said: Callable[[Path], bool]) -> I
 
 def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
     sample = recipe.sample
-    if sample.engine == "transformers":
+    if not sample.engine_kind.has_own_seeds:
         yield RecipeFinding(
             ("sample", "engine"),
-            "the engine `transformers` draws all samples from one stream: the same episode would differ with its neighbours",
+            f"the engine `{sample.engine}` draws all samples from one stream: the same episode would differ with its neighbours",
             "say `engine: auto`, or leave it out",
         )
-    if sample.engine == "vllm":
+    if sample.engine_kind.through_trl:
         for key, allowed, why in VLLM:
             if sample.vllm.get(key, allowed) != allowed:
                 yield RecipeFinding(

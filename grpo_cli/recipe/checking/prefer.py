@@ -72,7 +72,7 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
             f"`control: {recipe.train.control}` pays rewards, and pairs are made of verdicts",
             "the placebo of pairs is `control: shuffled`",
         )
-    if recipe.sample.engine == "vllm":
+    if recipe.sample.engine_kind.through_trl:
         yield RecipeFinding(
             ("sample", "engine"),
             "vLLM is driven through TRL's GRPO trainer, which `method: prefer` does not run",

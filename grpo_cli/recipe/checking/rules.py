@@ -147,7 +147,7 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"{names} would train on samples the policy did not draw as it scores them (off-policy)",
             f"leave {names} out, or say `sample.off_policy_ok: true`",
         )
-    if s.vllm and s.engine in ("graph", "transformers"):
+    if s.vllm and not s.engine_kind.takes_settings:
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
 
 

@@ -45,10 +45,10 @@ def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
             f"`launch.strategy: {strategy}` spreads the training over processes, and the recipe asks for one",
             "raise `launch.gpus`, or leave `launch.strategy` out",
         )
-    if recipe.sample.engine == "vllm":
+    if recipe.sample.engine_kind.through_trl:
         yield RecipeFinding(
             path,
-            f"`sample.engine: vllm` does not take weights from `launch.strategy: {strategy}`",
+            f"`sample.engine: {recipe.sample.engine}` does not take weights from `launch.strategy: {strategy}`",
             "leave one of the two out",
         )
     if recipe.train.mini_batches > 1:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from grpo_cli.recipe.engines import ENGINES, EngineKind
 from grpo_cli.recipe.sections.ads import AdsSpec
 from grpo_cli.recipe.sections.critic import CriticSpec
 from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words, one_of
@@ -29,6 +30,12 @@ Algorithm = Literal[
     "gigpo",
     "ppo",
 ]
+
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    # a choice of the table's names, which a type checker cannot read
+    EngineName = Literal[tuple(ENGINES)]
 
 
 class Sample(Section):
@@ -54,7 +61,7 @@ class Sample(Section):
     """Texts that end a completion. The token that completes one is its last, and it counts as whole, not as truncated."""
     ban: list[Words] = Field(default_factory=list)
     """Tokens that are never drawn, each by its text. Training scores without them too, so it stays on-policy."""
-    engine: Literal["auto", "graph", "transformers", "vllm"] = "auto"
+    engine: EngineName = "auto"
     """Who generates; `auto` takes graph where it can drive the model, else transformers. vllm must be asked for."""
     micro_batch: Whole | None = None
     """Completions in one forward and backward; left out, all at once on a CPU and found on a GPU."""
@@ -62,6 +69,21 @@ class Sample(Section):
     """Train on truncated sampling all the same."""
     vllm: dict[str, Any] = Field(default_factory=dict)
     """Settings of vllm: `mode: colocate | server` and what TRL calls `vllm_NAME`."""
+
+    @property
+    def engine_kind(self) -> EngineKind:
+        """What the engine can do."""
+        return ENGINES[self.engine]
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a server outside of this process generates."""
+        return self.engine_kind.through_trl and self.vllm.get("mode") == "server"
+
+    @property
+    def started_context(self) -> int | None:
+        """Tokens of prompt and completion that the engine is started for; None: as many as the model takes."""
+        return self.vllm.get("max_model_length") if self.engine_kind.through_trl else None
 
 
 class Clip(Section):

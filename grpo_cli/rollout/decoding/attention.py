@@ -1,13 +1,17 @@
 """The attention function models call during a rollout, registered with transformers under `ROLLOUT_ATTENTION`.
 Decoding keeps query heads that share a key head together, so grouped keys are read once and never repeated.
+
+How this works: `rollout_mode` sets the name on the model's configurations and `Forward` sets the phase of the pass. Each layer
+then calls `attend` with its queries and with what the phase's `write` returned; the phase decides which of three forms computes:
+prompts among themselves, some new tokens against what a row holds, or one token a row. All are
+softmax(q k^T x scale + mask) v, with window, cap and sinks where the layer has them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.decoding.cache import CacheProbe, Decode, Extend, Phase
-from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
+from grpo_cli.rollout.decoding.cache import PLAIN, AttentionForm, CacheProbe, Decode, Extend, Phase
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -56,6 +60,7 @@ def attend(
     Raises:
         ValueError: the model wants a bias of positions.
     """
+    # T5's family adds a learned bias to the scores, which the buffers know nothing of
     if extras.get("position_bias") is not None:
         raise ValueError("attention needs `position_bias`")
     form = AttentionForm.of(extras)
@@ -72,6 +77,7 @@ def attend(
     if isinstance(phase, Extend):
         return attend_behind(query, key, value, phase.positions, scale, form), None
     if isinstance(phase, CacheProbe):
+        # a form is an argument of the layer's call, nowhere else to be had
         phase.forms[int(module.layer_idx)] = form  # type: ignore[arg-type]
     return attend_causally(query, key, value, scale, form), None
 
@@ -149,6 +155,7 @@ def attend_behind(
 
 def _for_each_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values in the query's type, those of a shared head once for each query head that reads them."""
+    # repeated here, where many tokens are computed at once and the copy is small beside the products
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -203,5 +210,6 @@ def attend_one(
     else:
         of_head = scores.reshape(rows, heads, 1, columns)
         likelihood = form.likelihood(of_head).to(value.dtype).view_as(scores)
+    # in the type of the values: float32 probabilities would copy all values to float32 first
     out = torch.bmm(likelihood.view(rows * kept, heads // kept, columns), value.flatten(0, 1))
     return out.view(rows, 1, heads, value.shape[-1]).to(query.dtype)

@@ -1,21 +1,85 @@
 """Keys and values of every running sample in one preallocated buffer a layer: row i holds sample i's tokens from
 column 0 on, without left padding, so that a row can be copied, moved and refilled without touching the others.
+
+How this works: a forward pass has a phase. `Prefill` spreads whole prompts over the rows of their samples, `Extend` adds some
+tokens a row behind what it holds, `Decode` adds one; `CacheProbe` only records shapes. Each layer of the model hands its new keys
+and values to transformers' `Cache.update`, which `hugging_face_cache` sends to the `write` of the phase; what `write` returns
+is what the layer attends to (`attention.py`). `AttentionForm` is what a layer asks for besides the plain softmax.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
+# What the attention of a layer has beside the softmax of scaled products: a window (Mistral, Gemma), a cap
+# on its scores (Gemma 2), a learned score that takes likelihood from the columns (GPT-OSS).
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionForm:
+    """`window`: a token sees itself and the `window` - 1 before it; `cap`: scores are cap x tanh(score / cap);
+    `sinks` [heads]: a score beside those of the columns that mixes in nothing."""
+
+    window: int | None = None
+    cap: float | None = None
+    sinks: Tensor | None = None
+
+    @classmethod
+    def of(cls, extras: Mapping[str, object]) -> AttentionForm:
+        """From what a layer hands to its attention function, by the names that transformers uses."""
+        window, cap, sinks = (extras.get(name) for name in ("sliding_window", "softcap", "s_aux"))
+        if window is None and cap is None and sinks is None:
+            return PLAIN
+        return cls(cast("int | None", window), cast("float | None", cap), cast("Tensor | None", sinks))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the softmax alone."""
+        return self.window is None and self.cap is None and self.sinks is None
+
+    def seen(self, tokens: int, device: torch.device) -> Tensor:
+        """[tokens, tokens], true where the row's token sees the column's."""
+        import torch
+
+        row, column = torch.arange(tokens, device=device)[:, None], torch.arange(tokens, device=device)
+        seen = column <= row
+        return seen if self.window is None else seen & (column > row - self.window)
+
+    def capped(self, scores: Tensor) -> Tensor:
+        """Scores [..., heads, tokens, columns] under the cap, in their own type (Gemma 2, arXiv 2408.00118, section 2)."""
+        return scores if self.cap is None else (scores / self.cap).tanh() * self.cap
+
+    def likelihood(self, scores: Tensor) -> Tensor:
+        """Softmax over the columns, in float32.
+
+        Args:
+            scores: [..., heads, tokens, columns], scaled, capped, and -inf where a token does not see a column.
+
+        Returns:
+            float32 of the same shape; with sinks a row sums to less than 1.
+        """
+        import torch
+
+        if self.sinks is None:
+            return torch.softmax(scores, -1, dtype=torch.float32)
+        # one more column that has likelihood and no value, dropped after the softmax
+        sinks = self.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+        return torch.softmax(torch.cat([scores, sinks], -1), -1, dtype=torch.float32)[..., :-1]
+
+
+PLAIN = AttentionForm()
+
+
 ZERO_AHEAD = 32
+"""Columns that are zeroed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +175,7 @@ class Prefill:
         Returns:
             Both as they came.
         """
+        # padding behind a prompt is stored as well: its columns are overwritten before a token of the row sees them
         length = keys.shape[2]
         dtype = self.store.layout.dtype
         self.store.keys[layer][self.rows, :, :length] = keys.to(dtype)[self.prompt_of_row]
@@ -180,9 +245,11 @@ class Decode:
         buffer_k, buffer_v = self.store.keys[layer], self.store.values[layer]
         rows = keys.shape[0]
         if self.column is None:
+            # by index: each row writes a column of its own
             buffer_k[self.row, :, self.position] = keys[:, :, 0].to(buffer_k.dtype)
             buffer_v[self.row, :, self.position] = values[:, :, 0].to(buffer_v.dtype)
         else:
+            # by slice, which is a plain copy, no scatter
             buffer_k[:rows, :, self.column] = keys[:, :, 0]
             buffer_v[:rows, :, self.column] = values[:, :, 0]
         return buffer_k[:rows, :, : self.length], buffer_v[:rows, :, : self.length]
@@ -211,8 +278,8 @@ def hugging_face_cache(phase: Phase) -> Any:
 
 @functools.cache
 def _cache_class() -> Any:
-    """Made once, when transformers is there: a class lies in a circle of references, and one made for each pass would keep its
-    phase, and all keys and values with it, until Python next looks for such circles."""
+    # made once: a class lies in a circle of references, and one made for each pass would keep its phase, and all keys
+    # and values with it, until Python next looks for such circles
     from transformers.cache_utils import Cache
 
     class RolloutCache(Cache):  # type: ignore[misc]

@@ -23,6 +23,7 @@ def rollout_mode(model: nn.Module) -> Iterator[None]:
     register()
     found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in found if hasattr(config, "_attn_implementation")}
+    # by identity: parts of a model share one configuration, which must be put back once
     before = [(config, config._attn_implementation_internal) for config in configs.values()]
     try:
         for config, _ in before:

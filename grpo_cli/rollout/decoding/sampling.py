@@ -1,14 +1,23 @@
 """From logits to a token. One uniform number a row picks the token by inverting the cumulative distribution, so a
 token of probability exactly 0 can never be drawn, and only shape-static operations are used (CUDA graphs).
+
+How this works: `sample_keys` gives each sample a key, `uniforms` a number u in [0, 1) for each of its steps. A step's logits
+become weights w = exp(logit / T - max) and the token is the first i with w_1 + … + w_i > u x (w_1 + … + w_V) (inverse transform
+sampling). The log-prob it returns is log w_i - log sum w, of all tokens, whatever truncation left to choose from.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.engine import SamplingSettings
+from grpo_cli.rollout.engine import Request, SamplingSettings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
 
@@ -34,9 +43,11 @@ def sample(
         chosen = penalise(logits, seen, settings.repetition_penalty).argmax(-1)
         return chosen, torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0]
     if not settings.truncates:
+        # one pass over the vocabulary gives token and log-prob; a second softmax would cost as much again
         top = scaled.amax(-1, keepdim=True)
         chosen, total = _invert((scaled - top).exp_(), uniform)
         return chosen, (scaled.gather(-1, chosen[:, None]) - top - total.log())[:, 0]
+    # penalty before temperature, as Hugging Face orders them
     choice = penalise(logits, seen, settings.repetition_penalty) / temperature
     choice = truncate(choice, settings)
     chosen, _ = _invert((choice - choice.amax(-1, keepdim=True)).exp_(), uniform)
@@ -82,6 +93,7 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
         scores = scores.masked_fill(scores < worst, -torch.inf)
     if settings.top_p < 1:
         ordered, order = torch.sort(scores)
+        # from the unlikeliest on: what lies in the tail of mass 1 - top_p goes
         dropped = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
         # the likeliest token stays, also where it alone exceeds top_p
         dropped[:, -1] = False
@@ -92,3 +104,47 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
             likelihood < settings.min_p * likelihood.amax(-1, keepdim=True), -torch.inf
         )
     return scores
+
+
+# One uniform number for each (sample, step), from a counter and not from a stream: which samples share a
+# batch, and in what order they finish, then changes nothing. Duplicate prompts in one call differ by their
+# occurrence number.
+
+GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 over the golden ratio, the increment of splitmix64 (Steele, Lea and Flood, OOPSLA 2014, section 4)."""
+
+
+def sample_keys(requests: Sequence[Request], seed: int) -> list[int]:
+    """A 64-bit key for every sample, in order; equal (seed, prompt and what is begun, occurrence, sample) give equal keys."""
+    keys = []
+    seen: Counter[bytes] = Counter()
+    for request in requests:
+        base = seed if request.seed is None else request.seed
+        prompt = b",".join(str(token).encode() for token in request.ids)
+        head = b"%d:%s" % (base, prompt)
+        digest = hashlib.blake2b(b"%d:%s" % (seen[head], head), digest_size=8).digest()
+        seen[head] += 1
+        first = int.from_bytes(digest, "little")
+        keys += [(first + GOLDEN * sample) & (2**64 - 1) for sample in range(request.n)]
+    return keys
+
+
+def uniforms(keys: Sequence[int], steps: int) -> NDArray[np.float32]:
+    """[samples, steps] numbers in [0, 1) with 24 random bits each."""
+    import numpy as np
+
+    # a counter mixed twice: neighbouring keys, which differ by GOLDEN too, must not share numbers one step apart
+    start = _mix(np.asarray(keys, dtype=np.uint64))
+    counter = np.arange(1, steps + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+    bits = _mix(start[:, None] + counter[None, :]) >> np.uint64(40)
+    # 24 bits fit the mantissa of float32, so that 1.0 cannot come out by rounding
+    return (bits.astype(np.float32) * np.float32(2**-24)).astype(np.float32)
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: every input bit flips every output bit with probability one half."""
+    import numpy as np
+
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -74,6 +74,7 @@ class Outputs:
         """Room for `samples` samples of `steps` tokens."""
         import torch
 
+        # one more, the sink: a captured step has no branches, so rows without a sample write somewhere too
         size = (samples + 1, steps)
         return cls(
             uniform=torch.zeros(size, device=device),
@@ -110,12 +111,14 @@ def decode(
     lie beyond some row's own; all write `column` when it is known."""
     state = batch.rows
     position = state.position[:rows]
+    # a fused attention knows each row's own last column; the plain one is shown where they differ
     mask = None
     if masked and batch.store.attention is None:
         hidden = batch.columns[:length] > position[:, None]
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
     phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
     logits = forward(phase, state.token[:rows, None], position[:, None])
+    # truncation needs a sort or a whole softmax, which the fused sampler does not do
     if batch.fused_accept is not None and not batch.settings.truncates and logits.stride(-1) == 1:
         batch.fused_accept(batch, logits)
     else:
@@ -132,6 +135,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     """
     import torch
 
+    # idle rows come along: their tokens go to the sink row, which nobody reads
     state, out = batch.rows, batch.out
     sample_id, step = state.sample[where], state.step[where]
     seen = None if batch.seen is None else batch.seen[where]
@@ -142,6 +146,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     if batch.seen is not None:
         # A Python `True` would be copied from the host, which a capture does not allow.
         batch.seen[state.index[where], token] = torch.ones_like(token, dtype=torch.bool)
+    # the sink's own rows compute on and are never live again by themselves
     going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
     state.token[where] = token
     # arithmetic, not indexing by a mask: a captured graph has no size that depends on a value

@@ -1,5 +1,5 @@
-"""Which models the graph engine can drive. The last word has a rehearsal: a few tokens and one more through the
-engine's own cache must give the logits of one plain forward pass, whatever a config says.
+"""Which models the graph engine can drive. A trial run decides: a few tokens and one more through the engine's own
+cache must give the logits of one plain forward pass, whatever a config says.
 """
 
 from __future__ import annotations
@@ -8,8 +8,14 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating
-from grpo_cli.rollout.decoding.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
-from grpo_cli.rollout.decoding.form import AttentionForm
+from grpo_cli.rollout.decoding.cache import (
+    AttentionForm,
+    CacheLayout,
+    CacheProbe,
+    Decode,
+    KeyValueStore,
+    Prefill,
+)
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 
 if TYPE_CHECKING:
@@ -21,12 +27,12 @@ if TYPE_CHECKING:
 
 DRIVEN_LAYERS = {"full_attention", "sliding_attention"}
 QUICK_WINDOW = 1024
-"""Tokens that a rehearsal on a CPU takes at most."""
+"""Tokens that a trial run on a CPU takes at most."""
 
 
 def supports(model: nn.Module) -> str | None:
     """None, or why the graph engine cannot drive this model."""
-    return declared(model) or _placed(causal_model(model)) or _rehearsed(model)
+    return declared(model) or _placed(causal_model(model)) or _dry_run(model)
 
 
 def declared(model: nn.Module) -> str | None:
@@ -44,9 +50,11 @@ def declared(model: nn.Module) -> str | None:
         return f"{kind} is an encoder-decoder"
     if getattr(base, "_is_stateful", False):
         return f"{kind} keeps a recurrent state"
+    # linear attention and convolutions keep a state that cannot be cut at a column
     layers = {str(kind_of) for kind_of in getattr(config, "layer_types", None) or []} - DRIVEN_LAYERS
     if layers:
         return f"{kind} has `{sorted(layers)[0]}` layers"
+    # a row's angles would change with its neighbours, and its keys are stored turned
     rope = getattr(config, "rope_parameters", None) or {}
     if isinstance(rope, dict) and rope.get("rope_type") in ("dynamic", "longrope"):
         return f"the rotary embedding `{rope['rope_type']}` depends on the longest row of the batch"
@@ -58,6 +66,7 @@ def declared(model: nn.Module) -> str | None:
 
 
 def _placed(base: CausalLM) -> str | None:
+    # the cache lies on one device, and a pass here sees whole weights
     devices = {parameter.device for parameter in base.parameters()}
     if any(device.type == "meta" for device in devices):
         return "its weights are offloaded"
@@ -76,6 +85,7 @@ def measure_layout(model: nn.Module) -> CacheLayout:
     Raises:
         ValueError: the layers differ in heads, widths or type, or some write none: one buffer shape does not fit all.
     """
+    # seen, not read from a configuration, whose names for heads and widths differ from family to family
     probe, device = _probed(model)
     shapes = {(k.shape[1], k.shape[3], v.shape[1], v.shape[3], v.dtype) for k, v in probe.seen.values()}
     if len(shapes) != 1 or sorted(probe.seen) != list(range(len(probe.seen))):
@@ -102,24 +112,20 @@ def _probed(model: nn.Module) -> tuple[CacheProbe, torch.device]:
     return probe, device
 
 
-def _rehearsal_tokens(base: Any, device: torch.device) -> int:
-    """Enough to leave the narrowest window, where that is quick: a layer may not say which window it has."""
-    config = base.config.get_text_config()
-    window, context = (getattr(config, name, None) for name in ("sliding_window", "max_position_embeddings"))
-    if not window or (context and context < window + 2):
-        return 4
-    return int(window) + 2 if device.type == "cuda" or window <= QUICK_WINDOW else 4
-
-
-def _rehearsed(model: nn.Module) -> str | None:
+def _dry_run(model: nn.Module) -> str | None:
     import torch
 
     base: Any = causal_model(model)
     device = next(base.parameters()).device
     try:
         layout = measure_layout(base)
-        count = _rehearsal_tokens(base, device)
-        tokens = torch.arange(count, device=device)[None] % base.config.get_text_config().vocab_size
+        config = base.config.get_text_config()
+        window: Any = getattr(config, "sliding_window", None)
+        context: Any = getattr(config, "max_position_embeddings", None)
+        # enough to leave the narrowest window, where that is quick: a layer may not declare which window it has
+        fits = window and not (context and context < window + 2)
+        count = int(window) + 2 if fits and (device.type == "cuda" or window <= QUICK_WINDOW) else 4
+        tokens = torch.arange(count, device=device)[None] % config.vocab_size
         store = KeyValueStore(layout, 1, count)
         row, last = (
             torch.zeros(1, dtype=torch.long, device=device),
@@ -137,6 +143,7 @@ def _rehearsed(model: nn.Module) -> str | None:
         return (
             f"a rehearsal failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
         )
+    # relative to the largest logit: half precision has 8 bits, and layers add their roundings
     scale = plain.abs().max().item() + 1e-6
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale
     error = max((first - plain[:, -2]).abs().max().item(), (second - plain[:, -1]).abs().max().item())

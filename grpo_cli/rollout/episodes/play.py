@@ -1,9 +1,13 @@
 """Episodes of many turns: all that run take a turn at once, then the environment answers each, until none is left.
 
-    ids = prompt | a1 | o1 | a2 | o2 | … | an        what the model said, and what was said to it between its turns
+    ids = prompt | a1 | o1 | a2 | o2 | … | an        the model's turns, and the observations between them
 
 Ids are appended and never encoded again. Each request has a seed of row, sample and turn alone, so that an episode is the
 same whoever plays beside it, on one process or many. The last observation is never appended: an episode ends on a turn.
+
+How this works: `Episodes.open` starts a world for each sample and encodes prompts with their first observations. `Play.generate`
+then loops over turns: `_ask` generates one turn of each live episode, `_act` hands the turns to the worlds and appends what they
+answer, `_completions` asks the worlds for scores at the end. `demonstrations` plays the same with the world's own actions.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.conversation import Results
 from grpo_cli.policy.turns import TurnSuffixes
+from grpo_cli.policy.warmup import WarmupText
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import (
     CacheSlot,
@@ -31,8 +36,7 @@ from grpo_cli.rollout.engine import (
     Request,
     SamplingSettings,
 )
-from grpo_cli.rollout.episodes.opening import same_observation, with_observation
-from grpo_cli.rollout.episodes.running import LiveEpisode, mixed
+from grpo_cli.rollout.episodes.running import LiveEpisode, mixed, same_observation, with_observation
 
 NUMBERS = count()
 Timed = Callable[[], AbstractContextManager[None]]
@@ -42,7 +46,7 @@ Speak = Callable[[Sequence[LiveEpisode], Sequence[Request], SamplingSettings], l
 
 
 class Episodes:
-    """Plays episodes of a recipe's environment; `speak` says what is said in them."""
+    """Plays episodes of a recipe's environment; `speak` generates the model's turns."""
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class Episodes:
         return Play(self, rows, running, first)
 
     def acts_of(self, turns: Sequence[Sequence[int]]) -> list[Act]:
-        """What turns of the model, as token ids, say and do."""
+        """The texts and actions of turns of the model, given as token ids."""
         texts, form = self.policy.decode(turns), self.suffixes.form
         if form is None:
             return [Act(text, text) for text in texts]
@@ -157,13 +161,31 @@ class Play:
             DataError: a prompt and an episode do not fit the model's context.
         """
         self.budget = settings.max_tokens
-        self._check_room(self.budget)
+        context, budget = self.of.policy.context, self.budget
+        for row, prompt in zip(self.rows, self.prompts, strict=True):
+            if context is not None and len(prompt) + budget > context:
+                raise DataError(
+                    f"the prompt has {len(prompt)} tokens with what the environment says at the start; with"
+                    f" {budget} of `sample.max_tokens` that is more than the model's context of {context}",
+                    place=row.place,
+                    hint="lower `sample.max_tokens`, or take a model with a longer context",
+                )
         total, done = len(self.running), 0
         for turn in range(self.of.spec.max_turns):
+            # all live episodes take a turn at once: the engine's batch is as large as it can be
             live = [episode for episode in self.running if not episode.is_over]
             if not live:
                 break
-            self._speak(live, turn, settings)
+            longest = self.of.spec.turn_tokens or settings.max_tokens
+            room = [(e, settings.max_tokens - len(e.ids)) for e in live]
+            wide = replace(settings, max_tokens=longest)
+            # those that are near the end of their budget are asked apart: their turns are shorter
+            self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
+            self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
+            for episode in live:
+                # a turn that ended by itself at the very limit is still an answer
+                if len(episode.ids) >= settings.max_tokens and not episode.has_stopped:
+                    episode.cut()
             self._act(live, turn, settings.max_tokens)
             now = sum(episode.is_over for episode in self.running)
             if on_progress and now > done:
@@ -175,29 +197,6 @@ class Play:
             if on_finish:
                 on_finish(episode.row, episode.sample - self.first, completion)
         return found
-
-    def _check_room(self, budget: int) -> None:
-        context = self.of.policy.context
-        for row, prompt in zip(self.rows, self.prompts, strict=True):
-            if context is not None and len(prompt) + budget > context:
-                raise DataError(
-                    f"the prompt has {len(prompt)} tokens with what the environment says at the start; with"
-                    f" {budget} of `sample.max_tokens` that is more than the model's context of {context}",
-                    place=row.place,
-                    hint="lower `sample.max_tokens`, or take a model with a longer context",
-                )
-
-    def _speak(self, live: Sequence[LiveEpisode], turn: int, settings: SamplingSettings) -> None:
-        """A turn of each. Those that are near the end of their budget are asked apart: their turns are shorter."""
-        longest = self.of.spec.turn_tokens or settings.max_tokens
-        room = [(e, settings.max_tokens - len(e.ids)) for e in live]
-        wide = replace(settings, max_tokens=longest)
-        self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
-        self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
-        for episode in live:
-            # a turn that ended by itself at the very limit is still an answer
-            if len(episode.ids) >= settings.max_tokens and not episode.has_stopped:
-                episode.cut()
 
     def _ask(
         self, some: Sequence[LiveEpisode], turn: int, settings: SamplingSettings, *, is_whole: bool
@@ -219,21 +218,23 @@ class Play:
             for e in some
         ]
         for episode, completion in zip(some, self.of.speak(some, requests, settings), strict=True):
-            episode.say(completion)
+            episode.add_turn(completion)
 
     def _act(self, spoken: Sequence[LiveEpisode], turn: int, budget: int) -> None:
         """What the environment makes of the newest turn of each; a turn that the budget cut off is not shown to it."""
         acts = self.of.acts_of([e.ids[e.turns[-1].start :] for e in spoken])
         acting = [(e, act) for e, act in zip(spoken, acts, strict=True) if not e.is_over]
         for episode, act in zip(spoken, acts, strict=True):
-            episode.note(act.text)
+            episode.record(act.text)
+        # in one call: the worlds step in processes of their own, next to each other
         with self.of.timed():
             steps = self.of.worlds.step([(e.world, act.action) for e, act in acting])
         for (episode, act), step in zip(acting, steps, strict=True):
             if isinstance(step, Fault):
-                episode.fail(step)
+                # the environment ends it, without a verdict
+                episode.is_over, episode.fault = True, step
                 continue
-            episode.note(act.text, step, self.of.spec.invalid_penalty)
+            episode.record(act.text, step, self.of.spec.invalid_penalty)
             if step.done or turn + 1 == self.of.spec.max_turns:
                 episode.is_over = True
                 continue
@@ -242,7 +243,9 @@ class Play:
             if len(episode.ids) + len(suffix) + 1 > budget:
                 episode.cut()
             else:
-                episode.hear(suffix)
+                episode.ids += suffix
+                # place holders, so that ids and log-probs have one length: the mask keeps them out of every sum
+                episode.logps += [0.0] * len(suffix)
 
     def _completions(self) -> list[Completion]:
         # a world that has failed cannot be asked how it went
@@ -277,13 +280,13 @@ def one_stream(engine: str) -> SetupError:
 
 
 def with_engine(engine: Engine) -> Speak:
-    """The model speaks, through an engine.
+    """Turns of the model, generated by an engine.
 
     Raises:
         SetupError: its samples have no seeds of their own.
     """
-    if engine.one_stream:
-        raise one_stream(engine.name)
+    if not engine.kind.has_own_seeds:
+        raise one_stream(engine.kind.name)
 
     def speak(
         some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings
@@ -291,3 +294,45 @@ def with_engine(engine: Engine) -> Speak:
         return [completion for (completion,) in engine.generate(requests, settings)]
 
     return speak
+
+
+# Episodes in which the environment itself acts: demonstrations for a warm-up, in the very tokens of an episode.
+
+AT_ONCE = 512
+"""Episodes that are played at the same time."""
+
+
+def demonstrations(
+    spec: Environment, worlds: Worlds, policy: Policy, rows: Sequence[Row], seed: int, budget: int
+) -> list[WarmupText]:
+    """One episode a row, of at most `budget` tokens; what the environment says in it is not to be imitated.
+
+    Raises:
+        RecipeError: the environment has no `demonstrate`.
+        DataError: a row that it cannot begin with, or show.
+    """
+    worlds.refuse_silent()
+    suffixes = suffixes_of(spec, policy)
+
+    def show(
+        some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings
+    ) -> list[Completion]:
+        shown: list[Completion] = []
+        for request, action in zip(requests, worlds.demonstrate([e.world for e in some]), strict=True):
+            if isinstance(action, Fault):
+                raise DataError(action.text, place="`warmup`", hint="mend the environment's `demonstrate`")
+            ids = [*policy.tokenizer(action, add_special_tokens=False).input_ids, suffixes.closing]
+            # as an engine counts: the prefix is part of the limit
+            room = settings.max_tokens - len(request.prefix)
+            # no policy gave it a log-prob, and imitation asks for none
+            shown.append(Completion(ids[:room], [0.0] * len(ids[:room]), "stop"))
+        return shown
+
+    episodes = Episodes(spec, worlds, policy, suffixes, show)
+    found = []
+    for at in range(0, len(rows), AT_ONCE):
+        play = episodes.open(rows[at : at + AT_ONCE], 1, seed)
+        played = play.generate(SamplingSettings(budget))
+        for prompt, (completion,) in zip(play.prompts, played, strict=True):
+            found.append(WarmupText(prompt, completion.token_ids, completion.mask))
+    return found

@@ -1,15 +1,17 @@
-"""One episode under way."""
+"""One episode under way: how it begins, the turns it takes, and the completion that it becomes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, World
 from grpo_cli.environments.step import Step
-from grpo_cli.rollout.engine import Completion
-from grpo_cli.rollout.episode import Episode, Turn
+from grpo_cli.errors import DataError
+from grpo_cli.rollout.engine import Completion, Episode, Turn
 
 
 @dataclass(slots=True)
@@ -37,29 +39,19 @@ class LiveEpisode:
         """Which episode of its call it is."""
         return self.row, self.sample
 
-    def say(self, completion: Completion) -> None:
-        """A turn of the model."""
+    def add_turn(self, completion: Completion) -> None:
+        """Appends a turn of the model."""
         start, self.has_stopped = len(self.ids), completion.finish == "stop"
         self.ids += completion.token_ids
         self.logps += completion.logps
         self.turns.append(Turn(start, len(self.ids), state=self.seen))
 
-    def hear(self, ids: Sequence[int]) -> None:
-        """What stands between two turns."""
-        self.ids += ids
-        # place holders, so that ids and log-probs have one length: the mask keeps them out of every sum
-        self.logps += [0.0] * len(ids)
-
     def cut(self) -> None:
         """The budget ends it."""
         self.is_over = self.is_cut = True
 
-    def fail(self, fault: Fault) -> None:
-        """The environment ends it, without a verdict."""
-        self.is_over, self.fault = True, fault
-
-    def note(self, text: str, step: Step | None = None, penalty: float = 0.0) -> None:
-        """What the newest turn said, and what the environment made of it; None where it made nothing of it."""
+    def record(self, text: str, step: Step | None = None, penalty: float = 0.0) -> None:
+        """Records the newest turn's text, and the environment's step; None where it took none."""
         turn = replace(self.turns[-1], text=text)
         if step is not None:
             turn = replace(
@@ -78,12 +70,14 @@ class LiveEpisode:
     ) -> Completion:
         """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off. With `has_calls` the
         turn without a call is the answer, and an episode that came to none has an empty one."""
+        # no score is no verdict, never 0: a world that cannot judge must not teach
         outcome, reason, problem = None, "no_score", "the environment's `score` is None: no verdict"
         if isinstance(score, Fault):
             reason, problem = score.reason, score.text
         elif score is not None:
             invalid = sum(not turn.valid for turn in self.turns)
             outcome, reason, problem = score - penalty * invalid, "", ""
+        # only a turn that ended the episode is an answer: one that was cut came to none
         last = self.turns[-1] if self.turns else None
         answer = (last.text if last and last.done else "") if has_calls else None
         record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason, answer)
@@ -95,3 +89,35 @@ def mixed(*parts: object) -> int:
     text = "/".join(map(str, parts)).encode()
     # seven bytes: every generator takes it as a positive number of 64 bits
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
+
+
+# How an episode begins: what its world says stands behind the row's last message of the user.
+
+
+def same_observation(row: Row, said: Sequence[str | Fault]) -> str:
+    """What the worlds of one row said at the start, which is one and the same.
+
+    Raises:
+        DataError: one could not begin, or they differ: the samples of a prompt would not be comparable.
+    """
+    for found in said:
+        if isinstance(found, Fault):
+            raise DataError(found.text, place=row.place, hint="mend the row, or the environment's `reset`")
+    if len(set(said)) > 1:
+        raise DataError(
+            f"`reset` says different things for the same row and seed: {said[0]!r:.80}, {next(s for s in said if s != said[0])!r:.80}",
+            place=row.place,
+            hint="draw all chance in `reset` from its `seed`",
+        )
+    return str(said[0]) if said else ""
+
+
+def with_observation(row: Row, said: str) -> Row:
+    """The row with what its world said at the start behind its last message of the user."""
+    if not said or row.messages is None:
+        return row
+    messages: list[Any] = [dict(message) for message in row.messages]
+    # behind the user's last words, where the task stands; a row without any has only its last message
+    at = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=len(messages) - 1)
+    messages[at]["content"] = f"{messages[at]['content']}{said}"
+    return replace(row, messages=messages, prompt=f"{row.prompt}{said}")

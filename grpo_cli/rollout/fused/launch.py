@@ -1,17 +1,39 @@
-"""Torch-facing calls of the Triton kernels."""
+"""Torch-facing calls of the Triton kernels: each allocates the output, works out strides and blocks, and launches one kernel.
+
+How this works: a kernel gets pointers, strides and sizes; blocks are powers of two (`block_of`), lanes beyond a width are
+masked. Kernels are imported inside the functions, because Triton is there only where torch has it. The formulas stand at the
+kernels; what a block computes in which order is part of the result's last bit.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
-from grpo_cli.rollout.fused.blocks import block_of, warps_of
+from grpo_cli.rollout.decoding.cache import PLAIN, AttentionForm
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from grpo_cli.rollout.decoding.state import Batch
+
+
+# What a kernel's launch needs to know of a width: Triton takes powers of two only, of lanes and of warps.
+
+LANES_PER_WARP = 256
+"""Numbers that a warp holds, eight a thread."""
+MOST_WARPS = 8
+
+
+def block_of(width: int) -> int:
+    """The lanes that hold `width` numbers in one block: the next power of two."""
+    return 1 << max(0, width - 1).bit_length()
+
+
+def warps_of(block: int) -> int:
+    """Warps for a block, a power of two from 1 to `MOST_WARPS`; `block` is one as well."""
+    return min(MOST_WARPS, max(1, block // LANES_PER_WARP))
+
 
 ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
 PROGRAMS = 528
@@ -54,7 +76,9 @@ def fused_attention(
     kept, value_width = key.shape[1], value.shape[-1]
     out = torch.empty((rows, 1, heads, value_width), dtype=query.dtype, device=query.device)
     group = heads // kept
+    # a kernel needs some pointer in every place: without angles or sinks the query stands in, and is not read
     cosine, sine = angles if angles is not None else (query, query)
+    # one program a row and key head: query heads of a group read their keys once, together
     attend_kernel[rows, kept](
         query, key, value, cosine, sine, keys, values, position, query if form.sinks is None else form.sinks, out,
         scale, 1.0 if form.cap is None else form.cap,
@@ -97,6 +121,7 @@ def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
 
     x = x.contiguous()
     width = x.shape[-1]
+    # Llama's code multiplies by the weight outside of the cast, so that a float32 weight gives a float32 result
     kind = x.dtype if add_one else torch.promote_types(x.dtype, weight.dtype)
     out = torch.empty(x.shape, dtype=kind, device=x.device)
     block = block_of(width)
@@ -152,6 +177,7 @@ def turn(
 
     from grpo_cli.rollout.fused.kernels import rotate_kernel
 
+    # torch's own code multiplies in the promoted type; each product is rounded to it before the sum
     angles = torch.promote_types(q.dtype, cos.dtype)
     batch, heads, tokens, width = q.shape
     kept = k.shape[1]
@@ -188,6 +214,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
     width = gate.shape[-1]
     flat_gate, flat_up = gate.reshape(-1, width), up.reshape(-1, width)
+    # gate and up may be halves of one product: rows are a stride apart, and no copy is made
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     block = min(1024, block_of(width))
     silu_mul_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
@@ -238,6 +265,7 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
     rows = max(1, 4096 // block)
     programs = min(triton.cdiv(len(flat_x), rows), PROGRAMS)
     grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    # one row a program, added up below: atomic additions would come in another order each time
     parts = torch.empty((programs, width), dtype=torch.float32, device=x.device)
     rmsnorm_back_kernel[(programs,)](
         flat_grad, flat_x, weight, grad_x, parts, flat_grad.stride(0), flat_x.stride(0),
@@ -255,6 +283,7 @@ def fused_accept(batch: Batch, logits: Tensor) -> None:
     """
     from grpo_cli.rollout.fused.kernels import accept_kernel
 
+    # a program owns its row: it reads the logits, draws, writes the outputs and moves the row on without a second launch
     out, state, settings = batch.out, batch.rows, batch.settings
     accept_kernel[(logits.shape[0],)](
         logits, out.uniform, out.tokens, out.logps, out.count, batch.is_end,

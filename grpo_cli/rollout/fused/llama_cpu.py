@@ -1,5 +1,9 @@
 """A decode step of Llama's build in as few operations as torch allows, for float32 models on a CPU: in a small model the
 way to each operation costs as much as the operation. Taken only where it gives the logits of the model's own forward.
+
+How this works: `CpuBackbone.forward` replaces the backbone's forward during decode steps. A step embeds one token a row, sends it
+through a `CpuLayer` each layer, and norms the result; the layers call matrix products on the weights themselves, without the
+modules between. Prefill and everything else go to the model's own forward.
 """
 
 from __future__ import annotations
@@ -9,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.rollout.decoding.attention import ForwardPhase, attend_one, mask_of
-from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
-from grpo_cli.rollout.decoding.form import AttentionForm
+from grpo_cli.rollout.decoding.cache import AttentionForm, Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 from grpo_cli.rollout.fused.patches import Patch, patched
@@ -55,19 +58,18 @@ class CpuBackbone:
         phase = ForwardPhase.phase
         if not isinstance(phase, Decode):
             return self.own(*args, **named)
-        turns = self._turned(phase)
+        # cosine and sine of the rows' positions, the sine's first half negated
+        cos, sin = self._table(phase.length)
+        if phase.column is not None:
+            # all rows at one column: a row of the table, broadcast
+            turns = cos[phase.column], sin[phase.column]
+        else:
+            at = phase.position
+            turns = cos.index_select(0, at)[:, None], sin.index_select(0, at)[:, None]
         states = self.embed(named["input_ids"][:, 0])
         for layer in self.layers:
             states = layer.step(states, phase, turns)
         return BaseModelOutputWithPast(last_hidden_state=self.norm(states)[:, None])
-
-    def _turned(self, phase: Decode) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of the rows' positions, the sine's first half negated."""
-        cos, sin = self._table(phase.length)
-        if phase.column is not None:
-            # all rows at one column: a row of the table, broadcast
-            return cos[phase.column], sin[phase.column]
-        return cos.index_select(0, phase.position)[:, None], sin.index_select(0, phase.position)[:, None]
 
     def _table(self, columns: int) -> tuple[Tensor, Tensor]:
         import torch
@@ -97,6 +99,7 @@ class CpuLayer:
         self.before_attention = _norm(layer.input_layernorm)
         self.before_mlp = _norm(layer.post_attention_layernorm)
         norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+        # Qwen 3 norms each head of queries and keys
         self.head_norms = [None if norm is None else _norm(norm) for norm in norms]
 
     def step(self, states: Tensor, phase: Decode, turns: tuple[Tensor, Tensor]) -> Tensor:
@@ -117,6 +120,7 @@ class CpuLayer:
         keys, values = phase.write(self.number, both[:, heads:], value)
         mask = mask_of(phase, keys.shape[2], self.form)
         attended = attend_one(both[:, :heads], keys, values, mask, self.scale, self.form)
+        # residual and projection in one call, where the projection has no bias
         states = self.add_attended(states, attended.view(rows, -1))
         seen = self.before_mlp(states)
         return self.add_gated(states, self.activate(self.gate(seen)).mul_(self.up(seen)))

@@ -1,5 +1,9 @@
 """A decode step of Llama's build on a CUDA device in eight launches a layer: at a few hundred rows of a small model each
 launch costs more than what it computes. Taken only where it gives the logits of the model's own forward.
+
+How this works: `FusedBackbone.forward` replaces the backbone's forward during decode steps. A layer is: norm, one product for
+queries, keys and values, one kernel that turns them, stores the new column and attends, the output product, norm with the
+residual added inside, one product for gate and up, their gated product, the product down.
 """
 
 from __future__ import annotations
@@ -8,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.rollout.decoding.attention import ForwardPhase
-from grpo_cli.rollout.decoding.cache import Decode
-from grpo_cli.rollout.decoding.form import AttentionForm
+from grpo_cli.rollout.decoding.cache import AttentionForm, Decode
 from grpo_cli.rollout.fused.launch import add_norm, fused_attention, gated, norm
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.rollout.fused.merged_weights import MergedWeights
 
+# the modules of a layer that the code below computes: one with any other part is not driven
 PARTS = {
     "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
     "mlp": {"gate_proj", "up_proj", "down_proj", "act_fn"},
@@ -102,7 +106,9 @@ class FusedLayer:
         value_at = both.shape[1] - kept * value_width
         key_at = value_at - kept * width
         query, key = (
-            part.view(rows, -1, width) if head_norm is None else _head_normed(part, head_norm, width)
+            part.view(rows, -1, width)
+            if head_norm is None  # Qwen 3 norms each head
+            else norm(part.reshape(rows, -1, width), head_norm.weight, head_norm.variance_epsilon, False)
             for part, head_norm in zip(
                 (both[:, :key_at], both[:, key_at:value_at]), self.head_norms, strict=True
             )
@@ -139,11 +145,6 @@ def _side_by_side(modules: list[Any], merged: MergedWeights | None) -> Callable[
     if group is not None and group.modules == modules:
         return group.product
     return lambda x: torch.cat([module(x) for module in modules], dim=1)
-
-
-def _head_normed(part: Tensor, module: Any, width: int) -> Tensor:
-    """Qwen 3 norms each head."""
-    return norm(part.reshape(len(part), -1, width), module.weight, module.variance_epsilon, False)
 
 
 def _check_build(layer: Any) -> None:

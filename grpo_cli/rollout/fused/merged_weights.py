@@ -1,6 +1,11 @@
 """A model's matrices as the rollout reads them. Projections that read the same input lie side by side and run as one
 product. In the weights' own type they are moved there, so nothing is kept twice; float32 weights generated from under
 autocast are copied to half precision, once a call and to the same values, as it would cast them at every token.
+
+How this works: `MergedWeights` finds the plain linear modules that belong together and makes a `WeightGroup` of each set, with
+one buffer for their weights. The modules' forwards are replaced by `member`s of the group: the first one that is called with
+an input computes one product for all, the others return their part of it. A product of [n, width] with a matrix twice as tall
+takes hardly longer than one with half of it while n is small: reading the weights is what takes the time.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
 class WeightGroup:
-    """Linear modules with one input. The first one called computes all; the others hand out their part."""
+    """Linear modules with one input. The first one called computes all; the others return their part."""
 
     def __init__(self, modules: list[Any], dtype: torch.dtype) -> None:
         self.modules, self.dtype = modules, dtype
         self.sizes = [int(module.weight.shape[0]) for module in modules]
+        # another type can only be a copy; the same type is moved, so that the optimizer writes into the buffer
         self.copied = modules[0].weight.dtype != dtype
         self.moved_away = False
         self.weight: Tensor | None = None
@@ -33,15 +39,22 @@ class WeightGroup:
 
     def refresh(self) -> None:
         """Copies the weights as they are now; the copies stay where they are. What was moved here follows by itself,
-        unless somebody (DeepSpeed, say) has moved it on: then it is his, and each module runs alone."""
+        unless another library (DeepSpeed, say) has moved it on: then each module runs alone."""
         import torch
 
         kinds = ["weight"] if self.modules[0].bias is None else ["weight", "bias"]
         with torch.no_grad():
             for kind in kinds:
                 parameters: list[Any] = [getattr(module, kind) for module in self.modules]
-                is_new, parts = getattr(self, kind) is None, self._parts_of(kind)
+                is_new = getattr(self, kind) is None
+                if is_new:
+                    shape = (sum(self.sizes), *parameters[0].shape[1:])
+                    buffer = torch.empty(shape, dtype=self.dtype, device=parameters[0].device)
+                    setattr(self, kind, buffer)
+                # views of the buffer, a module's each
+                parts = torch.split(getattr(self, kind), self.sizes)
                 if self.copied:
+                    # all parts of a group in one launch
                     torch._foreach_copy_(parts, parameters)
                 elif is_new:
                     for part, parameter in zip(parts, parameters, strict=True):
@@ -51,16 +64,6 @@ class WeightGroup:
                 else:
                     pairs = zip(parts, parameters, strict=True)
                     self.moved_away |= any(p.data_ptr() != part.data_ptr() for part, p in pairs)
-
-    def _parts_of(self, kind: str) -> list[Tensor]:
-        """Views of the buffer, a module's each."""
-        import torch
-
-        if getattr(self, kind) is None:
-            first = getattr(self.modules[0], kind)
-            shape = (sum(self.sizes), *first.shape[1:])
-            setattr(self, kind, torch.empty(shape, dtype=self.dtype, device=first.device))
-        return list(torch.split(getattr(self, kind), self.sizes))
 
     def release(self) -> None:
         """Frees copies; what was moved stays."""
@@ -74,6 +77,7 @@ class WeightGroup:
 
         if self.weight is None:
             self.refresh()
+        # what the modules hold is right, the buffer is not
         if self.moved_away:
             return torch.cat([torch.nn.functional.linear(x, m.weight, m.bias) for m in self.modules], -1)
         return torch.nn.functional.linear(x.to(self.dtype), self.weight, self.bias)  # type: ignore[arg-type]
@@ -81,9 +85,8 @@ class WeightGroup:
     def member(self, index: int) -> Callable[[Tensor], Tensor]:
         """The forward of one module, from [..., width] to its own part of `product`.
 
-        The input is told by identity: the first module called with a tensor computes for all, the others hand out theirs.
+        The input is recognised by identity: the first module called with a tensor computes for all, the others return theirs.
         """
-
         import torch
 
         def forward(x: Tensor) -> Tensor:
@@ -111,6 +114,7 @@ class MergedWeights:
         kinds = (dtype, torch.float32)
 
         def plain(module: Any) -> bool:
+            # a subclass (an adapter, a quantised layer) computes more than this product
             return (
                 type(module) is torch.nn.Linear
                 and module.weight.dtype in kinds
@@ -122,6 +126,7 @@ class MergedWeights:
             self.groups.append(group)
             self.group_of.update((id(module), group) for module in modules)
 
+        # siblings first: what is left over is copied alone, and only where its type differs
         base = causal_model(model)
         for parent in base.modules():
             for names in GROUPS:

@@ -1,6 +1,10 @@
 """Fused stand-ins for the small operations between a model's matrix products, put in only while the engine generates.
 A stand-in is taken only if it reproduces the original on random input in the model's own type; nothing is assumed
 from a class's name alone.
+
+How this works: `find_patches` walks the modules; norms, gated MLPs and the rotary function of the model's file are candidates.
+One module of each kind and shape is compared with its stand-in, all like it follow its verdict. `patched` puts the stand-ins
+in for the time of a call and takes them off again, so that training runs the model's own code.
 """
 
 from __future__ import annotations
@@ -30,13 +34,16 @@ class Patch:
 
 def find_patches(model: nn.Module) -> list[Patch]:
     """Every stand-in that proved itself on this model, under the numerics in force."""
+    import torch
+
     base = causal_model(model)
     patches: list[Patch] = []
+    # of a kind and shape: a model of 32 layers has 65 norms, and each check costs launches
     verdicts: dict[Any, Any] = {}
     with evaluating(base):
         for module in base.modules():
             kind = type(module).__name__
-            if "RMSNorm" in kind and isinstance(getattr(module, "weight", None), _parameter()):
+            if "RMSNorm" in kind and isinstance(getattr(module, "weight", None), torch.nn.Parameter):
                 key = (type(module), module.weight.shape, module.weight.dtype)
                 if key not in verdicts:
                     verdicts[key] = _norm_form(module)
@@ -50,6 +57,7 @@ def find_patches(model: nn.Module) -> list[Patch]:
                         module, _gated_of(module), _random(module, module.gate_proj)
                     )
                 if verdicts[type(module)]:
+                    # one a module: each closes over its own weights
                     patches.append(Patch(module, "forward", _gated_of(module)))
         return patches + _rotary_patch(base)
 
@@ -69,12 +77,6 @@ def patched(patches: Sequence[Patch]) -> Iterator[None]:
                 setattr(patch.owner, patch.name, original)
             else:
                 delattr(patch.owner, patch.name)
-
-
-def _parameter() -> type:
-    import torch
-
-    return torch.nn.Parameter
 
 
 def epsilon_of(module: nn.Module) -> float | None:
@@ -127,6 +129,7 @@ def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inpu
         ours, theirs = replacement(*inputs), original(*inputs)
     except (ValueError, TypeError, RuntimeError, AttributeError):
         return False
+    # relative to the largest value: sums in another order are off by a rounding of the sum, not of each number
     ours, theirs = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
     return all(
         a.dtype == b.dtype
@@ -138,6 +141,7 @@ def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inpu
 
 def rotary_home(base: nn.Module) -> tuple[Any, str, Callable[..., Any] | None]:
     """Where the model's code looks its rotary embedding up: module, name, and the function (None where there is none)."""
+    # a global of the file, not a method: it is replaced there, for all models of the family
     home, name = sys.modules[type(base).__module__], "apply_rotary_pos_emb"
     return home, name, getattr(home, name, None)
 
@@ -168,6 +172,7 @@ def _rotary_patch(base: nn.Module) -> list[Patch]:
     if original is None:
         return []
     q, k, cos, sin = random_angles(base)
+    # the kernel turns two halves against each other
     if q.shape[-1] % 2:
         return []
     device = q.device

@@ -1,5 +1,9 @@
 """Fused kernels are used only after they reproduced the plain code here, on this card, with this model's shapes; a
 machine without Triton, or a kernel that fails to build, costs speed and one line, never a run.
+
+How this works: each `checked_…` builds one stand-in, runs it and the plain code on the same random input, and returns the
+stand-in where the relative error is within rounding of the type, else None or nothing, with a line that says so. Order matters:
+the whole backbone is checked last, on top of the parts that were taken before.
 """
 
 from __future__ import annotations
@@ -9,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.decoding.attention import attend_one
-from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention
-from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
+from grpo_cli.rollout.decoding.cache import PLAIN, AttentionForm, CacheLayout, FusedAttention
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 
 if TYPE_CHECKING:
@@ -55,11 +58,13 @@ def attention_error(
             device=layout.device, dtype=layout.dtype
         )
 
+    # more than three blocks of the kernel, and so many more that a window leaves columns behind
     columns = 200 + (form.window or 0)
     rows, (kept, width), (_, value_width) = 7, layout.key, layout.value
     keys, values = draw(rows, kept, columns, width), draw(rows, kept, columns, value_width)
     query, key = draw(rows, heads, 1, width), draw(rows, kept, 1, width)
     value = draw(rows, kept, 1, value_width)
+    # around the kernel's block of 64 columns: nothing before, one short of a block, a block, one over, the last
     position = torch.tensor([0, 1, 63, 64, 65, 130, columns - 1], device=layout.device)
     every = torch.arange(rows, device=layout.device)
     plain_keys, plain_values = keys.float().clone(), values.float().clone()
@@ -107,6 +112,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
     from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows, accept
     from grpo_cli.rollout.engine import SamplingSettings
 
+    # odd sizes: the last block of a row is a part, and rows are no power of two
     rows, vocabulary, steps = 61, 9001, 5
     generator = torch.Generator("cpu").manual_seed(0)
     logits = (3 * torch.randn(rows, vocabulary, generator=generator, device="cpu")).to(device)
@@ -118,6 +124,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
             torch.rand(out.uniform.shape, generator=torch.Generator("cpu").manual_seed(1), device="cpu")
         )
         state = Rows.empty(rows, out.sink, device)
+        # two rows stay idle, as rows of a batch do
         state.sample[: rows - 2] = torch.arange(rows - 2, device=device)
         state.step[: rows - 2] = torch.arange(rows - 2, device=device) % steps
         is_end = torch.arange(vocabulary, device=device) % 3 == 0
@@ -130,6 +137,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
         results.append((out, state))
     (out, state), (fused_out, fused_state) = results
     real = slice(0, out.sink)
+    # sums in another order: a uniform number may fall on the other side of a boundary, rarely
     same = (out.tokens[real] == fused_out.tokens[real]).float().mean() > 0.99 and torch.equal(
         out.count[real], fused_out.count[real]
     )
@@ -196,6 +204,7 @@ def backbone_error(
     rows, columns = 5, 24
     tokens = torch.randint(vocabulary, (rows, columns), generator=generator, device="cpu").to(layout.device)
     every = torch.arange(rows, device=layout.device)
+    # unequal: each row's own column, angle and mask are tried
     position = columns - 1 - 3 * every
     store = KeyValueStore(layout, rows, columns, attention)
     step = Decode(store, every, position, columns, None)
@@ -232,6 +241,7 @@ def checked_merged_weights(
         expected = base(input_ids=tokens, use_cache=False).logits.float()
         with patched(merged.patches()):
             got = base(input_ids=tokens, use_cache=False).logits.float()
+    # the check alone must not keep a second copy of the weights
     merged.release()
     if float((got - expected).norm()) > 2e-2 * float(expected.norm()):
         say("generating with the model's own matrix products: side by side they give other logits")

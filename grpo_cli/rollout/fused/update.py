@@ -4,6 +4,12 @@ for arithmetic, and what sits between two of them is kept for the backward pass.
 Norms, gated activations and the rotary embedding run as one kernel each way, the activation made again in the backward
 pass instead of kept, and under autocast an input that several projections read is cast once, not once for each. Each is
 taken only where its values and gradients are those of the model's own code on this device.
+
+How this works: `update_patches` makes candidates (`_norms`, `_gates`, `_casts`, `_rotary`), each compared with the module it
+replaces by `same_with_gradients`, forward and backward. What is left is tried together on the whole model: the logits may
+differ from the model's own by no more than a rounding of its embeddings makes them differ.
+
+    norm:  y = w x / sqrt(mean(x^2) + e)     gate:  y = silu(g) u, silu(g) = g / (1 + exp(-g))     rotary:  y = x cos + rotate(x) sin
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ def update_patches(model: nn.Module, autocast: torch.dtype | None) -> list[Patch
     patches = [*_norms(base), *_casts(base, autocast, _gates(base, autocast)), *_rotary(base, autocast)]
     if not patches:
         return []
+    # each is within rounding by itself; all together must be no worse than one rounding at the model's start
     error, rounding = logits_errors(base, patches, autocast)
     return patches if error <= max(_bound(base, autocast), 2 * rounding) else []
 
@@ -43,6 +50,7 @@ def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | 
     """Relative error of the logits of a few random tokens; and that of the model's own code where its embeddings are off
     by one rounding, which is what a deep model makes of half precision."""
     weight = base.get_input_embeddings().weight
+    # a generator of its own: a run's draws must not depend on whether this check ran
     generator = torch.Generator("cpu").manual_seed(0)
     tokens = torch.randint(len(weight), (2, 24), generator=generator, device="cpu").to(weight.device)
 
@@ -92,7 +100,9 @@ def _norms(base: CausalLM) -> list[Patch]:
         forms = [_norm_of(module, epsilon, form) for form in (FusedRmsNorm.of, _torch_norm)]
         key = (type(module), weight.shape, weight.dtype, epsilon)
         if key not in verdicts:
+            # three dimensions, as in a batch: a stand-in that flattens must give them back
             x = torch.randn((3, 5, len(weight)), device=weight.device, dtype=weight.dtype)
+            # our kernel first, torch's own next: the generator stops at the first that agrees
             same = (i for i, form in enumerate(forms) if same_with_gradients(module, form, x, also=[weight]))
             verdicts[key] = next(same, None)
         if (chosen := verdicts[key]) is not None:
@@ -106,6 +116,7 @@ def _norm_of(
     own = module.forward
 
     def replacement(x: Tensor) -> Tensor:
+        # the verdict holds for the types it was made with
         weight = module.weight
         return form(x, weight, epsilon) if x.dtype == weight.dtype and x.device == weight.device else own(x)
 
@@ -151,6 +162,7 @@ class FusedSiluMul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         """silu(gate) * up, [..., width] each."""
+        # a third less than torch keeps: silu's output is made again from the gate
         ctx.save_for_backward(gate, up)
         return gated(gate, up)
 
@@ -176,6 +188,7 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
             x = x.to(autocast or base.get_input_embeddings().weight.dtype)
             with numerics(base, autocast):
                 verdicts[type(module)] = same_with_gradients(module, replacement, x)
+        # a model's MLPs are of one class and width: the first speaks for all
         if verdicts[type(module)]:
             patches.append(Patch(module, "forward", replacement))
     return patches
@@ -200,8 +213,9 @@ class FusedRotary(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """FusedRotary back."""
+        """Of queries and keys: the angles turn back by as much."""
         cos, sin = ctx.saved_tensors
+        # a rotation's inverse is its transpose, so the gradient is turned by the negative angle
         grad_q, grad_k = (g if g.stride(-1) == 1 else g.contiguous() for g in grads)
         grad_q, grad_k = turn(grad_q, grad_k, cos, sin, ctx.kinds[0], back=True)
         return grad_q, grad_k.to(ctx.kinds[1]), None, None, None
@@ -243,6 +257,7 @@ def _casts(base: CausalLM, autocast: torch.dtype | None, gates: list[Patch]) -> 
     """The stand-ins of modules whose input goes to several projections and nowhere else, those of `gates` among them."""
     if autocast is None:
         return gates
+    # a module can have one stand-in: the cast goes around the gate's
     found = {id(patch.owner): patch for patch in gates}
     for module in base.modules():
         if any(all(isinstance(getattr(module, n, None), nn.Module) for n in names) for names in GROUPS):
@@ -285,6 +300,7 @@ def same_with_gradients(
         try:
             out = form(*leaves)
             out = [out] if isinstance(out, Tensor) else list(out)
+            # another weight for each number: a plain sum would not see a gradient that lands in the wrong place
             weights = [torch.linspace(-1, 1, x.numel(), device=x.device).view(x.shape) for x in out]
             total: Any = sum((x.float() * w).sum() for x, w in zip(out, weights, strict=True))
             grads = torch.autograd.grad(

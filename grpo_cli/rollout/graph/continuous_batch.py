@@ -1,41 +1,150 @@
-"""One `generate` call under way: admit, decode, collect, close gaps, until every sample has ended."""
+"""One `generate` call under way: admit, decode, collect, close gaps, until every sample has ended.
+
+How this works: requests come in, as many samples of each as asked for, and the rows of a `Batch` are free. In a loop,
+`finish_all` either admits waiting samples (a prompt goes through the model once and its columns are copied into the rows of all
+its samples) or decodes one or some tokens in every row. Samples that an end token, `max_tokens` or a stop word has ended are
+taken out as completions, their rows become free, and the last rows move into the gaps. `TurnBatch` does the same for turns of
+episodes, whose history is loaded from a cache in place of a prefill. Continuous batching as in Orca (Yu et al., OSDI 2022).
+"""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import TrainingError
-from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT
-from grpo_cli.rollout.decoding.cache import Prefill
+from grpo_cli.rollout.decoding.cache import Extend, Prefill
 from grpo_cli.rollout.decoding.state import Batch, accept
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request
-from grpo_cli.rollout.graph.schedule import Admission, Schedule, chunk_by_tokens, plan_moves, worth_refilling
+from grpo_cli.rollout.engine import NOT_FINITE, NOT_FINITE_HINT, Completion, OnFinish, OnProgress, Request
+from grpo_cli.rollout.graph.caches import EpisodeCache
 from grpo_cli.rollout.graph.stepper import Stepper
-from grpo_cli.rollout.graph.stop_scanner import StopScanner
 from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from grpo_cli.rollout.decoding.rollout_mode import Forward
+    from grpo_cli.rollout.decoding.state import Outputs
+
+
+# Which samples run next: requests in order, `n` samples each, as rows become free. Pure bookkeeping, no
+# tensors.
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Samples of one request that start together."""
+
+    request: int
+    samples: list[int]
+
+
+class Schedule:
+    """The waiting samples. Samples are numbered through all requests; `request_of` and `index_of` lead back."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.request_of = [r for r, request in enumerate(requests) for _ in range(request.n)]
+        self.index_of = [s for request in requests for s in range(request.n)]
+        # of each request: its first sample that waits, and how many do
+        self._left = deque[tuple[int, int, int]]()
+        total = 0
+        for r, request in enumerate(requests):
+            if request.n:
+                self._left.append((r, total, request.n))
+            total += request.n
+        self.total, self.waiting = total, total
+
+    def take(self, free: int) -> list[Admission]:
+        """At most `free` samples, the longest waiting first; a request may be split."""
+        taken = []
+        while free and self._left:
+            request, first, count = self._left.popleft()
+            now = min(count, free)
+            if now < count:
+                # its rest stays first, so that its prompt's columns are still in a row when it comes
+                self._left.appendleft((request, first + now, count - now))
+            taken.append(Admission(request, list(range(first, first + now))))
+            free -= now
+            self.waiting -= now
+        return taken
+
+    def unfinished(self, request: int) -> bool:
+        """Whether samples of this request still wait."""
+        # requests start in order, so only the first in line can have started and not be done
+        return bool(self._left) and self._left[0][0] == request
+
+
+def worth_refilling(free: int, rows: int, waiting: int, share: float) -> bool:
+    """Prefill runs better on many prompts at once: this share of the rows must be free, or enough for all that wait."""
+    return waiting > 0 and free >= min(waiting, max(1, int(rows * share)))
+
+
+def plan_moves(ended: Sequence[int], live: int) -> tuple[list[int], list[int], int]:
+    """(from rows, to rows, rows left) that close the gaps `ended` leaves among the first `live` rows."""
+    gone = set(ended)
+    left = live - len(gone)
+    holes = sorted(row for row in gone if row < left)
+    # as many as holes: both count the live rows that stand behind `left`
+    movers = [row for row in range(left, live) if row not in gone]
+    return movers, holes, left
+
+
+def chunk_by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices in batches of like length whose padded size stays within `budget` tokens (one prompt always fits)."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    chunks: list[list[int]] = []
+    for index in order:
+        # in order of length the newest is the longest, to which all of its chunk are padded
+        if chunks and (len(chunks[-1]) + 1) * lengths[index] <= budget:
+            chunks[-1].append(index)
+        else:
+            chunks.append([index])
+    return chunks
+
+
+# Stop words while samples decode: the host reads what came since its last scan, and what ran on behind a
+# text is left out.
+
+
+class StopScanner:
+    """How many tokens each stopped sample has, in `cut`; and the tokens of the running ones so far."""
+
+    def __init__(self, words: StopWords) -> None:
+        self.words = words
+        self.cut: dict[int, int] = {}
+        self._tokens_of: dict[int, list[int]] = {}
+
+    def begin(self, sample: int, begun: Sequence[int]) -> None:
+        """A sample starts, with these tokens already chosen."""
+        self._tokens_of[sample] = list(begun)
+
+    def scan(self, out: Outputs, samples: Sequence[int]) -> set[int]:
+        """Those of the running `samples` that a text has ended since the last scan."""
+        import torch
+
+        index = torch.tensor(samples, device=out.tokens.device)
+        looked = [len(self._tokens_of[sample]) for sample in samples]
+        # the device may have gone several steps on, and on other samples as many as on none
+        new = [count - n for count, n in zip(out.count[index].tolist(), looked, strict=True)]
+        first = torch.tensor(looked, device=index.device)[:, None]
+        columns = first + torch.arange(max(new), device=index.device)
+        # one copy from the device for all samples: those with fewer new tokens read on into void columns, left out below
+        tokens = out.tokens[index[:, None], columns.clamp_(max=out.tokens.shape[1] - 1)].tolist()
+        ended = set()
+        for sample, before, n, some in zip(samples, looked, new, tokens, strict=True):
+            so_far = self._tokens_of[sample]
+            so_far += some[:n]
+            count = self.words.cut(so_far, before)
+            if count is not None:
+                self.cut[sample] = count
+                ended.add(sample)
+        return ended
+
 
 IDLE = -1
-
-Ids = Sequence[Sequence[int]]
-"""Token ids of prompts."""
-
-
-def prompt_tensors(prompts: Ids, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens and positions [prompts, tokens], padded on the right, and the place of each last token [prompts]; all int64."""
-    import torch
-
-    longest = max(map(len, prompts))
-    tokens = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids in prompts], device=device)
-    positions = torch.arange(longest, device=device)[None].expand(len(prompts), -1)
-    return tokens, positions, torch.tensor([len(ids) - 1 for ids in prompts], device=device)
 
 
 class ContinuousBatch:
@@ -75,7 +184,10 @@ class ContinuousBatch:
             if worth_refilling(free, rows, schedule.waiting, self.stepper.refill_share):
                 self._admit(schedule.take(free), prefill_tokens)
             else:
-                self._decode()
+                columns = [c for c, sample in zip(self.fed, self.running, strict=True) if sample != IDLE]
+                self.stepper.run(self.batch, len(self.running), min(columns), max(columns))
+                # idle rows are counted on as well: the column is set anew when a sample enters the row
+                self.fed = [column + self.stepper.steps for column in self.fed]
             ended = self._collect()
             # while the others still decode: verdicts overlap with generation
             for sample in ended if on_finish else ():
@@ -125,15 +237,24 @@ class ContinuousBatch:
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
-    def _prompt_pass(self, starts: list[Admission], prompts: Ids, of_row: Tensor) -> tuple[Tensor, Tensor]:
+    def _prompt_pass(
+        self, starts: list[Admission], prompts: Sequence[Sequence[int]], of_row: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The rows that these samples fill, row i from prompt `of_row[i]`, and each prompt's last logits [prompts, vocabulary]."""
-        tokens, positions, last = prompt_tensors(prompts, self.device)
+        import torch
+
+        # padded on the right: a row's columns begin at 0, and no real token sees what stands behind it
+        longest = max(map(len, prompts))
+        tokens = self._tensor([[*ids, *[0] * (longest - len(ids))] for ids in prompts])
+        positions = torch.arange(longest, device=self.device)[None].expand(len(prompts), -1)
+        last = self._tensor([len(ids) - 1 for ids in prompts])
         rows = self._occupy(starts)
         self.batch.store.reach(tokens.shape[1])
         return rows, self.forward(Prefill(self.batch.store, rows, of_row), tokens, positions, last)
 
     def _occupy(self, starts: list[Admission]) -> Tensor:
         """Rows for these samples, idle ones first."""
+        # the gaps first: a decode step computes rows up to the last that runs
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
         rows: list[int] = []
         for start in starts:
@@ -155,12 +276,14 @@ class ContinuousBatch:
         batch = self.batch
         samples = [sample for start in starts for sample in start.samples]
         requests = [self.requests[start.request] for start in starts for _ in start.samples]
+        # a row is filled in place, never made anew: captured graphs read these very tensors
         batch.rows.sample[rows] = self._tensor(samples)
         # `accept` moves on by one: to the first column behind the prompt
         batch.rows.position[rows] = self._tensor([len(request.ids) - 1 for request in requests])
         # a completion that is begun goes on with the uniform number of its next token, as if it had never been cut
         batch.rows.step[rows] = self._tensor([len(request.prefix) for request in requests])
         if batch.seen is not None:
+            # the prompt counts for the penalty too, as in transformers
             batch.seen[rows] = False
             done = 0
             for start in starts:
@@ -170,15 +293,16 @@ class ContinuousBatch:
                 done += len(start.samples)
         accept(batch, logits, rows)
 
-    def _decode(self) -> None:
-        columns = [column for column, sample in zip(self.fed, self.running, strict=True) if sample != IDLE]
-        self.stepper.run(self.batch, len(self.running), min(columns), max(columns))
-        self.fed = [column + self.stepper.steps for column in self.fed]
-
     def _collect(self) -> list[int]:
         """The samples that just ended, taken out of their rows."""
         sink = self.batch.out.sink
-        self._stop()
+        if self.stop_scanner is not None:
+            running = [sample for sample in self.running if sample != IDLE]
+            stopped = self.stop_scanner.scan(self.batch.out, running)
+            rows = [row for row, sample in enumerate(self.running) if sample in stopped]
+            if rows:
+                # from here on as if the device itself had ended them
+                self.batch.rows.idle(self._tensor(rows), sink)
         # the only wait for the device between two steps
         now: list[int] = self.batch.rows.sample[: len(self.running)].tolist()
         ended = [row for row, sample in enumerate(self.running) if sample != IDLE and now[row] == sink]
@@ -189,17 +313,8 @@ class ContinuousBatch:
             self.done[sample] = completion
         for row in ended:
             self.running[row] = IDLE
-        self._close()
+        self._close_gaps()
         return samples
-
-    def _stop(self) -> None:
-        """Takes samples that a stop word has ended off their rows."""
-        if self.stop_scanner is None:
-            return
-        ended = self.stop_scanner.scan(self.batch.out, [sample for sample in self.running if sample != IDLE])
-        rows = [row for row, sample in enumerate(self.running) if sample in ended]
-        if rows:
-            self.batch.rows.idle(self._tensor(rows), self.batch.out.sink)
 
     def _completions(self, samples: list[int]) -> list[Completion]:
         out, index = self.batch.out, self._tensor(samples)
@@ -211,10 +326,15 @@ class ContinuousBatch:
         is_end = self.batch.is_end[last].tolist()
         stopped = [end or sample in cut for end, sample in zip(is_end, samples, strict=True)]
         begun = [len(self.requests[self.schedule.request_of[sample]].prefix) for sample in samples]
-        spans = zip(tokens, logps, begun, counts, stopped, strict=True)
-        return [_completion(ids[a:b], values[a:b], stop) for ids, values, a, b, stop in spans]
+        made = []
+        for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):
+            # one look at the sum: a NaN or infinity anywhere makes it one
+            if not math.isfinite(sum(values[first:count])):
+                raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
+            made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
+        return made
 
-    def _close(self) -> None:
+    def _close_gaps(self) -> None:
         """Moves the last rows into the gaps where that makes a step cheaper."""
         width, active = self.stepper.width, self._active()
         # rows are computed by the bucket: closing gaps within one saves nothing, and waiting samples will fill them
@@ -240,8 +360,79 @@ class ContinuousBatch:
         return torch.tensor(values, device=self.device)
 
 
-def _completion(ids: list[int], logps: list[float], stopped: bool) -> Completion:
-    # one look at the sum: a NaN or infinity anywhere makes it one
-    if not math.isfinite(sum(logps)):
-        raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
-    return Completion(ids, logps, "stop" if stopped else "length")
+# A `generate` call whose samples are turns of episodes: what their rows held at the end of the turn before
+# is taken up.
+
+
+class TurnBatch(ContinuousBatch):
+    """One sample a request, each with a slot of the cache that outlives the call."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        forward: Forward,
+        stepper: Stepper,
+        requests: Sequence[Request],
+        schedule: Schedule,
+        stops: StopWords | None,
+        episode_cache: EpisodeCache,
+    ) -> None:
+        super().__init__(batch, forward, stepper, requests, schedule, stops)
+        self.episode_cache = episode_cache
+
+    def _admit(self, starts: list[Admission], prefill_tokens: int) -> None:
+        known = [self.episode_cache.known(self.requests[start.request]) for start in starts]
+        # apart, because a prefill attends within prompts alone and an extension to all that a row holds
+        for is_new, admit in ((True, self._prefill), (False, self._extend)):
+            some = [start for start, n in zip(starts, known, strict=True) if (n == 0) == is_new]
+            lengths = [
+                len(self.requests[start.request].ids) - n
+                for start, n in zip(starts, known, strict=True)
+                if (n == 0) == is_new
+            ]
+            for chunk in chunk_by_tokens(lengths, prefill_tokens):
+                admit([some[i] for i in chunk])
+
+    def _prefill(self, starts: list[Admission]) -> None:
+        """Equal prompts go through the model once."""
+        prompts = [self.requests[start.request].ids for start in starts]
+        # not by a set, whose order differs from process to process
+        places = {tuple(ids): i for i, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
+        prompt_of_row = self._tensor([places[tuple(ids)] for ids in prompts])
+        rows, logits = self._prompt_pass(starts, list(places), prompt_of_row)
+        self.episode_cache.save(self.batch.store, rows, self._of(starts), prompts, [0] * len(starts))
+        self._first_tokens(starts, rows, logits[prompt_of_row])
+
+    def _extend(self, starts: list[Admission]) -> None:
+        """Only the ids that are new go through the model."""
+        import torch
+
+        requests = self._of(starts)
+        known = [self.episode_cache.known(request) for request in requests]
+        new = [request.ids[n:] for request, n in zip(requests, known, strict=True)]
+        longest = max(map(len, new))
+        tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in new])
+        last = self._tensor([len(ids) - 1 for ids in new])
+        rows = self._occupy(starts)
+        store, whole = self.batch.store, max(len(request.ids) for request in requests)
+        store.reach(whole)
+        # up to the longest known: columns behind a row's own are void, and no token of it sees them
+        self.episode_cache.load(store, rows, requests, max(known))
+        positions = self._tensor(known)[:, None] + torch.arange(longest, device=self.device)[None]
+        logits = self.forward(Extend(store, rows, positions, last, whole), tokens, positions, last)
+        self.episode_cache.save(store, rows, requests, [request.ids for request in requests], known)
+        self._first_tokens(starts, rows, logits)
+
+    def _completions(self, samples: list[int]) -> list[Completion]:
+        made = super()._completions(samples)
+        requests = [self.requests[self.schedule.request_of[sample]] for sample in samples]
+        rows = self._tensor([self.running.index(sample) for sample in samples])
+        # the newest token has not gone through the model
+        ids = [r.ids + c.token_ids[:-1] for r, c in zip(requests, made, strict=True)]
+        self.episode_cache.save(
+            self.batch.store, rows, requests, ids, [len(request.ids) for request in requests]
+        )
+        return made
+
+    def _of(self, starts: Sequence[Admission]) -> list[Request]:
+        return [self.requests[start.request] for start in starts]

@@ -1,5 +1,10 @@
 """The in-process engine: each prompt goes through the model once, its samples decode from one preallocated cache, and
 a finished sample's row is closed or refilled at once. Reads the training weights themselves; keeps no copy.
+
+How this works: `generate` checks the requests, sees whether the weights still lie where they lay, and makes room: a cache of
+rows x columns (`_make_room`), output buffers, and a `Batch` for the settings, each kept from the call before where it is large
+enough. One uniform number for each sample and step goes to the device. Then a `ContinuousBatch` runs until all samples have
+ended. `make_graph_engine` at the end decides which fused kernels and captured graphs this model and machine get.
 """
 
 from __future__ import annotations
@@ -10,23 +15,35 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model, numerics
-from grpo_cli.rollout.bounds import check_requests, check_settings
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention, KeyValueStore
 from grpo_cli.rollout.decoding.rollout_mode import Forward, fingerprint, rollout_mode
+from grpo_cli.rollout.decoding.sampling import sample_keys, uniforms
 from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows
-from grpo_cli.rollout.decoding.supports import measure_layout
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.decoding.supports import measure_layout, supports
+from grpo_cli.rollout.engine import (
+    CannotDrive,
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+    check_settings,
+)
 from grpo_cli.rollout.fused.merged_weights import MergedWeights
 from grpo_cli.rollout.fused.patches import Patch, patched
-from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
-from grpo_cli.rollout.graph.episode_cache import EpisodeCache, episode_cache_for
-from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
-from grpo_cli.rollout.graph.packed import PackedStore
-from grpo_cli.rollout.graph.schedule import Schedule
+from grpo_cli.rollout.graph.caches import (
+    SHARE,
+    EpisodeCache,
+    PackedStore,
+    episode_cache_for,
+    free_bytes,
+    rows_that_fit,
+)
+from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch, Schedule, TurnBatch
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
-from grpo_cli.rollout.graph.turn_batch import TurnBatch
-from grpo_cli.rollout.graph.uniforms import sample_keys, uniforms
-from grpo_cli.rollout.stop_words import StopWords, stop_words
+from grpo_cli.rollout.stop_words import stop_words
 
 if TYPE_CHECKING:
     import torch
@@ -34,16 +51,18 @@ if TYPE_CHECKING:
 
     from grpo_cli.policy.contract import Tokenizer
 
+CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
+"""Samples that decode at once, and tokens of a prefill, where nothing else is asked for."""
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
+"""Settings whose batches, with their captured graphs, are kept: those of training, of evaluation and two more."""
 
 
 class GraphEngine:
     """`max_rows`: how many samples decode at once at most; memory may allow fewer. The cache, and on CUDA the captured
     graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
 
-    name = "graph"
-    exact_logps, one_stream = True, False
+    kind = ENGINES["graph"]
 
     def __init__(
         self,
@@ -91,33 +110,24 @@ class GraphEngine:
         schedule = Schedule(requests)
         if not schedule.total:
             return [[] for _ in requests]
+        # once a call: an optimizer step lies between two calls, never inside one
         if self.merged is not None:
             self.merged.refresh()
-        with numerics(self.model, self.autocast), rollout_mode(self.model), patched(self._all_patches()):
+        patches = [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
+        with numerics(self.model, self.autocast), rollout_mode(self.model), patched(patches):
             batch = self._batch(requests, settings, schedule.total)
+            parts = (batch, self.forward, self.stepper, requests, schedule)
             stops = stop_words(settings.stop, self.tokenizer)
-            run = self._run(batch, requests, schedule, stops)
+            # turns of episodes go on from their cache, where there is room for one
+            cache, slot = None, requests[0].slot
+            if slot is not None:
+                cache = self._episode_cache = episode_cache_for(self._episode_cache, batch.store.layout, slot)
+            run = ContinuousBatch(*parts, stops) if cache is None else TurnBatch(*parts, stops, cache)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
         done: list[list[Completion]] = [[] for _ in requests]
         for sample, completion in enumerate(finished):
             done[schedule.request_of[sample]].append(completion)
         return done
-
-    def _run(
-        self, batch: Batch, requests: Sequence[Request], schedule: Schedule, stops: StopWords | None
-    ) -> ContinuousBatch:
-        """The call under way; turns of episodes go on from their cache, where there is room for one."""
-        slot, episode_cache = requests[0].slot, None
-        if slot is not None:
-            episode_cache = self._episode_cache = episode_cache_for(
-                self._episode_cache, batch.store.layout, slot
-            )
-        if episode_cache is None:
-            return ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
-        return TurnBatch(batch, self.forward, self.stepper, requests, schedule, stops, episode_cache)
-
-    def _all_patches(self) -> list[Patch]:
-        return [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
 
     def release(self) -> None:
         """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
@@ -134,8 +144,7 @@ class GraphEngine:
     def _batch(self, requests: Sequence[Request], settings: SamplingSettings, total: int) -> Batch:
         import torch
 
-        # captured graphs hold addresses of weights: one that has moved makes them read what is no longer
-        # there
+        # captured graphs hold addresses of weights: one that has moved makes them read what is no longer there
         weights = fingerprint(self.model)
         if weights != self._weights or self._layout is None:
             self._batches.clear()
@@ -143,19 +152,25 @@ class GraphEngine:
         longest = max(len(request.prompt_ids) for request in requests)  # `prefix` is within `max_tokens`
         # an episode grows: room for all of it at once
         whole = max((request.slot.columns for request in requests if request.slot), default=0)
+        # one less: the last token of a sample is never fed
         columns = max(longest + settings.max_tokens - 1, whole)
         self._make_room(self._layout, min(total, self.max_rows), columns)
-        self._make_outputs(self._layout.device, total, settings.max_tokens)
+        out = self._out
+        if out is None or out.sink < total or out.tokens.shape[1] < settings.max_tokens:
+            # the captured graphs write into the old buffers
+            self._batches.clear()
+            self._out = Outputs.empty(total, settings.max_tokens, self._layout.device)
         # neither seed nor stop words are part of a captured step: both come in through buffers and scans
-        batch = self._made_for(dataclasses.replace(settings, seed=None, stop=()))
+        batch = self._batch_for(dataclasses.replace(settings, seed=None, stop=()))
         seed = settings.seed
         if seed is None:
             seed = int(torch.randint(2**62, ()).item())
+        # drawn on the host: CPU and CUDA draw the same samples from the same logits
         table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
         batch.out.uniform[:total, : settings.max_tokens] = table.to(self._layout.device)
         return batch
 
-    def _made_for(self, settings: SamplingSettings) -> Batch:
+    def _batch_for(self, settings: SamplingSettings) -> Batch:
         import torch
 
         store, out = self._store, self._out
@@ -183,13 +198,6 @@ class GraphEngine:
         self._batches[settings] = batch
         return batch
 
-    def _make_outputs(self, device: torch.device, samples: int, steps: int) -> None:
-        out = self._out
-        if out is None or out.sink < samples or out.tokens.shape[1] < steps:
-            # the captured graphs write into the old buffers
-            self._batches.clear()
-            self._out = Outputs.empty(samples, steps, device)
-
     def _make_room(self, layout: CacheLayout, rows: int, columns: int) -> None:
         """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
         import torch
@@ -214,7 +222,10 @@ class GraphEngine:
         rows, columns = rows_that_fit(layout, most, widest, budget), widest
         while True:
             try:
-                self._store = _store(layout, rows, columns, self.attention)
+                if layout.device.type == "cpu" and self.attention is None:
+                    self._store = PackedStore(layout, rows, columns)
+                else:
+                    self._store = KeyValueStore(layout, rows, columns, self.attention)
                 return
             except (torch.OutOfMemoryError, RuntimeError) as err:
                 # a CPU that is out of memory says so in a plain RuntimeError
@@ -225,10 +236,70 @@ class GraphEngine:
                         f"no memory for the cache of one sample of {columns} tokens",
                         hint="lower `sample.max_tokens`, or use a smaller model",
                     ) from err
+                # what was measured as free may lie in pieces; fewer rows cost time, never a sample
                 rows //= 2
 
 
-def _store(layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None) -> KeyValueStore:
-    if layout.device.type == "cpu" and attention is None:
-        return PackedStore(layout, rows, columns)
-    return KeyValueStore(layout, rows, columns, attention)
+def make_graph_engine(
+    model: nn.Module,
+    ends: set[int],
+    *,
+    tokenizer: Tokenizer | None,
+    max_rows: int | None,
+    autocast: torch.dtype | None,
+    say: Callable[[str], None],
+    **_: object,
+) -> GraphEngine:
+    """The `rollout.make.Factory` of graph engines: on CUDA with captured graphs and fused kernels, each only if it works here;
+    elsewhere eager and lean.
+
+    Raises:
+        CannotDrive: the model is none that it can generate from.
+    """
+    from grpo_cli.rollout.fused.llama_cpu import checked_llama_cpu
+    from grpo_cli.rollout.fused.self_check import (
+        checked_accept,
+        checked_attention,
+        checked_backbone,
+        checked_merged_weights,
+        checked_patches,
+    )
+    from grpo_cli.rollout.graph.stepper import GraphStepper
+
+    reason = supports(model)
+    if reason is not None:
+        raise CannotDrive(GraphEngine.kind.name, reason)
+    if next(model.parameters()).device.type != "cuda":
+        patches = checked_llama_cpu(model) if autocast is None else []
+        rows = max_rows or CPU_ROWS
+        return GraphEngine(
+            model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer
+        )
+    # every self-check runs in the numbers that training will use: a kernel may be right in one type only
+    with numerics(model, autocast):
+        merged, attention = checked_merged_weights(model, autocast, say), checked_attention(model, say)
+        patches = checked_patches(model, say)
+        patches += checked_backbone(model, autocast, attention, patches, merged)
+        fused: dict[str, Any] = {
+            "attention": attention,
+            "patches": patches,
+            "accept": checked_accept(model, say),
+            "merged": merged,
+        }
+    rows = max_rows or CUDA_ROWS
+    options: dict[str, Any] = {
+        "max_rows": rows,
+        "prefill_tokens": CUDA_PREFILL,
+        "autocast": autocast,
+        "tokenizer": tokenizer,
+        **fused,
+    }
+    engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
+    try:
+        # a capture fails here, on two samples of three tokens, or not at all
+        engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
+    except RuntimeError as err:
+        say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
+        return GraphEngine(model, ends, **options)
+    engine.release()
+    return engine

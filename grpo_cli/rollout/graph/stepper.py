@@ -1,10 +1,14 @@
-"""Running decode steps. The eager form takes one step on exactly the rows that live; the captured form (cuda.py) takes
-several on a bucket of rows, so that the host looks at the results only now and then.
+"""Running decode steps. The eager form takes one step on exactly the rows that live; the captured form takes several on
+a bucket of rows, so that the host looks at the results only now and then.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 from grpo_cli.rollout.decoding.state import Batch, decode
 
@@ -47,3 +51,91 @@ class EagerStepper:
         decode(
             batch, self.forward, rows, length, masked=masked, column=longest if shortest == longest else None
         )
+
+
+# Decode steps as CUDA graphs, one for each (settings, rows, columns) bucket. A graph reads the weights
+# where they lie, so it follows the optimizer's in-place updates; it goes with its batch, which is made anew
+# when a weight moves.
+
+# dense where few rows run, for there a step's time grows with them; each graph takes time to capture, and memory
+ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+COLUMN_BUCKET = 128
+
+Replay = Callable[[], None]
+Capture = Callable[[Callable[[], None]], Replay]
+
+
+class GraphStepper:
+    """`steps` replays between two looks of the host; rows that end in between idle for the rest. A prefill is launched
+    kernel by kernel and costs as much as twenty replays: rows wait for company before they are refilled."""
+
+    refill_share = 1 / 2
+
+    def __init__(self, forward: Forward, *, steps: int = 8, capture: Capture | None = None) -> None:
+        self.forward, self.steps = forward, steps
+        self.capture = capture or GraphPool().capture
+        self.captures, self.capture_seconds = 0, 0.0
+
+    def width(self, rows: int) -> int:
+        """The bucket."""
+        index = bisect_left(ROW_BUCKETS, rows)
+        return ROW_BUCKETS[index] if index < len(ROW_BUCKETS) else -(-rows // 256) * 256
+
+    def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
+        """`steps` tokens, by a graph that is captured when first needed."""
+        store = batch.store
+        rows = min(self.width(rows), store.rows)
+        length = store.columns
+        if store.attention is None:
+            # the plain attention reads all columns it is given, so they are few; the fused one stops at each row's own, and
+            # one graph serves every length
+            length = min(length, -(-(longest + self.steps) // COLUMN_BUCKET) * COLUMN_BUCKET)
+            store.reach(length)
+        replay = batch.graphs.get((rows, length))
+        if replay is None:
+            replay = batch.graphs[rows, length] = self._captured(batch, rows, length)
+        for _ in range(self.steps):
+            replay()
+
+    def _captured(self, batch: Batch, rows: int, length: int) -> Replay:
+        """Runs the step once before the capture, so that kernels are built and workspaces made, then undoes it."""
+        start = time.perf_counter()
+
+        def step() -> None:
+            decode(batch, self.forward, rows, length, masked=True)
+
+        # the step runs on the live rows and moves them on: what it wrote out is written again, equal, after the restore
+        before = batch.rows.snapshot()
+        seen = None if batch.seen is None else batch.seen.clone()
+        step()
+        batch.rows.restore(before)
+        if batch.seen is not None and seen is not None:
+            batch.seen.copy_(seen)
+        replay = self.capture(step)
+        self.captures += 1
+        self.capture_seconds += time.perf_counter() - start
+        return replay
+
+
+class GraphPool:
+    """One memory pool for all graphs: they never run at the same time, and nothing in it outlives a replay. A pool
+    whose graphs are all gone cannot be used again."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.graphs: WeakSet[Any] = WeakSet()
+
+    def capture(self, step: Callable[[], None]) -> Replay:
+        """Records what `step` launches; the replay launches it again."""
+        import torch
+
+        torch.cuda.synchronize()
+        # a weak set: it is empty once every batch that held graphs of this pool is gone
+        if not self.graphs:
+            self.handle = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.handle):
+            step()
+        self.graphs.add(graph)
+        replay: Replay = graph.replay
+        return replay

@@ -4,6 +4,10 @@ It follows the recipe's own sampling settings, whatever a call asks for, because
 evaluation does not go through here. Turns of episodes have seeds and limits of their own: they are asked of the vLLM itself
 that TRL holds in this process, with the weights that TRL sends it. Its log-probs are vLLM's: TRL weighs the loss by their
 distance to the model's own.
+
+How this works: `starting` surrounds the construction of TRL's trainer, which starts vLLM; `attach` then gives this engine the
+trainer. `generate` sends prompts through TRL's own generation, or, for turns of episodes, through `sample_from` to the vLLM that
+TRL holds here. Either way `finisher` cuts what ran on behind a stop word.
 """
 
 from __future__ import annotations
@@ -14,24 +18,33 @@ import socket
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.contract import CausalLM, Tokenizer
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy
-from grpo_cli.rollout.bounds import check_requests
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.recipe.engines import ENGINES
+from grpo_cli.rollout.decoding.sampling import sample_keys
+from grpo_cli.rollout.engine import (
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+)
 from grpo_cli.rollout.stop_words import finisher, stop_words
-from grpo_cli.rollout.vllm.calls import sample_from
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
+
+if TYPE_CHECKING:
+    from vllm import LLM
 
 
 class VllmEngine:
     """Generates through the trainer it is attached to."""
 
-    name = "vllm"
-    exact_logps, one_stream = False, False
+    kind = ENGINES["vllm"]
 
     def __init__(
         self,
@@ -78,6 +91,7 @@ class VllmEngine:
             return sample_from(
                 llm, requests, settings, self.end_ids, self.banned, self.tokenizer, on_finish, on_progress
             )
+        # TRL groups prompts by `num_generations`: one number for all of a call
         n = requests[0].n
         assert all(request.n == n for request in requests)
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
@@ -139,17 +153,18 @@ def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     # vLLM has no error of its own: what does not fit is any of these, its first line the reason
     except (ImportError, OSError, RuntimeError, ValueError, AssertionError) as err:
         words = first_line(err)
+        # vLLM's start allocates most of its memory and opens a port: what users met there has a hint of its own
         raise SetupError(f"vLLM did not start: {words}", hint=_remedy(words)) from err
 
 
 def without_flashinfer() -> None:
-    """Has vLLM sample with kernels of its own where the package `flashinfer` is missing, unless that is set otherwise."""
+    """Makes vLLM sample with kernels of its own where the package `flashinfer` is missing, unless that is set otherwise."""
     if importlib.util.find_spec("flashinfer") is None:
         os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
 
 def take_port() -> None:
-    """Has the vLLM of a run on one process wait for itself at a port that the system picks, unless one is set: TRL takes 29500 as
+    """Makes the vLLM of a run on one process wait for itself at a port that the system picks, unless one is set: TRL takes 29500 as
     long as nobody listens there yet, and of two runs that start together the second then ends."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 and not os.environ.get("MASTER_PORT"):
         with socket.socket() as probe:
@@ -172,3 +187,89 @@ def _remedy(words: str) -> str:
     if "memory" in said or "kv cache" in said:
         return "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
     return "set `sample.engine: auto`"
+
+
+# One call of a vLLM that lives in this process, every sample with a seed and a limit of its own.
+
+UNLIKELY = -100.0
+"""vLLM's lowest bias of a logit."""
+
+
+def sample_from(
+    llm: LLM,
+    requests: Sequence[Request],
+    settings: SamplingSettings,
+    end_ids: Collection[int],
+    banned: Collection[int],
+    tokenizer: Tokenizer | None,
+    on_finish: OnFinish | None = None,
+    on_progress: OnProgress | None = None,
+) -> list[list[Completion]]:
+    """Completions in the order of the requests, `n` for each; a `prefix` counts towards the limit."""
+    places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
+    if not places:
+        return [[] for _ in requests]
+    keys: Sequence[int | None] = [None] * len(places)
+    if settings.seed is not None or all(request.seed is not None for request in requests):
+        keys = [key >> 1 for key in sample_keys(requests, settings.seed or 0)]  # vLLM's seeds are signed
+    answers = llm.generate(
+        [{"prompt_token_ids": requests[request].ids} for request, _ in places],
+        [
+            # to vLLM the prefix is part of the prompt, which its limit does not count
+            _params(settings, settings.max_tokens - len(requests[request].prefix), key, end_ids, banned)
+            for (request, _), key in zip(places, keys, strict=True)
+        ],
+        use_tqdm=False,
+    )
+    finished = finisher(stop_words(settings.stop, tokenizer), end_ids)
+    # vLLM returns answers in the order of the prompts, whatever ended first
+    done: list[list[Completion]] = [[] for _ in requests]
+    for (request, sample), answer in zip(places, answers, strict=True):
+        output = answer.outputs[0]
+        ids = list(output.token_ids)
+        logps = [float(at[token].logprob) for at, token in zip(output.logprobs, ids, strict=True)]
+        completion = finished(ids, logps)
+        done[request].append(completion)
+        if on_finish:
+            on_finish(request, sample, completion)
+    if on_progress:
+        on_progress(len(places), len(places))
+    return done
+
+
+def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]:
+    """`sample.stop` and `sample.ban` in vLLM's words. It leaves the text that ends a sample out of the text but not out of the
+    tokens, and biases logits before it gives log-probs."""
+    words: dict[str, Any] = {}
+    if stop:
+        words |= {"stop": list(stop), "include_stop_str_in_output": True, "skip_special_tokens": False}
+    # a bias, not -inf: vLLM takes none lower, and e^-100 is never drawn
+    if banned:
+        words["logit_bias"] = dict.fromkeys(sorted(banned), UNLIKELY)
+    return words
+
+
+def _params(
+    settings: SamplingSettings,
+    room: int,
+    seed: int | None,
+    end_ids: Collection[int],
+    banned: Collection[int],
+) -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(
+        max_tokens=room,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        min_p=settings.min_p,
+        repetition_penalty=settings.repetition_penalty,
+        seed=seed,
+        stop_token_ids=sorted(end_ids),
+        # of the token that was drawn alone
+        logprobs=0,
+        # it looks for stop words in text; without any, text is work for nothing
+        detokenize=bool(settings.stop),
+        **stop_and_ban(settings.stop, banned),
+    )

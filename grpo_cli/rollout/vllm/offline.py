@@ -1,6 +1,10 @@
 """vLLM for a job that only measures: the weights are handed to it once, as a folder, and no trainer takes part.
 
 Its log-probs are vLLM's processed ones: at the sampling temperature, but after truncation where the settings truncate.
+
+How this works: `open_offline` saves the policy (adapters merged) to a temporary folder, moves the policy's own model to main
+memory, and starts vLLM on the folder; where that fails the model moves back and `Unfit` carries the reason. `OfflineVllm` then
+generates until `release`, which gives the memory back for good.
 """
 
 from __future__ import annotations
@@ -15,11 +19,18 @@ from typing import TYPE_CHECKING
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
-from grpo_cli.rollout.bounds import check_requests, check_settings
-from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.vllm.calls import sample_from
-from grpo_cli.rollout.vllm.engine import first_line, without_flashinfer
-from grpo_cli.rollout.vllm.needs import is_installed
+from grpo_cli.recipe.engines import ENGINES
+from grpo_cli.rollout.engine import (
+    Completion,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+    check_requests,
+    check_settings,
+)
+from grpo_cli.rollout.vllm.engine import first_line, sample_from, without_flashinfer
+from grpo_cli.rollout.vllm.server import is_installed
 
 if TYPE_CHECKING:
     from vllm import LLM
@@ -49,8 +60,7 @@ class Unfit(SetupError):
 class OfflineVllm:
     """Generates from the weights it was made with; `release` gives all of it back for good."""
 
-    name = "vllm"
-    exact_logps, one_stream = False, False
+    kind = ENGINES["vllm"]
 
     def __init__(
         self,
@@ -104,6 +114,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
         raise Unfit("the package `vllm` is not installed")
     if getattr(policy.model, "is_loaded_in_4bit", False):
         raise Unfit("weights in 4 bits cannot be handed over")
+    # settings of the trainer's vLLM, such as sleep or the ports of the weights, have no meaning here
     given = {STARTED_WITH[name]: value for name, value in sample.vllm.items() if name in STARTED_WITH}
     os.environ.setdefault(
         "VLLM_ENABLE_V1_MULTIPROCESSING", "0"

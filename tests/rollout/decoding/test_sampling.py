@@ -13,9 +13,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from grpo_cli.rollout.decoding.sampling import penalise, sample, truncate
+from grpo_cli.rollout.decoding.sampling import penalise, sample, sample_keys, truncate, uniforms
 from grpo_cli.rollout.engine import Request, SamplingSettings
-from grpo_cli.rollout.graph.uniforms import sample_keys, uniforms
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, World
 from grpo_cli.environments.step import Step
+from grpo_cli.recipe.engines import EngineKind
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes, with_engine
@@ -22,9 +23,7 @@ class Speaker:
 
     turns: dict[tuple[int, ...], list[int]]
     asked: list[tuple[Request, SamplingSettings]] = field(default_factory=list)
-    name: str = "scripted"
-    one_stream: bool = False
-    exact_logps: bool = True
+    kind: EngineKind = field(default_factory=lambda: EngineKind("scripted"))
 
     def generate(
         self, requests: Sequence[Request], settings: SamplingSettings, *_: Any

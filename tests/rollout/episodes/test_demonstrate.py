@@ -14,7 +14,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import IGNORED, WarmupText, collate, content_key
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Model
-from grpo_cli.rollout.episodes.demonstrate import demonstrations
+from grpo_cli.rollout.episodes.play import demonstrations
 from tests.rollout.episodes.test_same_episodes import rows
 
 

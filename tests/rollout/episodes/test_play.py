@@ -10,9 +10,9 @@ import pytest
 from grpo_cli.environments.pool import Fault
 from grpo_cli.environments.step import Step
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.rollout.engine import Completion, SamplingSettings
-from grpo_cli.rollout.episode import Turn
-from grpo_cli.rollout.episodes.opening import with_observation
+from grpo_cli.recipe.engines import EngineKind
+from grpo_cli.rollout.engine import Completion, SamplingSettings, Turn
+from grpo_cli.rollout.episodes.running import with_observation
 from tests.rollout.episodes.scripted import END, Scripted, Speaker, episodes, row
 
 TWO = {(9,): [5, END], (9, 5, END, 7, 7): [6, END]}
@@ -126,7 +126,7 @@ def test_a_prompt_that_leaves_no_room_is_an_error_of_the_row() -> None:
 
 def test_an_engine_with_one_stream_is_refused() -> None:
     with pytest.raises(SetupError, match="draws all samples from one stream"):
-        play(Speaker(TWO, one_stream=True), Scripted(ANSWERS))
+        play(Speaker(TWO, kind=EngineKind("scripted", has_own_seeds=False)), Scripted(ANSWERS))
 
 
 def test_seeds_are_of_row_sample_and_turn_and_worlds_of_one_row_begin_alike() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_cli.rollout.fused.blocks import MOST_WARPS, block_of, warps_of
+from grpo_cli.rollout.fused.launch import MOST_WARPS, block_of, warps_of
 
 HEADS = (
     [(64, n) for n in (1, 3, 5, 9, 15, 25)]

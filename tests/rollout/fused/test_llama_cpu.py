@@ -8,8 +8,8 @@ import torch
 from grpo_cli.rollout.decoding.cache import CacheLayout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.fused.llama_cpu import checked_llama_cpu
+from grpo_cli.rollout.graph.caches import PackedStore
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import FAMILIES, prompts, tiny
 

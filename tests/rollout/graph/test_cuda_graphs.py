@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from grpo_cli.rollout.decoding.attention import attend_one
-from grpo_cli.rollout.decoding.form import PLAIN
+from grpo_cli.rollout.decoding.cache import PLAIN
 from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 from grpo_cli.rollout.engine import Request, SamplingSettings
@@ -16,8 +16,8 @@ from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
 from grpo_cli.rollout.fused.merged_weights import MergedWeights
 from grpo_cli.rollout.fused.patches import patched
 from grpo_cli.rollout.fused.self_check import attention_error, checked_merged_weights
-from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.stepper import GraphStepper
 from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
 
 ENDS = {3, 11}

@@ -11,8 +11,8 @@ import torch
 
 from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import CacheSlot, Completion, Request, SamplingSettings
-from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.stepper import GraphStepper
 from tests.builders.rollout_models import prompts, tiny
 
 TURNS, BUDGET = 5, 60
@@ -106,6 +106,6 @@ def test_a_request_that_is_not_what_was_kept_is_computed_anew() -> None:
 
 
 def test_without_memory_for_the_cache_every_turn_is_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grpo_cli.rollout.graph.episode_cache.free_bytes", lambda device: 1)
+    monkeypatch.setattr("grpo_cli.rollout.graph.caches.free_bytes", lambda device: 1)
     model, starts = tiny(), prompts(4, shortest=2)
     same(conversation(engine(model), starts, 1), conversation(engine(model), starts, None))

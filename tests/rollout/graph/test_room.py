@@ -8,8 +8,8 @@ import weakref
 import pytest
 
 from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.graph.caches import PackedStore
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.graph.packed import PackedStore
 from tests.builders.rollout_models import tiny
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_cli.rollout.engine import Request
-from grpo_cli.rollout.graph.schedule import Schedule, chunk_by_tokens, plan_moves, worth_refilling
+from grpo_cli.rollout.graph.continuous_batch import Schedule, chunk_by_tokens, plan_moves, worth_refilling
 
 
 @given(st.lists(st.integers(1, 5), max_size=6), st.integers(1, 7))

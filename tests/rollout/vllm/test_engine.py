@@ -19,9 +19,9 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.arithmetic import Batching
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.vllm import engine as vllm_engine
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 from grpo_cli.rollout.vllm.engine import VllmEngine, openable, starting
-from grpo_cli.rollout.vllm.needs import check_vllm
+from grpo_cli.rollout.vllm.server import check_vllm
 from grpo_cli.train.trl_config import vllm_fields
 from tests.builders.loss_bench import recipe
 
@@ -66,20 +66,20 @@ def test_an_engine_takes_context_and_ends_from_the_model() -> None:
 
 
 def test_without_the_package_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: False)
+    monkeypatch.setattr(server, "_installed", lambda name: False)
     with pytest.raises(SetupError, match="needs the package `vllm`, which is not installed"):
         check_vllm("colocate", 1, "cpu")
 
 
 def test_a_server_feeds_one_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)
     check_vllm("server", 1, "cuda")
     with pytest.raises(SetupError, match="cannot feed 2 processes"):
         check_vllm("server", 2, "cuda")
 
 
 def test_weights_reach_a_server_from_cuda_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)
     check_vllm("colocate", 1, "cpu")
     with pytest.raises(SetupError, match="over NCCL, which needs a CUDA device"):
         check_vllm("server", 1, "cpu")

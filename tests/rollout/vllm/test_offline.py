@@ -10,10 +10,11 @@ import pytest
 
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.method import Sample
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import measuring_engine
-from grpo_cli.rollout.vllm import needs
+from grpo_cli.rollout.vllm import server
 
 
 class Llm:
@@ -35,7 +36,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, llm: Any) -> tuple[Any, list[str]]:
     """The engine for a tiny policy with this in place of vLLM's `LLM`, and what was said."""
     stand_in = SimpleNamespace(LLM=llm, SamplingParams=lambda **given: SimpleNamespace(**given))
     monkeypatch.setitem(sys.modules, "vllm", stand_in)
-    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(server, "_installed", lambda name: True)
     tokenizer, said = byte_tokenizer(), list[str]()
     policy = Policy.of(tiny_llama(tokenizer, 0), tokenizer)
     sample = Sample(prompts=1, group=2, engine="vllm", vllm={"mode": "server", "max_model_length": 64})
@@ -45,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, llm: Any) -> tuple[Any, list[str]]:
 def test_it_is_started_as_the_recipe_says_and_each_sample_has_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, said = opened(monkeypatch, Llm)
     assert said == ["generating with `vllm`"]
-    assert engine.context == 64
+    assert (engine.context, engine.kind) == (64, ENGINES["vllm"])
     assert engine.llm.started["generation_config"] == "vllm"
     assert engine.llm.started["max_model_len"] == 64 and "mode" not in engine.llm.started
     first, second = engine.generate([Request([5], 2), Request([6, 7], 1)], SamplingSettings(4, seed=3))
@@ -62,5 +63,6 @@ def test_where_it_does_not_fit_another_engine_generates_and_the_reason_is_said(
     def refuse(**_: Any) -> None:
         raise ValueError("no memory for a single block\nmore")
 
-    _, said = opened(monkeypatch, refuse)
+    engine, said = opened(monkeypatch, refuse)
     assert said == ["generating with `graph`, not `vllm`: no memory for a single block"]
+    assert engine.kind.exact_logps

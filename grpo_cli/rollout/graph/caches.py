@@ -1,0 +1,234 @@
+"""Room for keys and values: how many rows fit, the form of the cache on a CPU, and what outlives a call.
+
+How this works: `rows_that_fit` divides a share of the free memory by what a row of the call takes. On a CPU the rows live in a
+`PackedStore`, elsewhere in the plain `KeyValueStore`. Episodes have an `EpisodeCache` in addition, a row for each episode: a
+turn's rows are loaded from it at the start and saved to it at the end, so that only new tokens go through the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_cli.errors import SetupError
+from grpo_cli.rollout.decoding.cache import CacheLayout, KeyValueStore
+from grpo_cli.rollout.engine import CacheSlot, Request
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+# How many rows of cache fit. A row that does not fit is not started; a call for which not even one fits is
+# refused before any work.
+
+SHARE = 0.6
+"""Of the free memory, at most this much becomes cache: the forward pass itself and the training step need the rest."""
+
+
+def free_bytes(device: torch.device, meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Memory to be had on the device now; None where it cannot be read."""
+    if device.type == "cuda":
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(device)
+        # what torch has reserved and does not use can be had as well
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    try:
+        for line in meminfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+def rows_that_fit(layout: CacheLayout, wanted: int, columns: int, budget: int | None) -> int:
+    """At most `wanted` rows of `columns` columns within `budget` bytes; SetupError when not one fits."""
+    if budget is None:
+        return wanted
+    row = layout.token_bytes * columns
+    if row > budget:
+        raise SetupError(
+            f"the cache of one sample of {columns} tokens needs {_size(row)}, and {_size(budget)} are free for it",
+            hint="lower `sample.max_tokens`, or use a smaller model",
+        )
+    return int(min(wanted, budget // row))
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.3g} GiB"
+
+
+# The cache of a CPU: as wide as the longest sample is now, widened in steps, so that what a decode step reads lies in one piece.
+# torch multiplies batches that do not at a third of the speed, and memory is read in order.
+
+WIDER_BY, WIDER_SHARE = 8, 8
+"""Columns added at least, and the part of the width added: copying stays a small part of what is read anyway."""
+
+
+class PackedStore(KeyValueStore):
+    """`keys` and `values` are [rows, heads, live, width]. What was never written is 0 and costs no memory."""
+
+    def __init__(self, layout: CacheLayout, rows: int, columns: int) -> None:
+        self.layout, self.rows, self.columns = layout, rows, columns
+        self.attention = None
+        self.live = 0
+        size = rows * columns * max(heads * width for heads, width in (layout.key, layout.value))
+        self._keys, self._values = (
+            [zero_pages(size, layout) for _ in range(layout.layers)] for _ in range(2)
+        )
+        self._spare = zero_pages(size, layout)  # takes the widened copy; any buffer may become the spare one
+        self._show()
+
+    def restart(self) -> None:
+        """Nothing stored is needed any more."""
+        self.live = 0
+        self._show()
+
+    def reach(self, columns: int, rows: int | None = None) -> int:
+        """Widens to at least `columns`, keeping what the first `rows` rows hold; returns the width."""
+        if columns > self.live:
+            wider = self.live + max(WIDER_BY, self.live // WIDER_SHARE)
+            before, self.live = self.live, min(self.columns, max(columns, wider))
+            for flats, (heads, width) in ((self._keys, self.layout.key), (self._values, self.layout.value)):
+                for layer, flat in enumerate(flats):
+                    if before:
+                        new, old = (
+                            self._view(f, heads, w, width)
+                            for f, w in ((self._spare, self.live), (flat, before))
+                        )
+                        # into another buffer: widening in place would overwrite what is still to be read
+                        new[:rows, :, :before] = old[:rows]
+                        flats[layer], self._spare = self._spare, flat
+            self._show()
+        return self.live
+
+    def _view(self, flat: Tensor, heads: int, columns: int, width: int) -> Tensor:
+        return flat[: self.rows * heads * columns * width].view(self.rows, heads, columns, width)
+
+    def _show(self) -> None:
+        (key_heads, key_width), (value_heads, value_width) = self.layout.key, self.layout.value
+        self.keys = [self._view(flat, key_heads, self.live, key_width) for flat in self._keys]
+        self.values = [self._view(flat, value_heads, self.live, value_width) for flat in self._values]
+
+
+def zero_pages(numbers: int, layout: CacheLayout) -> Tensor:
+    """[numbers] zeros of the layout's type, in pages that the system hands out when they are first written, as torch's own
+    zeros are not: what no sample reaches costs no memory.
+
+    Raises:
+        RuntimeError: there is not so much memory; the message begins with `out of memory`.
+    """
+    import numpy as np
+    import torch
+
+    try:
+        pages = np.zeros(numbers * layout.dtype.itemsize, dtype=np.uint8)
+    except MemoryError as err:
+        raise RuntimeError(f"out of memory: {err}") from err
+    return torch.from_numpy(pages).view(layout.dtype)
+
+
+# Keys and values of episodes between their turns, a row each, so that a turn only computes what was added
+# since.
+
+EPISODE_CACHE_SHARE = 0.5
+"""Of the memory that is free beside the cache, at most this much becomes theirs."""
+
+
+class EpisodeCache:
+    """The kept columns of one play's episodes; those of another play are void, for weights may have moved since."""
+
+    def __init__(self, layout: CacheLayout, episodes: int, columns: int) -> None:
+        self.layout, self.episodes, self.columns = layout, episodes, columns
+        self.play = -1
+        self.ids: dict[int, list[int]] = {}
+        self.keys = [_buffer(layout, episodes, columns, layout.key) for _ in range(layout.layers)]
+        self.values = [_buffer(layout, episodes, columns, layout.value) for _ in range(layout.layers)]
+
+    def holds(self, layout: CacheLayout, slot: CacheSlot) -> bool:
+        """Whether it was made for as much."""
+        return self.layout == layout and self.episodes >= slot.episodes and self.columns >= slot.columns
+
+    def begin(self, play: int) -> None:
+        """What another play has left is forgotten."""
+        if play != self.play:
+            self.play, self.ids = play, {}
+
+    def known(self, request: Request) -> int:
+        """How many columns of this request are kept: fewer than it has ids, for one must go through the model."""
+        assert request.slot is not None
+        ids = self.ids.get(request.slot.episode, [])
+        # compared, not trusted: the keys of other tokens would be read without an error
+        return len(ids) if len(ids) < len(request.ids) and request.ids[: len(ids)] == ids else 0
+
+    def save(
+        self,
+        store: KeyValueStore,
+        rows: Tensor,
+        requests: Sequence[Request],
+        ids: Sequence[Sequence[int]],
+        first: Sequence[int],
+    ) -> None:
+        """Rows of the store as what is kept of these requests.
+
+        Args:
+            store: the buffers of the call that ends, [rows, heads, columns, width] each.
+            rows: [n] int64, the row of each request.
+            requests: n of them, each of an episode.
+            ids: the tokens that a row's columns stand for, from column 0.
+            first: columns of each request that are kept already.
+        """
+        # one stretch for all rows: what is kept of a row already is copied once more, equal
+        start, end = min(first), min(self.columns, max(map(len, ids)))
+        episodes = self._episodes(requests, rows)
+        for kept, live in ((self.keys, store.keys), (self.values, store.values)):
+            for target, source in zip(kept, live, strict=True):
+                target[episodes, :, start:end] = source[rows, :, start:end]
+        for request, found in zip(requests, ids, strict=True):
+            assert request.slot is not None
+            self.ids[request.slot.episode] = list(found)
+
+    def load(self, store: KeyValueStore, rows: Tensor, requests: Sequence[Request], columns: int) -> None:
+        """The first `columns` columns of these requests into `rows` [n] of the store."""
+        episodes = self._episodes(requests, rows)
+        for kept, live in ((self.keys, store.keys), (self.values, store.values)):
+            for source, target in zip(kept, live, strict=True):
+                target[rows, :, :columns] = source[episodes, :, :columns]
+
+    def _episodes(self, requests: Sequence[Request], rows: Tensor) -> Tensor:
+        import torch
+
+        found = [request.slot.episode for request in requests if request.slot is not None]
+        return torch.tensor(found, device=rows.device)
+
+
+def episode_cache_for(old: EpisodeCache | None, layout: CacheLayout, slot: CacheSlot) -> EpisodeCache | None:
+    """A cache for the play of `slot`, the old one where it was made for as much; None where memory is short."""
+    if old is None or not old.holds(layout, slot):
+        free = free_bytes(layout.device)
+        if (
+            free is not None
+            and layout.token_bytes * slot.episodes * slot.columns > free * EPISODE_CACHE_SHARE
+        ):
+            return None
+        old = EpisodeCache(layout, slot.episodes, slot.columns)
+    old.begin(slot.play)
+    return old
+
+
+def _buffer(layout: CacheLayout, rows: int, columns: int, shape: tuple[int, int]) -> Tensor:
+    """[rows, heads, columns, width] of zeros: what a row does not hold is copied with the others, and must be finite."""
+    import torch
+
+    size = (rows, shape[0], columns, shape[1])
+    if layout.device.type == "cpu":
+        return zero_pages(prod(size), layout).view(size)
+    return torch.zeros(size, dtype=layout.dtype, device=layout.device)
