@@ -29,7 +29,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.clock import Clock, StepProgress
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit import Method
 from grpo_cli.train.loop import judged_rollouts
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, grpo_step
 

@@ -8,6 +8,7 @@ is below is decided by the group alone, in every function here: a batch only sca
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -98,3 +99,67 @@ def normalise_then_sum(
 def _std(centred: Tensor, count: Tensor, ddof: int, weights: Tensor | None = None) -> Tensor:
     squares = centred.square() if weights is None else centred.square() * weights
     return (squares.sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()
+
+
+# The outcome gate: where the outcome tells no sample from another, a group is paid the outcome alone.
+
+
+def told_apart(outcomes_PG: Tensor, *, ddof: int = 1, floor: float = LEAST) -> Tensor:
+    """(P,) bool of (P, G) outcomes: whether they spread by at least `floor`. NaN is unknown; fewer than two known ones do not."""
+    # the one definition of a spread: that of the advantages
+    return group_advantages(outcomes_PG, scale="none", ddof=ddof, floor=floor).ne(0).any(dim=1)
+
+
+def gate(
+    outcomes_PG: Tensor, rewards_PG: Tensor, *, ddof: int = 1, floor: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """(P, G) what is paid, and (P,) bool whether the outcomes of a group spread.
+
+    Outcomes count where the reward is known. NaN, no verdict, stays NaN.
+    """
+    known_PG = outcomes_PG.masked_fill(rewards_PG.isnan(), math.nan)
+    alive_P = told_apart(known_PG, ddof=ddof, floor=floor)
+    return torch.where(alive_P[:, None], rewards_PG, known_PG), alive_P
+
+
+# Sample many, train on few: which samples of a group are worth a forward and backward pass.
+
+By = Literal["variance", "advantage"]
+
+
+def most_varied(rewards: Sequence[float], keep: int) -> list[int]:
+    """Places of the `keep` rewards of largest variance: always some lowest and some highest of the sorted ones.
+
+    Samples without a reward come last. Among equally varied splits the one with the most high rewards is taken.
+    """
+    known = sorted((i for i, r in enumerate(rewards) if not math.isnan(r)), key=lambda i: rewards[i])
+    unknown = [i for i, r in enumerate(rewards) if math.isnan(r)]
+    keep_known = min(keep, len(known))
+
+    def spread(high: int) -> float:
+        chosen = [rewards[i] for i in split(high)]
+        mean = math.fsum(chosen) / len(chosen)
+        return math.fsum((r - mean) ** 2 for r in chosen)
+
+    def split(high: int) -> list[int]:
+        return known[: keep_known - high] + known[len(known) - high :]
+
+    if not keep_known:
+        return unknown[:keep]
+    spreads = [spread(high) for high in range(keep_known + 1)]
+    # splits that differ in the last bits only count as equal, in whatever unit the rewards are
+    best = max(high for high, one in enumerate(spreads) if one >= max(spreads) * (1 - 1e-9))
+    return sorted(split(best) + unknown[: keep - keep_known])
+
+
+def largest(advantages: Sequence[float], keep: int) -> list[int]:
+    """Places of the `keep` advantages of largest size; the earlier of equals."""
+    return sorted(sorted(range(len(advantages)), key=lambda i: (-abs(advantages[i]), i))[:keep])
+
+
+def kept_mask(values_PG: Tensor, keep: int, by: By) -> Tensor:
+    """(P, G) True where a sample stays, by rewards (`variance`) or advantages (`advantage`)."""
+    mask = torch.zeros(values_PG.shape, dtype=torch.bool)
+    for row, values in enumerate(values_PG.tolist()):
+        mask[row, most_varied(values, keep) if by == "variance" else largest(values, keep)] = True
+    return mask.to(values_PG.device)

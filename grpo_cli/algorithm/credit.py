@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.advantage import group_advantages, leave_one_out, normalise_then_sum
-from grpo_cli.algorithm.prune import kept_mask
+from grpo_cli.algorithm.advantage import group_advantages, kept_mask, leave_one_out, normalise_then_sum
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Train

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from grpo_cli.measure.noise import ScorerNoise
+from grpo_cli.measure.gate import ScorerNoise
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import GROUPS, DeadGroupForecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval

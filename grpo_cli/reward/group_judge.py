@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe, TurnCredit
 from grpo_cli.reward.group import Group
-from grpo_cli.reward.judge import Judge, Judgement
-from grpo_cli.reward.marks import CreditMarker
+from grpo_cli.reward.judge import Judge, Judgement, RowTasks, Task
 from grpo_cli.reward.pay import RewardRule
-from grpo_cli.reward.spoken import judge_spoken, texts_of
-from grpo_cli.reward.streaming import StreamingJudge
-from grpo_cli.reward.tasks import RowTasks
 from grpo_cli.rollout.collect import EngineCall, RowCompletions
-from grpo_cli.rollout.engine import OnFinish
+from grpo_cli.rollout.engine import Completion, OnFinish
+from grpo_cli.rollout.episode import Turn
 
 
 class GroupJudge:
@@ -79,3 +80,158 @@ class GroupJudge:
             self.tasks[sampled.row].assistant_prefix,
             paid.outcomes,
         )
+
+
+# What a verifier reads of a completion: its text, or of an episode the transcript of its turns, or the
+# answer it came to.
+
+Decode = Callable[[list[list[int]]], list[str]]
+
+
+def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
+    """The text of each."""
+    # an episode has its transcript; its ids hold what the environment said too
+    plain = iter(decode([c.token_ids for c in completions if c.episode is None]))
+    return [next(plain) if c.episode is None else c.episode.judged for c in completions]
+
+
+def judge_spoken(
+    judge: Judge, completions: Sequence[Completion], texts: Sequence[str], tasks: Sequence[Task]
+) -> list[Judgement]:
+    """The judgement of each, in order, with what environments say of those that are episodes."""
+    played = [None if c.episode is None else c.episode.played for c in completions]
+    return judge.judge(texts, tasks, [c.token_ids for c in completions], played)
+
+
+# Samples are judged while others are still being generated, where the verifier works in processes of its
+# own.
+
+Finished = tuple[int, int, Completion]
+
+
+class StreamingJudge:
+    """Judges what `listening` hears of; `decode` turns token ids into texts."""
+
+    def __init__(self, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> None:
+        self.judge, self.decode = judge, decode
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="judge")
+        self._found: Future[dict[tuple[int, int], Judgement]] | None = None
+
+    @classmethod
+    def where_it_pays(
+        cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]
+    ) -> StreamingJudge | None:
+        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together.
+
+        Episodes end together, after their environments have spoken: nothing is early.
+        """
+        pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
+        early = pays and not judge.wants_whole_batch and judge.worlds is None
+        return cls(judge, decode) if early else None
+
+    @contextmanager
+    def listening(self, tasks: Sequence[Task]) -> Iterator[OnFinish]:
+        """The engine's `on_finish`; `tasks` are those of its requests."""
+        heard: SimpleQueue[Finished | None] = SimpleQueue()
+        self._found = self._thread.submit(self._judge_all, tasks, heard)
+        try:
+            yield lambda request, sample, completion: heard.put((request, sample, completion))
+        finally:
+            # also where generation failed: the thread waits for an end
+            heard.put(None)
+
+    def judgements(self, sizes: Sequence[int]) -> list[Judgement]:
+        """All of them, request by request, once the last is there; `sizes` are the requests' numbers of samples."""
+        assert self._found is not None
+        # raises what the thread raised: an error of a verifier is not lost there
+        found = self._found.result()
+        return [found[request, sample] for request, size in enumerate(sizes) for sample in range(size)]
+
+    def _judge_all(
+        self, tasks: Sequence[Task], heard: SimpleQueue[Finished | None]
+    ) -> dict[tuple[int, int], Judgement]:
+        found: dict[tuple[int, int], Judgement] = {}
+        is_open = True
+        while is_open:
+            batch = [heard.get()]
+            # all that has come meanwhile in one call: a verifier's processes want batches
+            while not heard.empty():
+                batch.append(heard.get())
+            is_open = None not in batch
+            ready = [item for item in batch if item is not None]
+            if ready:
+                texts = self.decode([completion.token_ids for _, _, completion in ready])
+                judged = self.judge.judge(texts, [tasks[request] for request, _, _ in ready])
+                found |= {item[:2]: judgement for item, judgement in zip(ready, judged, strict=True)}
+        return found
+
+
+# What credit has to know of a sample's text, as places among its tokens: milestones in an answer, and where
+# a plan ends.
+
+FIRST = "first"
+"""`plan` where the first turn is the plan."""
+
+
+@dataclass(frozen=True)
+class CreditMarker:
+    """Puts the marks that a recipe's `train.credit` reads on samples."""
+
+    spec: TurnCredit
+    decode: Decode
+
+    def put(self, completions: Sequence[Completion]) -> list[Completion]:
+        """The same samples with their marks."""
+        if self.spec.method == "planner":
+            return [self._planned(c) for c in completions]
+        if self.spec.patterns:
+            return [replace(c, marks=self._milestones(c.token_ids)) for c in completions]
+        return list(completions)
+
+    def _milestones(self, ids: list[int]) -> tuple[Turn, ...]:
+        """The parts of an answer, each up to where a milestone is reached for the first time, and the rest."""
+        text = self.decode([ids])[0]
+        found = [(match.end(), name) for name, match in self._matches(text)]
+        parts, start = list[Turn](), 0
+        # in the order in which the text reaches them, not that of the recipe
+        for end, name in sorted(found):
+            stop = self._tokens(ids, text[:end])
+            if stop > start:  # of two that one token completes the first counts
+                parts.append(Turn(start, stop, milestone=name))
+                start = stop
+        if start < len(ids) or not parts:
+            parts.append(Turn(start, len(ids)))
+        return tuple(parts)
+
+    def _matches(self, text: str) -> list[tuple[str, re.Match[str]]]:
+        found = ((name, re.search(pattern, text)) for name, pattern in self.spec.patterns.items())
+        return [(name, match) for name, match in found if match is not None]
+
+    def _planned(self, completion: Completion) -> Completion:
+        """With the tokens at the start of each turn that are a plan."""
+        episode = completion.episode
+        if episode is None:
+            return completion
+        turns = tuple(
+            replace(turn, planned=self._plan(completion.token_ids[turn.start : turn.end], number))
+            for number, turn in enumerate(episode.turns)
+        )
+        return replace(completion, episode=replace(episode, turns=turns))
+
+    def _plan(self, ids: list[int], number: int) -> int:
+        if self.spec.plan == FIRST:
+            return len(ids) if number == 0 else 0
+        before, end, _ = self.decode([ids])[0].partition(self.spec.plan)
+        return self._tokens(ids, before + end) if end else 0
+
+    def _tokens(self, ids: list[int], text: str) -> int:
+        """The fewest tokens that say this beginning of what `ids` say."""
+        # by halves: decoding every beginning would take time with the square of the length
+        low, high = 0, len(ids)
+        while low < high:
+            middle = (low + high) // 2
+            if self.decode([ids[:middle]])[0].startswith(text):
+                high = middle
+            else:
+                low = middle + 1
+        return low

@@ -6,16 +6,17 @@ Beside them stands what the outcome alone pays, by which a group counts as alive
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from grpo_cli.errors import RecipeError
 from grpo_cli.reward.judge import Judgement, rule_of
-from grpo_cli.reward.placebo import placebo
-from grpo_cli.reward.shaping import build_terms, shaping_entries
 from grpo_verifiers.combine import CombineRule, RewardSpec, RewardTerm, combine, primary_of
-from grpo_verifiers.shaping import Shaped, shape
-from grpo_verifiers.verdict import Verdict
+from grpo_verifiers.shaping import Shaped, build_term, shape
+from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verifier import BadOption
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe
@@ -110,3 +111,80 @@ class RewardRule:
         return judged.reward + sum(
             shape(self.terms, Shaped(text, tokens, self.most, judged.is_right)).values()
         )
+
+
+# The shaping terms of a recipe: small rewards for form, added to what the verifiers pay.
+
+Terms = dict[str, tuple[float, Callable[[Shaped], float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapingEntry:
+    """One shaping term: its options, its weight, and which answers it is paid for: all, or the right ones."""
+
+    options: Mapping[str, Any]
+    weight: float = 1.0
+    only: Literal["right"] | None = None
+
+
+def shaping_entries(recipe: Recipe) -> dict[str, ShapingEntry]:
+    """The terms of a recipe by name; `train.overlong` is one of weight 1.
+
+    Raises:
+        RecipeError: `overlong` is asked for in both places.
+    """
+    entries = {
+        str(name): ShapingEntry(dict(one.options), one.weight, one.only)
+        for name, one in recipe.shaping.items()
+    }
+    if not recipe.train.overlong:
+        return entries
+    if "overlong" in entries:
+        raise RecipeError(
+            f"`train.overlong` ({recipe.train.overlong:g}) is a penalty for long answers too",
+            place="`shaping.overlong`",
+            hint="leave one out: `shaping.overlong`, or `train.overlong: null`",
+        )
+    return {"overlong": ShapingEntry({"cache": recipe.train.overlong}), **entries}
+
+
+def build_terms(entries: Mapping[str, ShapingEntry], place: str = "`shaping.{}`") -> Terms:
+    """Weight and function of each term; `place` says where it stands, `{}` for its name.
+
+    Raises:
+        RecipeError: an option that the term does not have, or a value that cannot be meant.
+    """
+    terms: Terms = {}
+    for name, entry in entries.items():
+        try:
+            terms[name] = (entry.weight, build_term(name, only=entry.only, **entry.options))
+        except BadOption as err:
+            raise RecipeError(str(err), place=place.format(name)) from err
+    return terms
+
+
+# Placebo arms: the same budget and the same data, with rewards that say nothing about right and wrong.
+
+Control = Literal["random", "shuffled", "format_only"]
+
+
+def placebo(
+    control: Control, rewards: Sequence[float], judgements: Sequence[Judgement], key: str
+) -> list[float]:
+    """The rewards of a group under a control; NaN (no verdict) stays where it is. Chance depends on `key` alone.
+
+    `random` is a fair coin. `shuffled` deals the group's own rewards out anew, so their spread is the true one.
+    `format_only` rewards any answer that could be read, right or wrong.
+    """
+    rng = random.Random(key)
+    if control == "format_only":
+        read = [j.outcome in (Outcome.RIGHT, Outcome.WRONG) for j in judgements]
+        return [math.nan if math.isnan(r) else float(ok) for r, ok in zip(rewards, read, strict=True)]
+    if control == "random":
+        # one for every sample, also without a verdict, so that an error moves nobody else's coin
+        coins = [float(rng.random() < 0.5) for _ in rewards]
+        return [math.nan if math.isnan(r) else coin for r, coin in zip(rewards, coins, strict=True)]
+    known = [r for r in rewards if not math.isnan(r)]
+    rng.shuffle(known)
+    dealt = iter(known)
+    return [r if math.isnan(r) else next(dealt) for r in rewards]

@@ -18,13 +18,20 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from trl import GRPOConfig
 
-from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
-from grpo_cli.algorithm.kl import kl_per_token, token_kl
-from grpo_cli.algorithm.loss import MicroBatchLogProbs, Objective, aggregate
+from grpo_cli.algorithm.loss import (
+    PER_ROW,
+    MicroBatchLogProbs,
+    Objective,
+    aggregate,
+    drop_dead_rows,
+    kl_per_token,
+    token_kl,
+    trim,
+)
 from grpo_cli.recipe.whole_batch import whole_only
+from grpo_cli.train.log_probs import Batch, LogProbSource, RecordedLogProbs
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import Learned
-from grpo_cli.train.trl_hooks import Batch, LogProbSource, RecordedLogProbs
 
 MEASURED = {
     "loss": "loss",

@@ -31,8 +31,7 @@ from grpo_cli.resilience.checkpoint import TrainState
 from grpo_cli.reward.errors import ERRORS_HINT, FailureLines
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
-from grpo_cli.reward.judge import Judge
-from grpo_cli.reward.tasks import RowTasks, no_assistant_prefix
+from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
@@ -44,11 +43,10 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import step_stats, timing_stats
-from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
-from grpo_cli.train.credit.method import CreditMethod, Method
-from grpo_cli.train.prefer.method import PairMethod
+from grpo_cli.train.clock import Clock, StepProgress, Utilisation, gpu_memory
+from grpo_cli.train.credit import CreditMethod, Method
+from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
-from grpo_cli.train.utilisation import Utilisation
 
 ENOUGH = 64
 """Samples from which the share without a verdict may stop a run."""

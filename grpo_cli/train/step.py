@@ -21,7 +21,7 @@ from grpo_cli.curriculum.resample import fill
 from grpo_cli.curriculum.step_groups import Choose, CollectGroups, StepGroups
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
-from grpo_cli.train.credit.method import CreditMethod
+from grpo_cli.train.credit import CreditMethod
 
 
 @dataclass(frozen=True)

@@ -36,16 +36,10 @@ from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_b
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.patches import patched
 from grpo_cli.rollout.vllm.server import ServerLost
-from grpo_cli.train.credit.batch import put_credit
 from grpo_cli.train.critic.learning import CriticLearning
-from grpo_cli.train.kl_monitor import KlWatch
-from grpo_cli.train.kl_penalty import add_reference
+from grpo_cli.train.kl import KlWatch, add_reference
 from grpo_cli.train.learn import UpdateMetrics, hooked_loss
-from grpo_cli.train.loop import Loop
-from grpo_cli.train.micro_batches import MiniBatches
-from grpo_cli.train.nonfinite import NonFinite, Norm
-from grpo_cli.train.step import StepBatch
-from grpo_cli.train.trl_hooks import (
+from grpo_cli.train.log_probs import (
     Batch,
     EmptyRows,
     Generated,
@@ -56,9 +50,12 @@ from grpo_cli.train.trl_hooks import (
     RankSamples,
     RolloutLogProbs,
     leave_out_cut,
+    put_credit,
     reward,
     swapped_source,
 )
+from grpo_cli.train.loop import Loop
+from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_setup import (
     dealt,
     fit_replica,
@@ -68,6 +65,7 @@ from grpo_cli.train.trl_setup import (
     sorts_by_length,
     takes_sampled_logps,
 )
+from grpo_cli.train.updates import MiniBatches, NonFinite, Norm
 
 
 class Trainer(ShardedTrainer):

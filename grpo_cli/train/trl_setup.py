@@ -17,13 +17,11 @@ from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.patches import Patch
 from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.logprobs import can_share
-from grpo_cli.train.micro_batches import MiniBatches, by_length, may_sort, reshuffled
-from grpo_cli.train.old_logprobs import are_exact
-from grpo_cli.train.packed.score import ScoreNumerics
+from grpo_cli.train.log_probs import Batch, LogProbSource, SharedPromptLogProbs, TrlLogProbs, are_exact
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
-from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.packed.source import PackedSource, ScoreNumerics
 from grpo_cli.train.step import StepBatch
-from grpo_cli.train.trl_hooks import Batch, LogProbSource, SharedPromptLogProbs, TrlLogProbs
+from grpo_cli.train.updates import MiniBatches, by_length, may_sort, reshuffled
 
 if TYPE_CHECKING:
     from grpo_cli.distributed.sharded import ShardedTrainer

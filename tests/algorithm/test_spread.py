@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.algorithm.dead_rows import drop_dead_rows, trim
-from grpo_cli.algorithm.spread import loss_mask, spread
+from grpo_cli.algorithm.loss import drop_dead_rows, loss_mask, spread, trim
 from tests.architecture.source import ROOT
 from tests.builders.loss_bench import table_loss, trainer
 

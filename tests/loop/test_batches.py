@@ -14,7 +14,7 @@ from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train import trainer as seam
 from grpo_cli.train import trl_setup
-from grpo_cli.train.trl_hooks import LogProbRequest, RolloutLogProbs, SharedPromptLogProbs
+from grpo_cli.train.log_probs import LogProbRequest, RolloutLogProbs, SharedPromptLogProbs
 
 
 @pytest.fixture(autouse=True, scope="module")

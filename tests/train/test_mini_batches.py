@@ -11,7 +11,7 @@ import torch
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.arithmetic import Batching, batching
 from grpo_cli.recipe.reading.load import load
-from grpo_cli.train.micro_batches import MiniBatches, reshuffled
+from grpo_cli.train.updates import MiniBatches, reshuffled
 from tests.builders.loss_bench import recipe, table_loss, trainer
 
 NAN = float("nan")

@@ -76,7 +76,7 @@ def choose(found: DataAudit, asked: int, seed: int) -> list[int]:
 def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int, seed: int) -> None:
     from grpo_cli.measure.gradients import GradientSketch, against_the_rest
     from grpo_cli.train.clock import Clock, StepProgress
-    from grpo_cli.train.credit.method import Method
+    from grpo_cli.train.credit import Method
     from grpo_cli.train.loop import judged_rollouts
 
     progress = StepProgress(Clock(), place.display)

@@ -9,7 +9,7 @@ from grpo_cli.data.sources import Which
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.workplace import JudgedRows, open_workplace
-from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import SamplingSettings

@@ -11,10 +11,8 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.pairs.belonging import check_belonging
 from grpo_cli.jobs.pairs.reading import read_samples, run_samples
-from grpo_cli.preference.lines import ANSWERS, answer_lines, pair_lines
-from grpo_cli.preference.pairs import PairLimits, RowPairs, make_pairs
-from grpo_cli.preference.summary import PairSummary, why_no_pairs
-from grpo_cli.preference.unspelt import count_unspelt, unspelt_text
+from grpo_cli.preference.file import ANSWERS, answer_lines, count_unspelt, pair_lines, unspelt_text
+from grpo_cli.preference.pairs import PairLimits, PairSummary, RowPairs, make_pairs, why_no_pairs
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord

@@ -45,7 +45,7 @@ from grpo_cli.rollout.vllm.server import Server
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
-from grpo_cli.train.kl_monitor import keeps_reference
+from grpo_cli.train.kl import keeps_reference
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.running import RunTrainer

@@ -38,13 +38,13 @@ from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.vllm.engine import VllmEngine, starting
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.train.agreement import check_agreement
+from grpo_cli.train.log_probs import check_agreement
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import check_hooks, grpo_config
 
 if TYPE_CHECKING:
-    from grpo_cli.train.prefer.pair_set import PairSet
+    from grpo_cli.train.prefer.pairs import PairSet
     from grpo_cli.train.prefer.rounds import RoundTrainer
 
 MOST_SEEN = 2000
@@ -111,7 +111,7 @@ def load_pairs(place: Workplace) -> PairSet | None:
     recipe = place.recipe
     if recipe.prefer is None or recipe.prefer.data is None:
         return None
-    from grpo_cli.train.prefer.pair_set import PairSet
+    from grpo_cli.train.prefer.pairs import PairSet
 
     return PairSet.of_file(
         recipe.prefer.data,
@@ -253,8 +253,7 @@ def make_trainer(
         return PairRounds(setup) if place.pairs is None else PairPasses(setup, place.pairs)
     if recipe.train.method == "sft":
         from grpo_cli.policy.coldstart import phase_rows
-        from grpo_cli.train.prefer.rounds import RoundSetup
-        from grpo_cli.train.supervised import SupervisedTrainer
+        from grpo_cli.train.prefer.rounds import RoundSetup, SupervisedTrainer
 
         held_out = place.held_out.rows if place.held_out else ()
         phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)

@@ -163,7 +163,7 @@ def _write_product(into: Tensor, a: Tensor, b: Tensor) -> None:
 
 def _fold(logits: Tensor, labels: Tensor, start: int, stats: Tensor, temperature: float) -> None:
     if logits.is_cuda:
-        from grpo_cli.train.packed.launch import fold
+        from grpo_cli.train.packed.kernels import fold
 
         fold(logits, labels, start, stats, temperature)
         return
@@ -190,7 +190,7 @@ def _turn(
     temperature: float,
 ) -> None:
     if logits.is_cuda:
-        from grpo_cli.train.packed.launch import turn
+        from grpo_cli.train.packed.kernels import turn
 
         turn(logits, labels, start, log_z, entropies, grads, temperature)
         return

@@ -10,7 +10,7 @@ from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from grpo_cli.recipe.sections.recipe import Prefer
-from grpo_cli.train.prefer.guarded import GuardedTrainer, Inputs
+from grpo_cli.train.prefer.trainers import GuardedTrainer, Inputs
 
 IGNORED = -100
 GAMMA = 0.5

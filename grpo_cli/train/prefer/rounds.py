@@ -5,7 +5,7 @@ transformers' `Trainer` is here for what surrounds a step alone: callbacks, savi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,17 @@ from transformers import (
     TrainingArguments,
 )
 
+from grpo_cli.data.rows import Row
+from grpo_cli.policy.ban import lifted
+from grpo_cli.policy.coldstart import demonstrations, plan_of
+from grpo_cli.policy.warmup import Phase, schedule, supervise
+from grpo_cli.recipe.sections.recipe import WarmupPhase
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.train.loop import Loop
-from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.learn import PairLearner
-from grpo_cli.train.prefer.pair_set import PairSet
+from grpo_cli.train.prefer.pairs import PairSet
 from grpo_cli.train.step import Learned
+from grpo_cli.train.updates import NonFinite
 
 if TYPE_CHECKING:
     from grpo_cli.policy.policy import Policy
@@ -171,3 +176,37 @@ def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> Trai
         use_cpu=on_cpu,
         disable_tqdm=True,
     )
+
+
+# `train.method: sft`: the recipe's `sft` phases as a run of their own, measured before and after.
+
+if TYPE_CHECKING:
+    pass
+
+
+class SupervisedTrainer(RoundTrainer):
+    """All phases are one stretch to what surrounds them; each of its steps has its line in `metrics.jsonl`."""
+
+    def __init__(self, setup: RoundSetup, phases: Sequence[tuple[WarmupPhase, Sequence[Row]]]) -> None:
+        super().__init__(setup)
+        self.policy, self.phases = setup.policy, phases
+
+    def _step(self) -> dict[str, Any]:
+        policy, seed = self.policy, self.loop.recipe.train.seed
+        pad_id = policy.tokenizer.pad_token_id
+        assert pad_id is not None  # `prepare_tokenizer` gave it one
+        last: dict[str, Any] = {}
+        encoded: dict[int, list[int]] = {}
+        for i, (phase, rows) in enumerate(self.phases):
+            shown, plan = demonstrations(policy, phase, rows, seed + i, encoded), plan_of(phase)
+
+            # bound as defaults: a closure would see the last phase's
+            def note(step: int, loss: float, plan: Phase = plan, count: int = len(shown)) -> None:
+                last.clear()
+                rate = plan.lr * schedule(step - 1, plan)
+                last.update(self._record({"loss": loss, "lr": rate, "sft/demonstrations": count}))
+
+            # a demonstration may say what samples must not
+            with lifted(policy.model):
+                supervise(policy.model, shown, plan, seed=seed + i, pad_id=pad_id, on_step=note)
+        return last

@@ -7,13 +7,14 @@ very weights that drew the samples, so that no second model is held. ORPO and Si
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
 from torch import nn
 from transformers import (
     PrinterCallback,
+    Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -21,11 +22,38 @@ from transformers import (
 )
 from trl import DPOTrainer, KTOTrainer
 
-from grpo_cli.train.prefer.examples import Example, LabelledExample, PairExample
-from grpo_cli.train.prefer.guarded import GuardedTrainer
+from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairExample
+from grpo_cli.train.updates import NonFinite, Norm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+# What all preference trainers share: a loss or gradient that is not finite never reaches the weights.
+
+Inputs = dict[str, Any]
+
+
+class GuardedTrainer(Trainer):  # type: ignore[misc]
+    """Whatever the loss: one that is not finite never reaches the weights. `at` is the step of the run, for messages."""
+
+    guard: NonFinite
+    at: int
+
+    def compute_loss(self, model: nn.Module, inputs: Inputs, *more: object, **named: object) -> torch.Tensor:
+        """TRL's loss, a scalar, looked at before anybody differentiates it."""
+        loss: torch.Tensor = super().compute_loss(model, inputs, *more, **named)
+        self.guard.loss(loss.detach(), lambda: ["of this update"])
+        return loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        kept = self.guard.gradient(norm, self.at, model)
+        if kept is None and norm is not None:
+            # a NaN would stay in the running sum for good
+            self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
+        return kept
+
 
 Logs = Mapping[str, float]
 

@@ -9,65 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 from accelerate import Accelerator
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import MicroBatchLogProbs
-from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.data.rows import Row
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import evaluating
 from grpo_cli.policy.positions import positions_from_mask
-from grpo_cli.rollout.engine import Completion
-from grpo_cli.rollout.logprobs import score_shared
-from grpo_cli.train.old_logprobs import padded
-from grpo_cli.train.step import StepBatch
+from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
+from grpo_cli.rollout.logprobs import draws_dropout, score_shared
+
+if TYPE_CHECKING:
+    from grpo_cli.data.rows import Row
+    from grpo_cli.policy.policy import Policy
+    from grpo_cli.train.trainer import Trainer
+
 
 Batch = dict[str, Any]
 """Tensors and lists by TRL's names: `prompt_ids`, `completion_mask`, `advantages` …, a row of each for a sample."""
 
-Prompt = list[dict[str, Any]] | str
-"""A chat, or plain text; a completion takes the same shape."""
-
-
-@dataclass(frozen=True)
-class EmptyRows:
-    """A data set of so many rows that say nothing. The rows are chosen in the loop: TRL's loader has only to deliver batches
-    of the right size, and it reads a whole batch for each micro-batch."""
-
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, place: int) -> dict[str, Prompt]:
-        return {"prompt": "-"}
-
-    def __getitems__(self, places: Sequence[int]) -> list[dict[str, Prompt]]:
-        return [self[place] for place in places]
-
-
 LogProbs = tuple[Tensor, Tensor | None, Tensor | None]
 """(B, T) log-probs, (B, T) entropies, auxiliary loss: what TRL's method returns."""
-
-
-Generated = tuple[
-    list[NDArray[np.int64]],
-    list[NDArray[np.int64]],
-    list[list[int]] | None,
-    list[Prompt],
-    list[list[float]] | None,
-    dict[str, object],
-    None,
-    list[object],
-]
-"""What TRL's `_generate` returns: ids of prompts and of completions, tool masks, completions, their log-probs, extra fields,
-images, tool calls."""
 
 
 @dataclass(frozen=True)
@@ -208,68 +175,6 @@ def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tenso
     return logps
 
 
-def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Accelerator) -> None:
-    """Take cut completions out of the loss (DAPO's overlong filtering). TRL's own switch knows end tokens only, and would take
-    one that a stop word ended for cut."""
-    whole_B = torch.tensor([c.finish == "stop" for c in completions], device=accelerator.device)
-    out["completion_mask"] = out["completion_mask"] * whole_B[:, None].int()
-    # TRL has counted before the mask changed, and divides the loss by it
-    out["num_items_in_batch"] = accelerator.gather(loss_mask(out).sum()).sum()
-
-
-@dataclass(frozen=True)
-class RankSamples:
-    """This rank's stretch of a batch; a group may go on on the next rank."""
-
-    completions: list[Completion]
-    texts: list[str]
-    prompt_ids: list[list[int]]
-    prompts: list[Prompt]
-    places: range
-
-    @property
-    def has_turns(self) -> bool:
-        """Whether the environment's tokens stand between the model's own in any of them."""
-        return any(c.episode is not None for c in self.completions)
-
-    @classmethod
-    def of(cls, before: StepBatch, rows: Sequence[Row], places: range) -> RankSamples:
-        """The samples at these places of the batch, counted group by group."""
-        flat = [
-            (completion, text, group.prompt_ids, rows[group.row])
-            for group in before.groups
-            for completion, text in zip(group.completions, group.texts, strict=True)
-        ][places.start : places.stop]
-        return cls(
-            [completion for completion, _, _, _ in flat],
-            [text for _, text, _, _ in flat],
-            [ids for _, _, ids, _ in flat],
-            [row.messages or row.prompt for _, _, _, row in flat],
-            places,
-        )
-
-    def generated(self, with_logps: bool) -> Generated:
-        """As TRL's `_generate` would return them: no second tokenising, decoding or counting.
-
-        With vLLM TRL weighs the loss by how far its log-probs are from the model's own.
-        """
-        is_chat = not isinstance(self.prompts[0], str)
-        said: list[Prompt] = [
-            [{"role": "assistant", "content": text}] if is_chat else text for text in self.texts
-        ]
-        ids = _arrays([c.token_ids for c in self.completions])
-        logps = [c.logps for c in self.completions] if with_logps else None
-        masks = [c.mask for c in self.completions] if self.has_turns else None
-        return _arrays(self.prompt_ids), ids, masks, said, logps, {}, None, []
-
-
-def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:
-    """As arrays, of which torch makes a tensor in a tenth of the time; a list that comes again is read once."""
-    # by identity: the samples of a group share one list of prompt ids
-    made = {id(one): np.asarray(one, dtype=np.int64) for one in lists}
-    return [made[id(one)] for one in lists]
-
-
 class HasLogProbSource(Protocol):
     """What asks a source."""
 
@@ -286,10 +191,79 @@ def swapped_source(trainer: HasLogProbSource, source: LogProbSource) -> Iterator
         trainer.source = before
 
 
-def reward(**_: object) -> list[float]:
-    """Named for TRL's log only: verdicts come from `_calculate_rewards`.
+# Old log-probs, where a batch is trained on more than once: the rollout returned them already, and where it
+# computes in the numbers of the training forward pass they are that pass's own, to 1e-4. TRL would score
+# every sample again.
+
+
+def are_exact(engine: Engine, model: nn.Module, args: GRPOConfig) -> bool:
+    """Whether the engine's log-probs stand for those of a forward pass of `model` as training with `args` makes it."""
+    return (
+        engine.exact_logps
+        and not (args.bf16 or args.fp16 or args.tf32)
+        and all(p.dtype == torch.float32 for p in model.parameters() if p.is_floating_point())
+        and not draws_dropout(model)
+    )
+
+
+def padded(completions: Sequence[Completion], width: int, device: torch.device) -> Tensor:
+    """[B, width] float32 log-probs of the sampled tokens, 0 behind a completion's end."""
+    rows = [c.logps + [0.0] * (width - len(c.logps)) for c in completions]
+    return torch.tensor(rows, device=device)
+
+
+# Sampling and training must mean the same distribution: two prompts of unequal length are tried before the
+# first step.
+
+EXACT, HALF = 1e-2, 0.3
+"""Nats a token, on average, that the two may be apart: in float32 (usually 1e-6), in fewer bits (usually 1e-3)."""
+
+TOKENS = 4
+LONGEST = 64
+"""Tokens of a prompt that are tried; only that two differ in length matters."""
+
+
+def check_agreement(trainer: Trainer, engine: Engine, policy: Policy, row: Row, most: int) -> None:
+    """Sample after a row's prompt and after the second half of it, and score both as training does.
+
+    Args:
+        trainer: scores, at its temperature, with the weights of `policy`.
+        engine: samples, at most `most` tokens, with the same weights.
 
     Raises:
-        AssertionError: TRL called it.
+        SetupError: the log-probs are not those of one distribution.
     """
-    raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")
+    prompt = policy.encode(row)
+    longer = prompt[-LONGEST:] if len(prompt) > 1 else prompt * 2
+    # of unequal length, so that one of them is padded: what breaks first are positions behind padding
+    prompts = [longer, longer[len(longer) // 2 :]]
+    found = engine.generate(
+        [Request(ids, 1) for ids in prompts],
+        SamplingSettings(max_tokens=min(TOKENS, most), temperature=trainer.temperature, seed=0),
+    )
+    sampled = [completions[0] for completions in found]
+    scored_BT = score(trainer, _batch(prompts, sampled, policy.device)).float().cpu()
+    apart = [
+        (row[: len(c.logps)] - torch.tensor(c.logps)).abs() for row, c in zip(scored_BT, sampled, strict=True)
+    ]
+    mean = float(torch.cat(apart).mean())
+    exact = policy.autocast is None and next(policy.model.parameters()).dtype == torch.float32
+    if not mean <= (EXACT if exact else HALF):  # a NaN is no agreement
+        raise SetupError(
+            f"training and sampling disagree on this model: the log-probs of the tokens that `{engine.name}` sampled are"
+            f" {mean:.2g} nats apart from those of the training pass",
+            hint="set `sample.engine: transformers`; if that disagrees as well, the model cannot be trained on padded rows",
+        )
+
+
+def _batch(prompts: Sequence[Sequence[int]], sampled: Sequence[Completion], device: torch.device) -> Batch:
+    """As TRL pads a batch: prompts to the left, completions to the right."""
+    before, after = max(map(len, prompts)), max(len(c.token_ids) for c in sampled)
+    lead, tail = [before - len(p) for p in prompts], [after - len(c.token_ids) for c in sampled]
+    rows = {
+        "prompt_ids": [[0] * n + list(p) for n, p in zip(lead, prompts, strict=True)],
+        "prompt_mask": [[0] * n + [1] * len(p) for n, p in zip(lead, prompts, strict=True)],
+        "completion_ids": [c.token_ids + [0] * n for n, c in zip(tail, sampled, strict=True)],
+        "completion_mask": [[1] * len(c.token_ids) + [0] * n for n, c in zip(tail, sampled, strict=True)],
+    }
+    return {name: torch.tensor(ids, device=device) for name, ids in rows.items()}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from accelerate.utils import gather
-from torch import Tensor
+from torch import Tensor, nn
 
-from grpo_cli.algorithm.kl import answer_kl, token_kl
-from grpo_cli.algorithm.loss import Objective
-from grpo_cli.algorithm.spread import loss_mask
+from grpo_cli.algorithm.loss import Objective, answer_kl, loss_mask, token_kl
 from grpo_cli.policy.reference import Reference
+from grpo_cli.recipe.sections.course import KlMonitor
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.logprobs import draws_dropout
-from grpo_cli.train.old_logprobs import padded
-from grpo_cli.train.trl_hooks import Batch, ScoringTrainer, score
+from grpo_cli.train.log_probs import Batch, ScoringTrainer, padded, score
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Recipe
 
 
 class KlTrainer(ScoringTrainer, Protocol):
@@ -76,3 +77,35 @@ def _uncut(out: Batch, sampled: list[Completion]) -> Batch:
     lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
     every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
     return out if torch.equal(every, mask) else {**out, "completion_mask": every}
+
+
+# How far the policy has moved from the model the run started from, measured without penalising it.
+
+
+class KlWatch:
+    """The KL monitor of a run, with its copy of the weights."""
+
+    def __init__(self, spec: KlMonitor, model: nn.Module) -> None:
+        self.spec = spec
+        # between uses the copy lies in main memory, where the model is on a GPU
+        self.reference = Reference(model, offload=True)
+
+    def is_due(self, step: int) -> bool:
+        """Whether the step (counted from 1) is measured."""
+        return step % self.spec.every == 0
+
+    def measure(self, trainer: ScoringTrainer, out: Batch) -> dict[str, float]:
+        """`kl`: k3 averaged over the tokens of the first samples of each rank, policy against reference."""
+        rows = min(self.spec.rows, len(out["completion_ids"]))
+        now = score(trainer, out, rows)
+        with self.reference.swapped_in():
+            ref = score(trainer, out, rows)
+        mask, accelerator = loss_mask(out)[:rows], trainer.accelerator
+        return {"kl": token_kl(now, ref, mask, accelerator), "kl/samples": rows * accelerator.num_processes}
+
+
+def keeps_reference(recipe: Recipe) -> bool:
+    """Whether a run needs the weights it started from, also after a resume."""
+    if recipe.train.method != "rl":
+        return False
+    return recipe.train.kl.beta > 0 or recipe.monitor.kl != "off"
