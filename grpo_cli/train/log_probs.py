@@ -6,8 +6,8 @@ B rows, T completion tokens, S prompt and completion tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -173,22 +173,6 @@ def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tenso
             batch_size=trainer.args.per_device_train_batch_size,
         )
     return logps
-
-
-class HasLogProbSource(Protocol):
-    """What asks a source."""
-
-    source: LogProbSource
-
-
-@contextmanager
-def swapped_source(trainer: HasLogProbSource, source: LogProbSource) -> Iterator[None]:
-    """While inside, TRL's calls for log-probs are answered by `source`."""
-    before, trainer.source = trainer.source, source
-    try:
-        yield
-    finally:
-        trainer.source = before
 
 
 # Old log-probs, where a batch is trained on more than once: the rollout returned them already, and where it

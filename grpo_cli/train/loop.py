@@ -104,6 +104,41 @@ class StepAccount:
         return cls(before, signals, records, batch, drawn)
 
 
+@dataclass(frozen=True)
+class RolloutParts:
+    """What turns rows into judged groups, as a recipe asks: `engine` samples for `policy`, `judge` compares with `golds`.
+
+    `golds` are the compiled answers of every verifier, one a row; `ranks` the processes that share the work, None: this one;
+    `reuse` keeps the beginnings of earlier samples, None: every sample starts at its prompt.
+    """
+
+    recipe: Recipe
+    rows: Sequence[Row]
+    golds: Mapping[str, Sequence[Any]]
+    judge: Judge
+    engine: Engine
+    policy: Policy
+    ranks: Ranks | None = None
+    reuse: PrefixReuse | None = None
+
+
+def judged_rollouts(parts: RolloutParts, progress: Progress) -> Collect[Group]:
+    """Rows to judged groups, as a recipe asks.
+
+    Raises:
+        RecipeError: a shaping term with an option that it does not have.
+    """
+    recipe, judge, policy = parts.recipe, parts.judge, parts.policy
+    episodes = Episodes.where_asked(
+        recipe.environment, judge.worlds, parts.engine, policy, partial(progress.timed, "environment")
+    )
+    assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
+    judges = GroupJudge(recipe, judge, RowTasks(parts.rows, parts.golds, assistant_prefix), policy.decode)
+    return Collect(
+        recipe, parts.rows, parts.engine, judges, policy.encode, progress, parts.ranks, parts.reuse, episodes
+    )
+
+
 class Loop:
     """A run between its steps; `steps_done` of them are closed."""
 
@@ -128,30 +163,17 @@ class Loop:
 
     @classmethod
     def of(
-        cls,
-        recipe: Recipe,
-        rows: Sequence[Row],
-        golds: dict[str, list[Any]],
-        judge: Judge,
-        engine: Engine,
-        policy: Policy,
-        run: RunFolder,
-        display: Display,
-        ranks: Ranks | None = None,
-        reuse: PrefixReuse | None = None,
-        clusters: Clusters | None = None,
+        cls, parts: RolloutParts, run: RunFolder, display: Display, clusters: Clusters | None = None
     ) -> Loop:
-        """The loop of a recipe over these rows and their golds; `clusters` of them where `select: ads` asks for some.
+        """The loop over the rows of `parts`; `clusters` of them where `select: ads` asks for some.
 
         Raises:
             RecipeError: a shaping term with an option that it does not have.
         """
         clock = Clock()
-        collect = judged_rollouts(
-            recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks, reuse
-        )
-        loop = cls(recipe, rows, collect, run, display, clock, clusters)
-        loop.utilisation, loop.lines = Utilisation.of(policy), judge.lines
+        collect = judged_rollouts(parts, StepProgress(clock, display))
+        loop = cls(parts.recipe, parts.rows, collect, run, display, clock, clusters)
+        loop.utilisation, loop.lines = Utilisation.of(parts.policy), parts.judge.lines
         return loop
 
     @property
@@ -206,7 +228,7 @@ class Loop:
             self._account = StepAccount.of(before, self.recipe, self.rows, self.method, keeps=keeps)
         return self._account
 
-    def take(self, recipe: Recipe) -> None:
+    def follow(self, recipe: Recipe) -> None:
         """Learn by this recipe, of which something was measured since the loop was made."""
         self.recipe, self.method = recipe, method_of(recipe)
 
@@ -319,30 +341,6 @@ def selection_of(recipe: Recipe, ids: Sequence[str], clusters: Clusters | None =
         width = math.ceil(recipe.sample.prompts / active)
         strategy = Ads(clusters, ids, active=active, width=width, reset=spec.reset)
     return Selection(train.select, ids, train.seed, strategy)
-
-
-def judged_rollouts(
-    recipe: Recipe,
-    rows: Sequence[Row],
-    golds: Mapping[str, Sequence[Any]],
-    judge: Judge,
-    engine: Engine,
-    policy: Policy,
-    progress: Progress,
-    ranks: Ranks | None = None,
-    reuse: PrefixReuse | None = None,
-) -> Collect[Group]:
-    """Rows to judged groups, as a recipe says.
-
-    Raises:
-        RecipeError: a shaping term with an option that it does not have.
-    """
-    episodes = Episodes.where_asked(
-        recipe.environment, judge.worlds, engine, policy, partial(progress.timed, "environment")
-    )
-    assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
-    judges = GroupJudge(recipe, judge, RowTasks(rows, golds, assistant_prefix), policy.decode)
-    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:

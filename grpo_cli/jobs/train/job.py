@@ -158,7 +158,7 @@ class Job:
         gate = self.recipe.gate if start is None else None
         if gate is not None and (refused := refused_by(gate, running, place, parts.engine)):
             return refused
-        parts.loop.take(with_floor(running, place, parts.engine, resumes=start is not None))
+        parts.loop.follow(with_floor(running, place, parts.engine, resumes=start is not None))
         if self.held_out is not None and start is None:
             self.evaluate(0)
         # of an alarm before the first step, or in the step after which the run died before it could act

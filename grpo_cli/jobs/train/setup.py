@@ -39,7 +39,7 @@ from grpo_cli.rollout.vllm.engine import VllmEngine, starting
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.train.log_probs import check_agreement
-from grpo_cli.train.loop import Loop
+from grpo_cli.train.loop import Loop, RolloutParts
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import check_hooks, grpo_config
 
@@ -164,19 +164,17 @@ def make_parts(
     )
     watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
     vllm = VllmEngine.of(policy, watch) if through_vllm else None
-    loop = Loop.of(
+    rollouts = RolloutParts(
         recipe,
         place.train.rows,
         place.train.golds,
         place.judge,
         vllm or engine,
         policy,
-        run,
-        display,
         ranks,
         _reuse(engine, whole, place, display),
-        _clusters(place, run, ranks, resumes),
     )
+    loop = Loop.of(rollouts, run, display, _clusters(place, run, ranks, resumes))
     return TrainParts(loop, engine, vllm, replica, watch)
 
 

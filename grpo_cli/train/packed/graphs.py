@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.train.packed.layout import STEP, Packed, PackedShape, PackingPlan, shape_for
-from grpo_cli.train.packed.source import ScoreNumerics, score
+from grpo_cli.train.packed.score import ScoreNumerics, score
 
 WARM = 2
 """Passes before a capture: what a first call builds (kernels, workspaces) cannot be captured."""

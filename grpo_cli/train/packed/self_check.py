@@ -17,7 +17,7 @@ from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import has_kernel
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.layout import PackedShape, PackingPlan, plan, shape_for
-from grpo_cli.train.packed.source import ScoreNumerics, score
+from grpo_cli.train.packed.score import ScoreNumerics, score
 
 CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4}
 """The largest relative error of log-probs and gradients; of half precision it is `HALF`, or twice what one rounding makes."""

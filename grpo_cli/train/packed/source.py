@@ -14,12 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from grpo_cli.policy.modes import causal_model, numerics
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource
-from grpo_cli.train.packed.attention import packed_into, shared
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
-from grpo_cli.train.packed.head import selected_logps
-from grpo_cli.train.packed.layout import Packed, PackingPlan, plan, shape_for
+from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.updates import Rows, by_group
 
 
@@ -81,12 +80,15 @@ class PackedSource:
         places = laid.places(shape.targets, self.device)
         return places.put(logps), places.put(entropies).detach()
 
-    def deal(self, batches: list[Rows], window: int, group: int | None, drops_dead: bool) -> list[Rows]:
+    def redistributed(
+        self, batches: list[Rows], window: int, group: int | None, drops_dead: bool
+    ) -> list[Rows]:
         """The rows of each optimizer step so that samples of a prompt share a micro-batch, of about as many tokens each;
         as they are without the size of a group."""
-        dealt = by_group(batches, window, group, drops_dead) if group else batches
+        if group:
+            batches = by_group(batches, window, group, drops_dead)
         self.aside.mark()
-        return dealt
+        return batches
 
     def ahead(self, prepare: Callable[[], tuple[Rows, float]]) -> tuple[tuple[Rows, float], _LaidOut]:
         """What `prepare` makes of a micro-batch, and the source of its log-probs, laid out ahead of its loss."""
@@ -142,44 +144,3 @@ class _Aside:
                 if torch.is_tensor(value) and value.is_cuda:
                     value.record_stream(torch.cuda.current_stream())
         return rows
-
-
-# A packed row through a model: forward, with gradients for whoever asks.
-
-
-@dataclass(frozen=True)
-class ScoreNumerics:
-    """What a forward pass computes in: an autocast or the model's own types, the head, the sampling temperature."""
-
-    autocast: torch.dtype | None = None
-    temperature: float = 1.0
-    head_in_float32: bool = False
-
-
-def score(base: Any, batch: Packed, numbers: ScoreNumerics) -> tuple[Tensor, Tensor]:
-    """[N] log-probs and entropies of a packed micro-batch's targets, 0 in its padding.
-
-    Args:
-        base: a Hugging Face model with its head.
-        batch: the rows, laid out.
-        numbers: what to compute in, and the temperature.
-
-    Raises:
-        ValueError: its attention wants what a packed row cannot do.
-    """
-    fields = batch.views
-    with numerics(base, numbers.autocast), packed_into(base, fields, batch.shape.longest):
-        states = base.base_model(
-            input_ids=fields.ids[None], position_ids=fields.positions[None], use_cache=False
-        ).last_hidden_state[0]
-        head = base.get_output_embeddings()
-        # a prompt's last state predicts the first token of each of its completions
-        return selected_logps(
-            shared(states, fields.states),
-            head.weight,
-            fields.labels,
-            fields.counts,
-            bias_V=getattr(head, "bias", None),
-            temperature=numbers.temperature,
-            in_float32=numbers.head_in_float32,
-        )

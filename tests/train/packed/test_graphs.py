@@ -10,7 +10,7 @@ import torch
 from grpo_cli.train.packed import graphs as graphs_module
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.layout import plan
-from grpo_cli.train.packed.source import ScoreNumerics
+from grpo_cli.train.packed.score import ScoreNumerics
 from tests.builders.rollout_models import tiny
 from tests.train.packed.test_packed import batch
 

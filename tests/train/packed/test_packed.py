@@ -7,10 +7,10 @@ import torch
 
 from grpo_cli.train.log_probs import LogProbRequest, TrlLogProbs
 from grpo_cli.train.packed.graphs import NotCaptured, renew_nodes
-from grpo_cli.train.packed.head import selected_logps
 from grpo_cli.train.packed.layout import PackedShape, plan, rounded, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score, selected_logps
 from grpo_cli.train.packed.self_check import alone, difference, rows, unfit
-from grpo_cli.train.packed.source import PackedSource, ScoreNumerics, score
+from grpo_cli.train.packed.source import PackedSource
 from tests.builders.rollout_models import tiny
 
 CPU = torch.device("cpu")
