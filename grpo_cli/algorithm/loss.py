@@ -1,6 +1,12 @@
-"""What a method's loss needs and TRL has no flag for: k1 and k2 as a loss term, and GSPO-token.
+"""The loss of a micro-batch, as far as TRL has no flag for it: which tokens count, KL terms, dead rows, GSPO-token.
 
-TRL computes the ratio, the clip, k3 and the aggregation; `train.learn` puts the two together.
+How this works. TRL computes ratio, clip, k3 and the mean over tokens; `hooked_loss` of `train/trainer.py` puts this around it:
+`drop_dead_rows` and `trim` cut what has no gradient, `MicroBatchLogProbs` keeps the log-probs that TRL computes,
+`kl_per_token` and `aggregate` make the terms that TRL lacks. `loss_mask` is the one definition of a token that counts.
+`Objective` is what a recipe asks of all this. B rows, T completion tokens.
+
+An episode of many turns is one row in which observations stand between the model's turns. They are attended to, so
+`completion_mask` holds them; nothing that is averaged, summed or counted over what the model wrote may.
 """
 
 from __future__ import annotations
@@ -20,8 +26,6 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Estimator, Loss, Train
 
 
-# Which tokens of a batch are the model's own, and what is said of turns as numbers of tokens.
-
 Span = tuple[int, int, float]
 """[start, end) of a row's tokens, and the number that each of them gets."""
 
@@ -29,8 +33,9 @@ Span = tuple[int, int, float]
 def loss_mask(batch: Mapping[str, Any]) -> Tensor:
     """[B, T] 1 where a token counts in the loss: the model generated it, and its row is not left out.
 
-    The only product of masks; `batch` is one of TRL's, in which `tool_mask` is 0 at what an environment said.
+    The only product of masks; `batch` is one of TRL's, in which `tool_mask` is 0 on what an environment wrote.
     """
+    # a row that is left out (`leave_out_cut`) has a `completion_mask` of zeros
     mask: Tensor = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
@@ -44,8 +49,10 @@ def spread(rows: Sequence[Sequence[Span]], width: int) -> Tensor:
     return out_BT
 
 
-# Estimates of the KL divergence between the policy and the model a run started from, from the log-probs of
-# samples.
+# Estimates of KL(policy || the model the run started from) from log-probs of samples. `k1_loss` has an expected gradient of
+# zero (E[grad log p] = 0), so as a loss it anchors nothing; `k2` and `k3_corrected` have the gradient of
+# KL(policy || reference), plain `k3` that of KL(reference || policy). `k1_reward` is no loss term at all: it is taken off
+# the rewards before the advantages are formed.
 
 
 def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
@@ -86,8 +93,9 @@ def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor, accelerator: Acc
     return float(total_2[0] / total_2[1].clamp(min=1))
 
 
-# Rows whose advantage is 0 add nothing to the gradient; leaving them out before the forward pass saves its
-# cost.
+# Dead rows: a row whose advantage is 0 adds nothing to the gradient, so leaving it out before the forward pass saves its
+# cost. Exact only without a KL term and an entropy bonus, and only with the normaliser of the whole batch: losses
+# that average over the rows or tokens they are given are scaled by the share that was kept.
 
 PER_BATCH = {"dapo", "cispo", "vespo"}  # normalised by the token count of the whole generation batch
 PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
@@ -99,7 +107,7 @@ def drop_dead_rows(
 ) -> tuple[dict[str, Any], float]:
     """The batch without rows of zero advantage, and the factor that restores the loss of the whole batch.
 
-    At least one row stays, so that there is a graph to differentiate; with several processes as many as `most` says
+    At least one row stays, so that there is a graph to differentiate; with several processes as many as `most` returns
     (the largest count of any), since TRL gathers per-row statistics over all of them.
 
     Args:
@@ -156,7 +164,7 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss of a recipe, in our words."""
+    """The loss that a recipe asks for."""
 
     loss: Loss
     ratio: str
@@ -232,8 +240,8 @@ class MicroBatchLogProbs:
 def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """The "old" log-probs with which a token-level ratio is GSPO-token's sg[s] * exp(lp - sg[lp]).
 
-    That is eq. 14 of arXiv 2507.18071. s is the sequence's ratio to the power of 1 / length (eq. 7); subtracting what is returned from lp leaves
-    lp - sg[lp] + sg[log s]. `sg` stops the gradient.
+    That is eq. 14 of arXiv 2507.18071. s is the sequence's ratio to the power of 1 / length (eq. 7); subtracting what is
+    returned from lp leaves lp - sg[lp] + sg[log s]. `sg` stops the gradient.
 
     Args:
         logps_BT: log-probs under the policy, with their graph.
@@ -243,6 +251,7 @@ def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Ten
     Returns:
         (B, T), without a graph.
     """
+    # TRL computes exp(lp - old): with old = sg[lp] - log s it is s in value, with the gradient of every token's own lp
     now_BT = logps_BT.detach()
     log_s_B1 = ((now_BT - old_BT) * mask_BT).sum(dim=1, keepdim=True) / mask_BT.sum(
         dim=1, keepdim=True
@@ -275,12 +284,14 @@ def aggregate(
     Returns:
         A scalar with the graph of `per_token_BT`.
     """
+    # the same divisors as TRL 1.16's `_compute_loss`: a term of ours with another one would change its weight with length
     summed_B, count_B = (per_token_BT * mask_BT).sum(dim=1), mask_BT.sum(dim=1)
     if loss in ("grpo", "sapo"):
         return (summed_B / count_B.clamp(min=1)).mean() / accumulate
     if loss == "bnpo":
         return summed_B.sum() / count_B.sum().clamp(min=1) / accumulate
     if loss == "dr_grpo":
+        # a constant divisor: dividing by a row's own length would favour short right and long wrong answers
         return summed_B.sum() / (len(summed_B) * max_tokens) / accumulate
     if loss == "luspo":
         return summed_B.mean() / accumulate
