@@ -1,4 +1,8 @@
-"""One prompt's samples of this step, with what the judge says of them. A reward of NaN is "no verdict", never 0."""
+"""One prompt's samples of this step, with their judgements and rewards, and the records of them that go to disk.
+
+A reward of NaN is "no verdict", never 0. `Group.records` is the one place where a judged completion becomes a `SampleRecord`, in
+which "no verdict" is None.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ from grpo_verifiers.verdict import Outcome
 @dataclass(frozen=True, slots=True)
 class Group:
     """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer, and
-    `assistant_prefix` what of the answer stands in them; `outcomes` what of each reward the outcome pays, empty where nobody
-    told them apart: then no gate is asked of this group."""
+    `assistant_prefix` what of the answer stands in them; `outcomes` what of each reward the outcome pays, empty where the two are
+    not known apart: then this group has no gate."""
 
     row: int
     completions: list[Completion]
@@ -88,7 +92,7 @@ class Group:
         values: Sequence[Sequence[float]] | None = None,
     ) -> list[SampleRecord]:
         """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ, `values`
-        where a critic says some."""
+        where there is a critic."""
         outcomes: Sequence[float | None] = self.outcomes or [None] * len(self.rewards)
         finer = of_tokens if of_tokens is not None else [None] * len(advantages)
         valued = values if values is not None else [()] * len(advantages)
@@ -126,9 +130,6 @@ def _score(judgement: Judgement, name: str) -> float:
     return math.nan if score is None else score
 
 
-# A judged completion as the record that goes to disk: the one place where such a record is made.
-
-
 def sample_record(
     row: Row,
     completion: Completion,
@@ -145,7 +146,7 @@ def sample_record(
     values: Sequence[float] = (),
 ) -> SampleRecord:
     """The record of one sample. A reward of NaN is None in it: no verdict is never a number. `advantages` are those of its
-    tokens, where they differ, `values` what a critic says before each turn."""
+    tokens, where they differ, `values` a critic's before each turn."""
     return SampleRecord(
         step=step,
         row=row.id,
@@ -183,7 +184,7 @@ def turn_lines(
             "observation": turn.observation,
             "tokens": turn.tokens,
             "reward": turn.reward,
-            # what tells states apart; the text of a state may be as long as the world pleases
+            # a hash, enough to tell states apart: the text of a state may be of any length
             "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
             "milestone": turn.milestone,
             "valid": turn.valid,

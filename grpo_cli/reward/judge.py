@@ -1,5 +1,9 @@
-"""One judge for all jobs: the recipe's verifiers, their weights, and which of them says what right means; and the worlds
+"""One judge for all jobs: the recipe's verifiers, their weights, and which of them decides what right means; and the worlds
 that are acted in, where the recipe has an environment.
+
+How this works. `Judge.of` builds the verifiers of a recipe, `start` starts their workers. `judge` takes completions with their `Task`
+(prompt and compiled golds, from `RowTasks`), asks each verifier once a batch and combines its verdicts into a `Judgement`.
+`settled` comes last, when all samples of a prompt are judged.
 
 A completion without a verdict has no reward; it is never scored 0 on the verifier's account.
 """
@@ -50,7 +54,7 @@ class Task:
 
 
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
-    """The options of one verifier; `python` is told where to import from too, and what counts as right where it takes that."""
+    """The options of one verifier; with the folders that `python` imports from, and `right_at` where the kind takes it."""
     options = dict(spec.options)
     if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
         options["right_at"] = spec.right_at
@@ -96,7 +100,7 @@ class Judge:
         rule: CombineRule = SUM,
         worlds: Worlds | None = None,
     ) -> None:
-        """`base` is the recipe's folder: functions of the user's are also looked for there."""
+        """`base` is the recipe's folder: functions of the user are also looked for there."""
         self.specs, self.rule, self.worlds = dict(specs), rule, worlds
         self.verifiers: dict[str, Verifier] = {}
         folders = [] if base is None else [str(base)]
@@ -163,7 +167,7 @@ class Judge:
         played: Sequence[Played | None] | None = None,
     ) -> list[Judgement]:
         """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names. `played` is what
-        environments say of completions that are episodes.
+        environments returned for completions that are episodes.
 
         What `no_answer` and `over_limit` are worth is open until `settled` has seen all samples of a prompt.
         """
@@ -181,6 +185,7 @@ class Judge:
                 )
                 for i in indices
             ]
+            # one call a verifier: a sandbox or a model wants batches
             with self.lines.timed(name, len(samples)):
                 found = verifier.judge(samples) if samples else []
             for i, verdict in zip(indices, found, strict=True):
@@ -231,17 +236,16 @@ class Judge:
         return self.rule.method != "by" or task.golds.get(name) is not None
 
 
-# What completions of rows are judged against, made when a row is first asked about: rendering all rows
-# takes its time.
-
-
 def no_assistant_prefix(row: Row) -> str:
     """Of an episode: what is judged is the transcript of its turns, in which each turn stands whole."""
     return ""
 
 
 class RowTasks:
-    """The tasks of rows by index; `assistant_prefix` gives what of the assistant's turn the prompt of a row holds already."""
+    """The tasks of rows by index; `assistant_prefix` gives what of the assistant's turn the prompt of a row holds already.
+
+    Made when a row is first asked for: rendering all rows takes its time.
+    """
 
     def __init__(
         self, rows: Sequence[Row], golds: Mapping[str, Sequence[Any]], assistant_prefix: Callable[[Row], str]

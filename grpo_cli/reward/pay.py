@@ -1,6 +1,11 @@
 """What a group is paid: the judge's rewards, with shaping added, and the placebo arm's instead where one is asked for.
 
-Beside them stands what the outcome alone pays, by which a group counts as alive (`train.alive_by`).
+How this works. `RewardRule.of` takes the judgements of one group and returns a `Pay`: the reward of each sample, and what the outcome
+alone pays of it (`OutcomeRule`), by which a group counts as alive (`train.alive_by`). The reward of a sample is
+
+    R = sum_v w_v score_v + sum_s w_s shape_s        v its verifiers (`combine`), s its shaping terms
+
+and NaN, no verdict, stays NaN through all of it: it is never paid 0, nor for its form.
 """
 
 from __future__ import annotations
@@ -53,10 +58,12 @@ class OutcomeRule:
         judging = [name for name in self.names if name in verdicts] or list(verdicts)[:1]
         if self.rule.method == "first" or not any(self.specs[name].weight for name in judging):
             return reward
+        # weight 0 and not left out: the rule may still use its verdict, as a gate
         alone = {
             name: spec if name in judging else RewardTerm(0.0, spec.primary, spec.right_at)
             for name, spec in self.specs.items()
         }
+        # the outcome of an episode is the same with clumsy actions: their fine is shaping
         whole = {name: self._unfined(name, verdict, invalid) for name, verdict in verdicts.items()}
         paid = combine(whole, alone, rule=self.rule)
         return reward if paid is None else paid
@@ -92,8 +99,8 @@ class RewardRule:
         place: str,
         invalid: Sequence[int] | None = None,
     ) -> Pay:
-        """What one group is paid. `place` says where in the run it stands: a placebo's chance; `invalid` counts the actions of
-        each sample that its environment could make nothing of."""
+        """What one group is paid. `place` is where in the run it stands, the seed of a placebo; `invalid` counts the actions of
+        each sample that its environment could not read."""
         rewards = [self._one(j, text, n) for j, text, n in zip(judged, texts, tokens, strict=True)]
         if self.train.control is not None:
             rewards = placebo(self.train.control, rewards, judged, f"{self.train.seed}/{place}")
@@ -113,7 +120,7 @@ class RewardRule:
         )
 
 
-# The shaping terms of a recipe: small rewards for form, added to what the verifiers pay.
+# Shaping: small rewards for form, added to what the verifiers pay.
 
 Terms = dict[str, tuple[float, Callable[[Shaped], float]]]
 
@@ -149,7 +156,7 @@ def shaping_entries(recipe: Recipe) -> dict[str, ShapingEntry]:
 
 
 def build_terms(entries: Mapping[str, ShapingEntry], place: str = "`shaping.{}`") -> Terms:
-    """Weight and function of each term; `place` says where it stands, `{}` for its name.
+    """Weight and function of each term; `place` is the key that an error names, `{}` in it the term.
 
     Raises:
         RecipeError: an option that the term does not have, or a value that cannot be meant.
@@ -163,7 +170,8 @@ def build_terms(entries: Mapping[str, ShapingEntry], place: str = "`shaping.{}`"
     return terms
 
 
-# Placebo arms: the same budget and the same data, with rewards that say nothing about right and wrong.
+# Placebo arms: the same budget and the same data, with rewards that carry nothing about right and wrong. What a run gains
+# under one it gains without a verifier: format, length, or an eval that moves by itself.
 
 Control = Literal["random", "shuffled", "format_only"]
 
@@ -173,7 +181,7 @@ def placebo(
 ) -> list[float]:
     """The rewards of a group under a control; NaN (no verdict) stays where it is. Chance depends on `key` alone.
 
-    `random` is a fair coin. `shuffled` deals the group's own rewards out anew, so their spread is the true one.
+    `random` is a fair coin. `shuffled` permutes the group's own rewards, so their spread is the true one.
     `format_only` rewards any answer that could be read, right or wrong.
     """
     rng = random.Random(key)
@@ -186,5 +194,6 @@ def placebo(
         return [math.nan if math.isnan(r) else coin for r, coin in zip(rewards, coins, strict=True)]
     known = [r for r in rewards if not math.isnan(r)]
     rng.shuffle(known)
-    dealt = iter(known)
-    return [r if math.isnan(r) else next(dealt) for r in rewards]
+    # only what is known is permuted: NaN stays with its sample
+    permuted = iter(known)
+    return [r if math.isnan(r) else next(permuted) for r in rewards]

@@ -1,4 +1,9 @@
-"""Where the seconds and the memory of a step go."""
+"""Where the time of a step goes, and how well the card is used in it.
+
+`Clock` counts seconds by phase; `update` is what is in no other phase. `Utilisation` is the model FLOP utilisation of the update: the
+arithmetic that the model's own matrices ask for, over what the card could do in that time. It is defined as in PaLM
+(arXiv 2204.02311, appendix B): nothing recomputed counts, nor a row twice.
+"""
 
 from __future__ import annotations
 
@@ -77,11 +82,6 @@ def gpu_memory() -> dict[str, float]:
         return {}
     whole = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     return {"memory/peak_gib": torch.cuda.max_memory_allocated() / 2**30, "memory/total_gib": whole / 2**30}
-
-
-# Model FLOP utilisation of the update: the arithmetic that the model's own matrices ask for, over what the
-# card could do in that time. Made as in PaLM (arXiv 2204.02311, appendix B): nothing recomputed counts, nor
-# a row twice.
 
 
 @dataclass(frozen=True)

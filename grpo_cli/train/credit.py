@@ -1,4 +1,17 @@
-"""A recipe's method, asked of groups: their advantages, and whether a group has signal."""
+"""What judged groups are worth to the update: the half of `algorithm/credit.py` that reads groups instead of tensors.
+
+How this works. `Method.credit` takes the groups of a step, all of one size, and returns their `Credit`:
+
+1. `paid` puts the rewards into a (P, G) tensor and gates them: where the outcomes of a group are equal, only they are paid.
+2. `credit` of `algorithm/credit.py` makes one advantage a sample.
+3. With `train.credit`, `turn_parts` compares the turns of episodes of the same row (`algorithm/turn_credit.py`), and
+   `token_credit` puts the result on the tokens of those turns.
+4. `beside_outcome` measures how much of the batch is learned from what is paid in addition to the outcome.
+
+An episode is compared with the others of its row only. What it is paid in addition to its steps (a score at its end, a verifier,
+shaping) counts as paid at its last turn, so that its turns add up to its reward. Under a placebo the steps are paid
+nothing. P prompts, G samples, K parts of a reward, T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +35,13 @@ from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.episode import Turn
 from grpo_verifiers.verdict import Outcome
 
-# What groups are paid behind the outcome gate, and how much of a batch is learned from what is paid beside
-# the outcome.
-
 
 @dataclass(frozen=True)
 class Paid:
     """A batch behind the gate.
 
-    `rewards_PG` (P, G) float64 are what a method learns from, NaN without a verdict; `alive_P` (P,) bool says where outcomes
-    spread, `gated_P` (P,) bool where the outcome is all that is paid for want of that.
+    `rewards_PG` (P, G) float64 are what a method learns from, NaN without a verdict; `alive_P` (P,) bool is True where
+    outcomes spread, `gated_P` (P,) bool where they do not, so that the outcome is all that is paid.
     """
 
     rewards_PG: Tensor
@@ -43,14 +53,16 @@ def paid(train: Train, groups: Sequence[Group]) -> Paid:
     """What a recipe's `train` section pays these groups, all of one size.
 
     What is compared is gated: each group, or the whole batch with a critic, which compares all of its answers. A group whose
-    outcomes nobody told from its rewards has no gate.
+    outcomes are not known apart from its rewards has no gate.
     """
+    # float64 until the loss: whether a group is exactly 0 is decided in these numbers
     rewards_PG = _tensor([group.rewards for group in groups])
     P, G = rewards_PG.shape
     shape = (1, P * G) if train.baseline == "critic" else (P, G)
     compared = _outcomes(groups).reshape(shape), rewards_PG.reshape(shape)
     behind, alive = gate(*compared, ddof=train.std_ddof, floor=train.floor)
     alive_P = alive.expand(P)
+    # `alive_by: reward` asks for no gate: all that is paid may make a group alive
     has_gate_P = torch.tensor([bool(group.outcomes) and train.alive_by != "reward" for group in groups])
     rewards_PG = torch.where(has_gate_P[:, None], behind.reshape(P, G), rewards_PG)
     return Paid(rewards_PG, alive_P, has_gate_P & ~alive_P)
@@ -68,12 +80,13 @@ def paid_by_turn(groups: Sequence[Group], gated_P: Tensor, fine: float) -> list[
 
 
 def beside_outcome(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG: Tensor) -> dict[str, float]:
-    """The metrics of what is paid beside the outcome; `A_PG` (P, G) are the samples' own advantages, `alive_P` as in `Paid`.
+    """The metrics of what is paid in addition to the outcome; `A_PG` (P, G) are the samples' own advantages, `alive_P` as in `Paid`.
 
-    None is measured with a critic, which has no groups, nor where nobody told outcomes from rewards.
+    None is measured with a critic, which has no groups, nor where outcomes are not known apart from rewards.
     """
     if train.baseline == "critic" or not all(group.outcomes for group in groups):
         return {}
+    # |advantage| times tokens: what a group adds to a loss that averages over tokens
     tokens_PG = _tensor([[c.spoken for c in group.completions] for group in groups])
     pull_P = (A_PG.abs().double() * tokens_PG).sum(dim=1)
     apart_P = told_apart(_outcomes(groups), ddof=train.std_ddof)
@@ -81,7 +94,7 @@ def beside_outcome(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG:
     if whole := float(pull_P.sum()):
         found["shape/alone"] = float(pull_P[~alive_P].sum()) / whole
     inverted = [one for group in groups for one in _inverted(group)]
-    if inverted and train.control is None:  # a placebo pays no mind to right and wrong
+    if inverted and train.control is None:  # a placebo does not depend on right and wrong
         found["group/inverted"] = sum(inverted) / len(inverted)
     return found
 
@@ -105,8 +118,7 @@ def _tensor(rows: Sequence[Sequence[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-# From groups of episodes to what each of their tokens is worth: `train.credit`, put on the tokens of the
-# turns.
+# Credit for turns (`train.credit`): from groups of episodes to a number on each token.
 
 DISCOUNT = {"gigpo": 0.95, "milestones": 0.9, "planner": 1.0}
 """`gamma` where the recipe leaves it open."""
@@ -114,7 +126,7 @@ DISCOUNT = {"gigpo": 0.95, "milestones": 0.9, "planner": 1.0}
 
 @dataclass(frozen=True)
 class TurnParts:
-    """The part of each turn of a batch, group by group and episode by episode, and what is worth showing of it."""
+    """The part of each turn of a batch, group by group and episode by episode, and the metrics of it."""
 
     parts: list[list[list[float]]]
     metrics: dict[str, float]
@@ -145,6 +157,7 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
         counts = torch.tensor(
             [[len(turns(c)) for c in group.completions] for group in groups], dtype=torch.float64
         )
+        # `over: steps`: an episode counts in the mean of its group once for each of its turns
         return TokenCredit(model, model, on(values), counts if spec.over == "steps" else None)
     plans = on([[(turn.start, turn.start + turn.planned, 1.0) for turn in turns(c)] for c in flat])
     acts = [
@@ -170,7 +183,7 @@ def _episodes(group: Group, is_placebo: bool) -> list[Steps]:
     found = []
     for completion, reward in zip(group.completions, group.rewards, strict=True):
         own, known = turns(completion), not math.isnan(reward)
-        # a placebo deals out outcomes by chance; what an environment paid for a step would tell them apart
+        # a placebo draws outcomes by chance; what an environment paid for a step would reveal the true ones
         paid = [0.0 if is_placebo else turn.reward for turn in own]
         if known and paid:
             # so that the turns add up to the reward of the episode
@@ -207,11 +220,7 @@ def _milestones(train: Train, spec: TurnCredit, groups: Sequence[Group], episode
         order=spec.order,
         floor=train.floor,
     )
-    return TurnParts([call(group) for group in episodes], _reach(spec, groups, episodes))
-
-
-def _reach(spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> dict[str, float]:
-    """How many of the judged episodes reach each milestone, and how many of those that reach one are not right."""
+    # how many of the judged episodes reach each milestone, and how many of those that reach one are not right
     ends, right = [], []
     for group, own in zip(groups, episodes, strict=True):
         for steps, judged in zip(own, group.judgements, strict=True):
@@ -225,26 +234,23 @@ def _reach(spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> dic
     won = [is_right for n, is_right in zip(ends, right, strict=True) if n]
     if won:
         metrics["credit/milestone_without_success"] = fmean(float(not is_right) for is_right in won)
-    return metrics
+    return TurnParts([call(group) for group in episodes], metrics)
 
 
 def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
-    call = partial(subgoals, norm=train.turn_norm, floor=train.floor)
-    starts = [
-        [_starts(c, steps) for c, steps in zip(group.completions, own, strict=True)]
-        for group, own in zip(groups, episodes, strict=True)
-    ]
-    parts = [call(group, begins) for group, begins in zip(episodes, starts, strict=True)]
-    counts = [float(len(begins)) for group in starts for begins in group]
+    parts, counts = [], list[float]()
+    for group, own in zip(groups, episodes, strict=True):
+        starts = []
+        for completion, steps in zip(group.completions, own, strict=True):
+            # a subgoal begins where a plan stands; with one plan only, also behind each milestone
+            begins = [number for number, turn in enumerate(turns(completion)) if turn.planned]
+            if len(begins) < 2:
+                ends = (end + 1 for end in reached(steps) if end + 1 < len(steps))
+                begins = sorted({*begins, *ends} or {0})
+            starts.append(begins)
+        parts.append(subgoals(own, starts, norm=train.turn_norm, floor=train.floor))
+        counts += [float(len(begins)) for begins in starts]
     return TurnParts(parts, {"credit/subgoals": fmean(counts)} if counts else {})
-
-
-def _starts(completion: Completion, steps: Steps) -> list[int]:
-    """The turns at which a subgoal begins: where a plan stands; with one plan only, also behind each milestone."""
-    plans = [number for number, turn in enumerate(turns(completion)) if turn.planned]
-    if len(plans) > 1:
-        return plans
-    return sorted({*plans, *(end + 1 for end in reached(steps) if end + 1 < len(steps))} or {0})
 
 
 class CreditMethod(Protocol):
@@ -293,7 +299,13 @@ class Method:
         found = turn_parts(self.train, self.train.credit, self.by_turn(groups))
         finer = token_credit(self.train, groups, found)
         made = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer)
-        return replace(made, metrics=metrics | found.metrics | _step_share(made, finer))
+        metrics |= found.metrics
+        assert made.A_PGT is not None
+        # how large the part of the turns is against the samples' own advantages: mean sizes over the model's tokens
+        part_PGT = finer.part_PGT * made.kept_PG[..., None]
+        if share_of := float((made.A_PGT - part_PGT).abs().sum()):
+            metrics["credit/step_share"] = float(part_PGT.abs().sum()) / share_of
+        return replace(made, metrics=metrics)
 
     def by_turn(self, groups: Sequence[Group]) -> list[Group]:
         """These groups with the rewards that are spread over turns or tokens: as `paid`, less what invalid actions cost."""
@@ -302,11 +314,3 @@ class Method:
     def has_signal(self, group: Group) -> bool:
         """Whether some advantage of it is not 0, in whatever batch it stands."""
         return bool(self.credit([group]).signal_P[0])
-
-
-def _step_share(made: Credit, finer: TokenCredit) -> dict[str, float]:
-    """How large the part of the turns is beside the samples' own advantages: mean sizes over the tokens of the model."""
-    assert made.A_PGT is not None
-    part_PGT = finer.part_PGT * made.kept_PG[..., None]
-    own = float((made.A_PGT - part_PGT).abs().sum())
-    return {"credit/step_share": float(part_PGT.abs().sum()) / own} if own else {}

@@ -1,4 +1,9 @@
-"""The reference's log-probs beside the samples of a batch, and what the KL to it takes off their rewards. B rows, T tokens."""
+"""How far the policy is from the model the run started from: as a penalty on rewards, in the loss, and as a monitor.
+
+With `kl.beta` above 0, `add_reference` puts the reference's log-probs into the batch, and returns what the KL takes off the rewards
+where the recipe pays it there. With 0, TRL has no reference model and no KL at all: `KlWatch` scores a few samples of
+every Nth step under the reference; on other steps the KL is not measured, and no number takes its place. B rows, T tokens.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class KlTrainer(ScoringTrainer, Protocol):
-    """What this needs of the trainer beside what scoring does: TRL's metrics, then ours."""
+    """What this needs of the trainer in addition to what scoring does: TRL's metrics, then ours."""
 
     _metrics: dict[str, dict[str, list[float]]]
 
@@ -37,13 +42,13 @@ def add_reference(
         reference: the weights of the start.
         out: the batch; gains `ref_per_token_logps` [B, T].
         sampled: this rank's samples.
-        are_exact: the log-probs they were drawn with stand for the policy's own.
+        are_exact: the log-probs they were drawn with are the policy's own.
 
     Returns:
         [samples of all ranks], what the KL takes off each reward; None where it takes off nothing.
     """
     beta = trainer.objective.reward_beta
-    # in the loss the mask says what counts; what a reward pays for is all that was said
+    # the mask leaves cut answers out of the loss; a reward is paid for all that was sampled
     whole = _uncut(out, sampled) if beta else out
     with reference.swapped_in():
         out["ref_per_token_logps"] = score(trainer, whole)
@@ -63,6 +68,7 @@ def sampled_logps(
     """[B, T] log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
     for `again`.
     """
+    # TRL scores in training mode: under dropout its numbers are those of a network that is thinned at random
     logps: Tensor | None = out.get("old_per_token_logps")
     if logps is not None and not again and not draws_dropout(trainer.whole):
         return logps
@@ -77,9 +83,6 @@ def _uncut(out: Batch, sampled: list[Completion]) -> Batch:
     lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
     every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
     return out if torch.equal(every, mask) else {**out, "completion_mask": every}
-
-
-# How far the policy has moved from the model the run started from, measured without penalising it.
 
 
 class KlWatch:
@@ -97,6 +100,7 @@ class KlWatch:
     def measure(self, trainer: ScoringTrainer, out: Batch) -> dict[str, float]:
         """`kl`: k3 averaged over the tokens of the first samples of each rank, policy against reference."""
         rows = min(self.spec.rows, len(out["completion_ids"]))
+        # both with the same code and the same rows, so that rounding cancels
         now = score(trainer, out, rows)
         with self.reference.swapped_in():
             ref = score(trainer, out, rows)

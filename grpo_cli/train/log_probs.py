@@ -1,7 +1,10 @@
-"""What TRL's hooks are handed: the batch in the shapes it wants, and where its calls for log-probs get them from.
+"""Where TRL's calls for log-probs get their answer from.
 
-TRL asks for log-probs in one method, whatever for. A `LogProbSource` answers; which one is said around each call of TRL's.
-B rows, T completion tokens, S prompt and completion tokens.
+How this works. TRL asks for log-probs in one method, whatever for: `_get_per_token_logps_and_entropies`, which `Trainer` turns into
+a `LogProbRequest`. A `LogProbSource` answers it; `Trainer.log_probs_from` decides which one around each call of TRL's:
+TRL's own pass, ours with shared prompts, the packed update (`packed/source.py`), or the numbers that came with the samples.
+`score` asks the same method outside the loss, `check_agreement` tries before the first step whether sampling and
+training mean the same distribution. B rows, T completion tokens, S prompt and completion tokens.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class LogProbSource(Protocol):
 
 @dataclass(frozen=True)
 class TrlLogProbs:
-    """TRL's own forward pass; `absolute`: the model must be told where tokens stand behind the padding, TRL does not."""
+    """TRL's own forward pass; `absolute`: the model needs the places of tokens behind the padding, which TRL does not give it."""
 
     absolute: bool
 
@@ -111,7 +114,7 @@ class SharedPromptLogProbs:
 
 @dataclass(frozen=True)
 class RecordedLogProbs:
-    """Another source, while TRL computes a loss: the micro-batch sees the log-probs, and its size is counted."""
+    """Another source, while TRL computes a loss: the micro-batch keeps the log-probs, and its size is counted."""
 
     source: LogProbSource
     scored: MicroBatchLogProbs
@@ -123,9 +126,8 @@ class RecordedLogProbs:
         scored = self.scored
         scored.update(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
-        rows = tokens_B.new_full(
-            (), len(tokens_B)
-        )  # filled there: a copy from here would wait for the device
+        # filled on the device: a copy from here would wait for it
+        rows = tokens_B.new_full((), len(tokens_B))
         size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
         if scored.objective.drop_dead and not scored.inputs["advantages"].any():
             size.zero_()  # a dead row that stayed for the sake of the graph
@@ -134,7 +136,7 @@ class RecordedLogProbs:
 
 
 class ScoringTrainer(Protocol):
-    """What scores samples outside the loss; the names are TRL's but for the last."""
+    """What scores samples outside the loss; the names are TRL's but for `whole`."""
 
     accelerator: Accelerator
     args: GRPOConfig
@@ -175,13 +177,14 @@ def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tenso
     return logps
 
 
-# Old log-probs, where a batch is trained on more than once: the rollout returned them already, and where it
-# computes in the numbers of the training forward pass they are that pass's own, to 1e-4. TRL would score
-# every sample again.
+# Old log-probs, where a batch is trained on more than once: the rollout returned them already, and where it computes in
+# the numbers of the training forward pass they are that pass's own, to 1e-4. TRL would score every sample again. Under
+# bf16, fp16 or tf32 they are not taken: two forms of one forward pass differ by a few thousandths of a nat a token
+# there, which a ratio would read as a change of the policy.
 
 
 def are_exact(engine: Engine, model: nn.Module, args: GRPOConfig) -> bool:
-    """Whether the engine's log-probs stand for those of a forward pass of `model` as training with `args` makes it."""
+    """Whether the engine's log-probs equal those of a forward pass of `model` as training with `args` makes it."""
     return (
         engine.exact_logps
         and not (args.bf16 or args.fp16 or args.tf32)
@@ -196,8 +199,9 @@ def padded(completions: Sequence[Completion], width: int, device: torch.device) 
     return torch.tensor(rows, device=device)
 
 
-# Sampling and training must mean the same distribution: two prompts of unequal length are tried before the
-# first step.
+# Sampling and training must mean the same distribution: two prompts of unequal length are tried before the first step. The
+# engine packs and caches, training pads to the left and masks; a difference would enter every ratio and every
+# gradient, and nothing in a run would show it.
 
 EXACT, HALF = 1e-2, 0.3
 """Nats a token, on average, that the two may be apart: in float32 (usually 1e-6), in fewer bits (usually 1e-3)."""

@@ -1,5 +1,9 @@
 """What a run carries from step to step, and the two halves of a step on it.
 
+How this works. `Loop.begin` chooses rows, samples and judges them, and gives credit (`step.py:collect_and_credit`); it returns a
+`StepBatch`. TRL updates the policy. `Loop.close` records the step: outcomes to the selection of rows, samples and metrics to
+the run's folder, all of it to the display. `RolloutParts` is what sampling and judging are made of.
+
 A step is counted when it is closed. Until then only the order of rows has moved, which is taken back where the engine is
 lost, so that a checkpoint taken there stands between two steps.
 """
@@ -54,7 +58,7 @@ ENOUGH = 64
 
 @dataclass(frozen=True)
 class StepAccount:
-    """What is said of a batch whatever the update makes of it.
+    """The records and metrics of a batch that do not depend on the update.
 
     Args:
         before: the batch.
@@ -78,6 +82,7 @@ class StepAccount:
         step, size = before.step + 1, recipe.sample.group
         A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
+        # without a critic there are no values; a record has a place for them either way
         values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)
         records = [
             record
@@ -86,6 +91,7 @@ class StepAccount:
             )
             for record in group.records(step, number, rows[group.row], advantages, tokens, said)
         ]
+        # groups that were drawn and dropped have no advantages; they count in the metrics of sampling
         every = [
             record
             for number, group in enumerate(before.drawn)
@@ -198,6 +204,7 @@ class Loop:
             TrainingError: too many samples went without a verdict.
             ServerLost: everything a checkpoint keeps of this object is as it was before the call.
         """
+        # the only state that moves before the step is closed
         order = self.select.order_state()
         try:
             before = collect_and_credit(
@@ -222,7 +229,7 @@ class Loop:
         return metrics
 
     def account(self, before: StepBatch) -> StepAccount:
-        """What is to be said of a batch; made once, by who has time for it first."""
+        """The records and metrics of a batch; made once, by the first caller: the trainer asks while the device computes."""
         if self._account is None or self._account.before is not before:
             keeps = self.reuse is not None
             self._account = StepAccount.of(before, self.recipe, self.rows, self.method, keeps=keeps)
@@ -259,6 +266,7 @@ class Loop:
         """Note what the rows came to, write the step's records, show them, and return its metrics."""
         before, account = done.before, self.account(done.before)
         self._account = None
+        # `select: ads` follows how hard rows pull; a row may stand in the batch twice, so its pull is given out once
         pulls = pulls_of(before.groups, before.credit, leaves_cut=self.recipe.train.mask_truncated)
         outcomes = [
             RowOutcome(g.row, g.right, g.judged, has_signal, pulls.pop(g.row, 0.0))
@@ -269,10 +277,12 @@ class Loop:
             self.reuse.history.update({group.row: group.completions for group in before.drawn})
         self.steps_done = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
+        # later names win: what the update measured stands above what the batch shows of the same name
         metrics: dict[str, Any] = {"step": done.step, **account.batch}
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
         metrics |= {**gpu_memory(), **account.drawn}
+        # the clock starts anew here: what follows, an evaluation or a checkpoint, is a pause of the next step
         phases, whole = self.clock.split()
         metrics |= self._utilised(before, phases["update"])
         metrics |= timing_stats(
@@ -282,7 +292,9 @@ class Loop:
             recent_s=self.recent_s,
             steps_left=self.recipe.train.steps - done.step,
         )
+        # twenty steps: enough for a steady estimate of the time left, few enough to follow growing answers
         self.recent_s = [*self.recent_s[-19:], whole]
+        # samples before metrics: a line of metrics means that the samples of its step are on disk
         self.run.write_samples(done.step, account.records)
         self.run.write_metrics(metrics)
         places = {self.rows[group.row].id: self.rows[group.row].place for group in before.groups}
@@ -293,6 +305,7 @@ class Loop:
         """`mfu` over the rows that have a gradient; every process has a card and an equal part of them."""
         if self.utilisation is None or seconds <= 0:
             return {}
+        # rows of groups without signal are dropped before the pass
         trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
         lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
         passes = self.recipe.train.inner_epochs
@@ -315,6 +328,7 @@ class Loop:
             for judgement in group.judgements:
                 found.add(judgement.verdicts, row.place or row.id, row.fields)
         self.lines.see(found)
+        # in the first step at once: a broken verifier would otherwise burn the whole of it again and again
         samples, errors = self._seen(drawn)
         allowed = self.recipe.stop.verifier_errors
         if self.samples_seen == 0 and samples == errors and allowed < 1:

@@ -44,7 +44,7 @@ images, tool calls."""
 
 @dataclass(frozen=True)
 class EmptyRows:
-    """A data set of so many rows that say nothing. The rows are chosen in the loop: TRL's loader has only to deliver batches
+    """A data set of so many rows without content. The rows are chosen in the loop: TRL's loader has only to deliver batches
     of the right size, and it reads a whole batch for each micro-batch."""
 
     count: int
@@ -77,6 +77,7 @@ class RankSamples:
     @classmethod
     def of(cls, before: StepBatch, rows: Sequence[Row], places: range) -> RankSamples:
         """The samples at these places of the batch, counted group by group."""
+        # group by group, as `A_PG.flatten()` counts: a place means the same sample everywhere
         flat = [
             (completion, text, group.prompt_ids, rows[group.row])
             for group in before.groups
@@ -96,13 +97,14 @@ class RankSamples:
         With vLLM TRL weighs the loss by how far its log-probs are from the model's own.
         """
         is_chat = not isinstance(self.prompts[0], str)
-        said: list[Prompt] = [
+        answers: list[Prompt] = [
             [{"role": "assistant", "content": text}] if is_chat else text for text in self.texts
         ]
         ids = _arrays([c.token_ids for c in self.completions])
         logps = [c.logps for c in self.completions] if with_logps else None
+        # TRL multiplies its loss by this mask, so that observations of an environment have no gradient
         masks = [c.mask for c in self.completions] if self.has_turns else None
-        return _arrays(self.prompt_ids), ids, masks, said, logps, {}, None, []
+        return _arrays(self.prompt_ids), ids, masks, answers, logps, {}, None, []
 
 
 def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:
@@ -113,8 +115,8 @@ def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:
 
 
 def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Accelerator) -> None:
-    """Take cut completions out of the loss (DAPO's overlong filtering). TRL's own switch knows end tokens only, and would take
-    one that a stop word ended for cut."""
+    """Take cut completions out of the loss (DAPO's overlong filtering). TRL's own switch looks at end tokens only, and would take
+    an answer that a stop word ended for cut."""
     whole_B = torch.tensor([c.finish == "stop" for c in completions], device=accelerator.device)
     out["completion_mask"] = out["completion_mask"] * whole_B[:, None].int()
     # TRL has counted before the mask changed, and divides the loss by it
@@ -126,10 +128,12 @@ def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bo
 
     `prunes`: samples that are left out do not count in the normaliser either; every rank has to ask.
     """
+    # a group may be split over ranks: places count through the whole batch
     own, mask = slice(places.start, places.stop), loss_mask(out)
     # TRL has made its own of the rewards. Ours are float64 up to here: the loss multiplies them by float32
     out["advantages"] = credit.rows(own, mask.shape[1]).to(mask.device, torch.float32)
     if prunes:
+        # TRL divides by the tokens of the whole batch, counted before anything was left out
         counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)
         out["num_items_in_batch"] = gather(counted.sum()).sum()
     out["sample"] = torch.arange(places.start, places.stop, device=mask.device)

@@ -19,8 +19,8 @@ from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.sizing.duration import StepCost
 from grpo_cli.sizing.work import Work
 from grpo_cli.train.packed.layout import plan, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.packed.self_check import unfit
-from grpo_cli.train.packed.source import ScoreNumerics, score
 
 TIMES = 2
 """Rollouts and passes; the first of each builds kernels and captures graphs, the last is timed."""

@@ -1,7 +1,9 @@
 """The critic's part of a step: after the samples are judged and before the policy learns from them.
 
-Values of the batch first, then advantages of tokens from them, then the critic's own updates; the policy's loss finds the
-advantages in the batch. In the first `warmup_steps` steps the policy is left as it is.
+How this works. `CriticLearning.learn` asks the critic for values of the batch, `critic_credit` makes advantages of tokens from
+rewards and values (GAE, `algorithm/gae.py`), then the critic learns the returns; the policy's loss finds the advantages in the
+batch. `worth_of` and `credit_of` carry what came of it into the step's `Credit`, for the records. In the first
+`warmup_steps` steps the policy is left as it is. B rows of this rank, T completion tokens, P prompts, G samples.
 """
 
 from __future__ import annotations
@@ -47,18 +49,11 @@ from grpo_cli.train.critic.critic import (
 from grpo_cli.train.kl import KlTrainer, sampled_logps
 
 if TYPE_CHECKING:
-    from grpo_cli.algorithm.gae import Moments
     from grpo_cli.policy.contract import Tokenizer
-    from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
-    from grpo_cli.rollout.engine import Completion
     from grpo_cli.train.log_probs import Batch
     from grpo_cli.train.loop import Loop
     from grpo_cli.train.step import StepBatch
     from grpo_cli.train.trl_batch import RankSamples
-
-
-# From a batch's rewards and a critic's values to an advantage of each token. B rows of this rank, T
-# completion tokens.
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ def critic_credit(
         values_BT1: (B, T + 1) as `Critic.values` gives them.
         mask_BT: 1 on the tokens that the model generated and that count.
         pull: the KL, if it is paid.
-        gathered: what ranks say, of all of them in the same order.
+        gathered: from this rank's moments to those of all ranks, in the same order on each.
     """
     device, known = mask_BT.device, torch.tensor([not math.isnan(r) for r in rewards], device=mask_BT.device)
     # a sample without a verdict is no lesson, of no advantage and of no value
@@ -127,6 +122,7 @@ def critic_credit(
         for i, (completion, reward) in enumerate(zip(completions, rewards, strict=True))
     ]
     whole, returns, shown = _measured(rows, gathered)
+    # over all tokens of all ranks, as PPO's advantages are usually scaled: a rank alone would have another unit
     white = [whitened(row.gains, row.mask, whole) for row in rows]
     target = ValueTarget(
         torch.tensor([row.returns for row in rows], dtype=torch.float64, device=device),
@@ -144,12 +140,13 @@ def _row(
     mask: list[int],
     kl: tuple[float, list[float], list[float]],
 ) -> _Row:
+    # each list counts through the completion's tokens, those of the environment among them
     beta, logps, ref = kl
     turns = completion.episode.turns if completion.episode is not None else ()
     steps = [(turn.end, turn.reward) for turn in turns]
     # the value of going on in place of the outcome, never both: values that are paid to themselves run away
     goes_on = spec.cut == "value" and completion.finish == "length"
-    # a cut episode keeps what its steps were paid; what stands for its end is the value behind it
+    # a cut episode keeps what its steps were paid; the value behind it takes the place of its end
     outcome = 0.0 if math.isnan(reward) else sum(r for _, r in steps) if goes_on else reward
     paid = token_rewards(outcome, mask, beta=beta, logps=logps, ref=ref, steps=steps)
     after = values[len(completion.token_ids)] if goes_on else 0.0
@@ -168,15 +165,16 @@ def _measured(
 ) -> tuple[Moments, Moments, dict[str, float]]:
     """The moments of all advantages of the batch and of all returns, and what is shown of it; one exchange between ranks."""
 
+    # tokens that do not count are in none of the moments
     def of(name: str) -> list[float]:
         return [x for row in rows for x, m in zip(getattr(row, name), row.mask, strict=True) if m]
 
     gains, returns, values = of("gains"), of("returns"), of("values")
     errors = [r - v for r, v in zip(returns, values, strict=True)]
     own = [Moments.of(part) for part in (gains, returns, values, errors)]
-    said = gathered(own)
+    every = gathered(own)
     # four a rank, one rank after the other
-    whole_gains, whole_returns, whole_values, whole_errors = (Moments.joined(said[k::4]) for k in range(4))
+    whole_gains, whole_returns, whole_values, whole_errors = (Moments.joined(every[k::4]) for k in range(4))
     explained = explained_variance(whole_returns, whole_errors)
     shown = {
         "adv/mean": whole_gains.mean,
@@ -208,6 +206,7 @@ def worth_of(
     found = []
     for at, completion in enumerate(completions):
         turns = completion.episode.turns if completion.episode is not None else ()
+        # before each turn: there the state is complete, and the critic judges it without the turn
         starts = [turn.start for turn in turns] or [0]
         tokens = advantages_BT[at, : len(completion.token_ids)].tolist() if turns else []
         found.append(SampleWorth(means[at], pulls[at], tokens, values_BT1[at, starts].tolist()))
@@ -216,6 +215,7 @@ def worth_of(
 
 def credit_of(before: Credit, worth: Sequence[SampleWorth]) -> Credit:
     """The credit of a whole batch with what the critic made of it, from the samples of all ranks."""
+    # `worth` comes from all ranks in the order of the batch, so that it falls into groups again
     P, G = before.A_PG.shape
     rows, pull = (
         torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True)
@@ -283,6 +283,7 @@ class CriticLearning:
     @property
     def warms(self) -> bool:
         """Whether the policy is left as it is in the step that is under way."""
+        # left open, a tenth of the run at most: a short run would learn nothing in its warm-up
         asked, steps = self.critic.spec.warmup_steps, self.loop.recipe.train.steps
         return self.loop.steps_done < (min(WARMUP, steps // 10) if asked is None else asked)
 
@@ -338,6 +339,7 @@ class CriticLearning:
 
     def _imitation(self, before: StepBatch, places: range, mask_BT: Tensor) -> Tensor:
         """(B, T) weights with which the token mean of the whole batch is one over the tokens of right answers."""
+        # weight_t = n / n_right on tokens of right answers: the mean over all n tokens is one over theirs
         right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
         right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
         every, good = self.critic.numbers.summed(

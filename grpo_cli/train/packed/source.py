@@ -1,4 +1,4 @@
-"""The packed update as the trainer meets it: it answers TRL's calls for log-probs, and deals a batch into micro-batches.
+"""The packed update as the trainer meets it: it answers TRL's calls for log-probs, and spreads a batch over micro-batches.
 
 What it needs of a micro-batch it reads on a stream of its own, while the device is still busy with the one before.
 """
@@ -57,6 +57,7 @@ class PackedSource:
                 torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True
             )
         ]
+        # one row that cannot be packed sends the whole call to TRL: the answer is one tensor
         found = [self._scored(laid) for laid in plans if laid is not None]
         if len(found) < len(plans):
             return self.trl(request)
@@ -73,8 +74,10 @@ class PackedSource:
             else:
                 places = laid.places(shape.targets, self.device)
                 return places.put(logps), places.put(entropies).detach()
+            # the graphs' pool is released only when nothing refers to them any more
             gc.collect()
             torch.cuda.empty_cache()
+        # no gradient is asked for, or no graph fits: an eager pass in the same numbers
         shape = shape_for(laid.need)
         logps, entropies = score(self.base, laid.fill(shape, self.device), self.numbers)
         places = laid.places(shape.targets, self.device)
@@ -87,6 +90,7 @@ class PackedSource:
         as they are without the size of a group."""
         if group:
             batches = by_group(batches, window, group, drops_dead)
+        # from here on the rows are complete, and may be read while the device is busy
         self.aside.mark()
         return batches
 
@@ -106,6 +110,7 @@ class _LaidOut:
     plan: PackingPlan | None
 
     def __call__(self, request: LogProbRequest) -> LogProbs:
+        # TRL may ask for fewer rows than were laid out; then the layout is made again
         laid = self.plan
         if laid is not None and (laid.rows, laid.width) != (len(request.ids_BS), request.keep):
             laid = None

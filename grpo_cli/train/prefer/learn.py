@@ -58,6 +58,7 @@ def update_of(prefer: Prefer, examples: int, longest: int, device: torch.device)
         longest: tokens of the longest prompt with its longer answer.
         device: where the model is.
     """
+    # fewer examples than a batch are one batch, so that a step with few pairs learns too
     batch = min(prefer.batch, examples)
     most = batch if prefer.micro_batch is None else min(prefer.micro_batch, batch)
     if prefer.micro_batch is None and device.type == "cuda":
@@ -79,6 +80,7 @@ def trl_config(
     counts: tuple[int, int] = (1, 1),
 ) -> TrainingArguments:
     """TRL's configuration of one step; `counts` are its right and wrong answers, which KTO is balanced by."""
+    # SimPO's beta weighs mean log-probs a token, so it needs a larger one
     fields: dict[str, Any] = {"beta": prefer.beta or BETA.get(prefer.loss, 0.1)}
     fields |= _common(train, folder, update, on_cpu=on_cpu, bf16=bf16)
     made: TrainingArguments
@@ -91,6 +93,7 @@ def trl_config(
 
         made = free_config(prefer, fields)
     else:
+        # IRPO (arXiv 2404.19733) is DPO with a loss on the winners
         kinds = ["ipo" if prefer.loss == "ipo" else "sigmoid"]
         sft = (1.0 if prefer.loss == "irpo" else 0.0) if prefer.sft is None else prefer.sft
         fields |= {
@@ -104,6 +107,7 @@ def trl_config(
 
 def kto_weights(right: int, wrong: int) -> tuple[float, float]:
     """Weights of right and of wrong answers that bring right : wrong into [1, 4/3] (KTO, arXiv 2402.01306, eq. 8)."""
+    # in KTO's terms n_D = right, n_U = wrong: lambda_D n_D / (lambda_U n_U) is to lie in [1, 4/3]
     ratio = right / wrong if wrong else 1.0
     if right and ratio < 1:
         # right answers weigh more until they count as much as wrong ones

@@ -1,4 +1,10 @@
-"""What one step of preference learning learns from: made of a step's groups, or read from a file of pairs. No torch."""
+"""What one step of preference learning learns from: pairs as token ids, made of a step's groups or read from a file.
+
+How this works. `PairMethod` is the method of a `prefer` recipe, asked of groups: which samples of a group make pairs, and whether it
+gives any. `PairSet` holds the pairs of a step as `PairExample` or, for KTO, `LabelledExample`. `in_order` is the order in
+which they are learned. Samples keep the ids that were sampled, so that what is learned is what was drawn; only the texts
+of a file are tokenised.
+"""
 
 from __future__ import annotations
 
@@ -69,20 +75,21 @@ class PairSet:
         note: Callable[[str], None],
         placebo: int | None = None,
     ) -> PairSet:
-        """The pairs of a file, whose texts are tokenised anew.
+        """The pairs of a file, whose texts are tokenised.
 
         Args:
             source: the file, whose name counts from `base`.
-            policy: whose tokens they become; pairs that do not fit its context are left out, and `note` hears how many.
+            policy: whose tokens they become; pairs that do not fit its context are left out, and `note` gets their number.
             rows: training rows, which the pairs must be of.
             held_out: rows that they must not be of.
             stop: texts that end an answer without an end token.
-            placebo: the seed with which right and wrong are dealt out anew among the answers of each row.
+            placebo: the seed with which right and wrong are shuffled among the answers of each row.
 
         Raises:
             DataError: as `read_pair_lines` and `pairs_of_rows`, and where no pair fits the model.
         """
         pairs = pairs_of_rows(read_pair_lines(source, base), rows, held_out)
+        # by row: a prompt is tokenised once, and a text that stands in several pairs is one answer
         by_row: dict[int, list[FilePair]] = {}
         for pair in pairs:
             by_row.setdefault(pair.row, []).append(pair)
@@ -101,7 +108,7 @@ class PairSet:
                 f"left out {left_out:,} of {len(pairs):,} pairs longer than the model's {policy.context} tokens"
             )
         if placebo is not None:
-            kept = _dealt_anew(kept, placebo)
+            kept = _shuffled_anew(kept, placebo)
         return cls(
             PairSummary.of([one.found for one in kept]),
             [pair for one in kept for pair in one.pairs],
@@ -124,6 +131,7 @@ class _RowSet:
         index, prompt, ids = pairs[0].row, policy.encode(row), dict[str, list[int]]()
         for text in dict.fromkeys(text for pair in pairs for text in (pair.chosen, pair.rejected)):
             ids[text] = policy.encode_answer(text, stop)
+        # a pair is whole or out: an answer that was cut would be learned as one that ends there
         room = None if policy.context is None else policy.context - len(prompt)
         fits = [p for p in pairs if room is None or max(len(ids[p.chosen]), len(ids[p.rejected])) <= room]
         labels = {p.chosen: True for p in fits} | {p.rejected: False for p in fits}
@@ -152,7 +160,7 @@ class _RowSet:
         ]
 
 
-def _dealt_anew(rows: Sequence[_RowSet], seed: int) -> list[_RowSet]:
+def _shuffled_anew(rows: Sequence[_RowSet], seed: int) -> list[_RowSet]:
     """The placebo of a file: its texts, of each row as many called right, paired by the widest limits that the file kept to."""
     pairs = [pair for row in rows for pair in row.found.pairs]
     uses = Counter(
@@ -236,6 +244,7 @@ def in_order(examples: Sequence[E_co], epochs: int, batch: int, seed: int) -> li
 
     Fewer than one batch is one batch, whole.
     """
+    # Python's generator and not torch's: its shuffle is the same on every machine and version
     draw, found = random.Random(seed), list[E_co]()
     for _ in range(epochs):
         epoch = list(examples)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundSetup:
-    """What each of these trainers is made of: the run's loop and policy, the `folder` that a checkpoint is written in, who is
-    told of steps, and who seals a checkpoint."""
+    """What each of these trainers is made of: the run's loop and policy, the `folder` that a checkpoint is written in, the
+    `callbacks` of each step, and what completes a checkpoint."""
 
     loop: Loop
     policy: Policy
@@ -54,7 +54,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     """
 
     kl_watch = None
-    """The pull to the start is in the losses; it is not measured beside them."""
+    """The pull to the start is in the losses; it is not measured in addition."""
 
     def __init__(self, setup: RoundSetup) -> None:
         loop, policy = setup.loop, setup.policy
@@ -87,8 +87,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         while self.loop.steps_done < self.loop.recipe.train.steps:
             metrics = self._step()
             self.state.global_step = self.loop.steps_done
-            # an answer holds for one step; transformers' own loop takes it back in places that are not
-            # reached here
+            # an answer holds for one step; transformers' own loop resets it in places that are not reached here
             control.should_save = control.should_training_stop = False
             control = handler.on_log(self.args, self.state, control, metrics)
             if control.should_save:
@@ -116,7 +115,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         """Nothing to do: the engine reads the weights in place."""
 
     def train_state(self) -> TrainState:
-        """What a checkpoint keeps beside the weights."""
+        """What a checkpoint keeps in addition to the weights."""
         return self.loop.state(self.guard.skipped)
 
     def load_train_state(self, state: TrainState) -> None:
@@ -179,9 +178,8 @@ def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> Trai
 
 
 # `train.method: sft`: the recipe's `sft` phases as a run of their own, measured before and after.
-
-if TYPE_CHECKING:
-    pass
+# Its optimizers are not saved: a run that is killed in a phase begins the phase again, and ends with the same weights, since
+# chance depends on the seed alone.
 
 
 class SupervisedTrainer(RoundTrainer):
@@ -206,7 +204,7 @@ class SupervisedTrainer(RoundTrainer):
                 rate = plan.lr * schedule(step - 1, plan)
                 last.update(self._record({"loss": loss, "lr": rate, "sft/demonstrations": count}))
 
-            # a demonstration may say what samples must not
+            # a demonstration may contain tokens that samples must not
             with lifted(policy.model):
                 supervise(policy.model, shown, plan, seed=seed + i, pad_id=pad_id, on_step=note)
         return last

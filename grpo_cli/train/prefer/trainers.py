@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-# What all preference trainers share: a loss or gradient that is not finite never reaches the weights.
-
 Inputs = dict[str, Any]
 
 
@@ -79,7 +77,7 @@ class WithReference(GuardedTrainer):
             found.append(tuple(part.float().cpu() for part in self.compute_ref_log_probs(self.model, batch)))
         self.model.train(was_training)
         if "ref" in getattr(self.model, "peft_config", {}):
-            self.model.delete_adapter("ref")  # TRL's copy of the adapter, which has said what it was for
+            self.model.delete_adapter("ref")  # TRL's copy of the adapter, which is no longer needed
         # TRL's collators look for them under these names, and ask for no reference model then
         for column, parts in zip(self.columns, zip(*found, strict=True), strict=True):
             dataset = dataset.add_column(column, torch.cat(parts).tolist())
@@ -99,7 +97,7 @@ class LabelTrainer(WithReference, KTOTrainer):  # type: ignore[misc]
 
 
 class UpdateLog(TrainerCallback):  # type: ignore[misc]
-    """What TRL logs of each update, and who is told that one is done."""
+    """Collects what TRL logs of each update, and calls `on_update` after it."""
 
     def __init__(self, on_update: Callable[[int, int], None]) -> None:
         self.updates: list[dict[str, float]] = []
@@ -154,7 +152,7 @@ def make_pair_trainer(
     config: TrainingArguments,
     examples: Sequence[Example],
     tokenizer: PreTrainedTokenizerBase,
-    heard: UpdateLog,
+    log: UpdateLog,
 ) -> GuardedTrainer:
     """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
     kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer
@@ -167,7 +165,7 @@ def make_pair_trainer(
         args=config,
         train_dataset=data_set(examples, config.per_device_train_batch_size),
         processing_class=tokenizer,
-        callbacks=[heard],
+        callbacks=[log],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
