@@ -29,8 +29,8 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.clock import Clock, StepProgress
-from grpo_cli.train.credit.method import Method
-from grpo_cli.train.loop import judged_rollouts
+from grpo_cli.train.credit import Method
+from grpo_cli.train.loop import RolloutParts, judged_rollouts
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, grpo_step
 
 
@@ -128,9 +128,8 @@ def steps(place: Workplace) -> Iterator[StepRecord]:
     select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
     method = Method.of(recipe)
     progress = StepProgress(Clock(), place.display)
-    collect = judged_rollouts(
-        recipe, rows, place.train.golds, place.judge, place.engine, place.policy, progress
-    )
+    parts = RolloutParts(recipe, rows, place.train.golds, place.judge, place.engine, place.policy)
+    collect = judged_rollouts(parts, progress)
     learn = learner(place.policy, recipe)
 
     def choose(step: int, n: int, had: Collection[int]) -> RowChoice:

@@ -1,13 +1,32 @@
-"""Group-relative advantages. Rewards are (P, G): P prompts, G samples each; NaN marks a sample without a verdict.
+"""Group-relative advantages: how much better a sample is than the others drawn for its prompt.
 
-A sample without a verdict leaves the baseline and gets advantage 0. A group whose spread is below `floor` gets
-exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent a signal. Whether it
-is below is decided by the group alone, in every function here: a batch only scales what is there.
+How this works. Rewards are (P, G): P prompts, G samples each; NaN is a sample without a verdict. A step goes down this file:
+
+1. `gate` decides what a group is paid. Where its outcomes are equal, only they are paid.
+2. `kept_mask` may leave samples out of the loss (pruning; with `by: advantage` it runs after 3).
+3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO) or `normalise_then_sum` (GDPO) makes
+   (P, G) advantages.
+
+`algorithm/credit.py` calls 2 and 3 by a recipe, `train/credit.py` calls 1 on judged groups.
+
+With r_i the rewards of one group, n those with a verdict, m and s their mean and standard deviation:
+
+    GRPO                   A_i = (r_i - m) / s          DeepSeekMath, arXiv 2402.03300, section 4.1.2
+    Dr.GRPO                A_i = r_i - m                arXiv 2503.20783
+    REINFORCE++-baseline   A_i = (r_i - m) / s_batch    arXiv 2501.03262
+    RLOO                   A_i = (r_i - m) n / (n - 1)  arXiv 2402.14740
+    GDPO                   A_i = sum_k w_k (r_ik - m_k) / s_k, scaled over the batch
+
+Edge cases, the same in every function: a sample without a verdict leaves the baseline and gets advantage 0. A group whose
+spread is below `floor` gets exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent
+a signal. Whether it is below is decided by the group alone: a batch only scales what is there. So a group can be
+asked whether it has signal before its batch is complete.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -36,6 +55,7 @@ def group_advantages(
     (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
     the samples with a verdict only; with `weights_PG` a sample stands in them that many times.
     """
+    # float64: the sums decide whether a group is exactly 0, and the loss multiplies by float32 only at the end
     rewards, floor, known = rewards_PG.double(), max(floor, LEAST), ~rewards_PG.isnan()
     rounding = rewards.nan_to_num(0.0).abs().amax(dim=1, keepdim=True) * ROUNDING
     # from the group's lowest on: equal rewards are 0 then, and a large one that all have costs no digits
@@ -44,6 +64,7 @@ def group_advantages(
     times = known if weights_PG is None else weights_PG.double() * known
     count = times.sum(dim=1, keepdim=True)
     mean = (rewards.nan_to_num(0.0) * times).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    # an unknown reward is 0 from here on, so that it adds nothing to a spread
     centred = torch.where(known, rewards - mean, 0.0)
     spread = _std(centred, count, ddof, weights_PG)
     # a sample that is alone with its verdict was compared with nothing
@@ -56,12 +77,13 @@ def group_advantages(
         batch = _std(centred.reshape(1, -1), times.sum().reshape(1, 1), ddof, every)
         advantages = centred / batch.clamp(min=floor)
     else:
+        # Dr.GRPO: dividing by the group's std would weigh prompts that are nearly solved or nearly hopeless most
         advantages = centred
     return torch.where(alive, advantages, 0.0).to(rewards_PG.dtype)
 
 
 def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
-    """RLOO: reward minus the mean of the other samples, G/(G-1) times the centred reward; no scaling."""
+    """(P, G) advantages of RLOO (arXiv 2402.14740): reward minus the mean of the other samples; no scaling."""
     known = ~rewards_PG.isnan()
     count = known.sum(dim=1, keepdim=True)
     centred = group_advantages(rewards_PG, scale="none", floor=floor)
@@ -78,6 +100,7 @@ def normalise_then_sum(
     whose sums do not spread gets exactly 0.
     """
     floor = max(floor, LEAST)
+    # one part missing leaves the whole sample out: a sum over fewer parts would look like a lower reward
     unknown = rewards_PGK.isnan().any(dim=-1)
     rewards_PGK = rewards_PGK.masked_fill(unknown.unsqueeze(-1), float("nan"))
     parts = [
@@ -85,6 +108,7 @@ def normalise_then_sum(
     ]
     total = torch.stack(parts, dim=-1) @ weights_K.to(rewards_PGK.dtype)
     total = total.masked_fill(unknown, float("nan"))
+    # parts may cancel: a group whose sums are equal has nothing to teach, whatever its parts are
     known = ~total.isnan()
     count = known.sum(dim=1, keepdim=True)
     mean = total.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
@@ -96,5 +120,79 @@ def normalise_then_sum(
 
 
 def _std(centred: Tensor, count: Tensor, ddof: int, weights: Tensor | None = None) -> Tensor:
+    # `count - ddof` is 0 for a sample that is alone; its squares are 0 too
     squares = centred.square() if weights is None else centred.square() * weights
     return (squares.sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()
+
+
+# The outcome gate. A reward is R = T + S: T what the outcome pays, S all that is paid in addition (a format, a length, a
+# penalty). In a group whose T is equal the only spread is that of S, and dividing by it makes advantages of full size
+# whatever the weight of S. So R is replaced by T there, before anything is computed of it. The measurement behind it is
+# verl-recipe, issue 125.
+
+
+def told_apart(outcomes_PG: Tensor, *, ddof: int = 1, floor: float = LEAST) -> Tensor:
+    """(P,) bool of (P, G) outcomes: whether they spread by at least `floor`. NaN is unknown; fewer than two known ones do
+    not spread."""
+    # the one definition of a spread: that of the advantages
+    return group_advantages(outcomes_PG, scale="none", ddof=ddof, floor=floor).ne(0).any(dim=1)
+
+
+def gate(
+    outcomes_PG: Tensor, rewards_PG: Tensor, *, ddof: int = 1, floor: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """(P, G) what is paid, and (P,) bool whether the outcomes of a group spread.
+
+    Outcomes count where the reward is known. NaN, no verdict, stays NaN.
+    """
+    # an outcome whose reward is unknown was never paid, so it must not keep a group alive
+    known_PG = outcomes_PG.masked_fill(rewards_PG.isnan(), math.nan)
+    alive_P = told_apart(known_PG, ddof=ddof, floor=floor)
+    return torch.where(alive_P[:, None], rewards_PG, known_PG), alive_P
+
+
+# Pruning: sample many, train on few. PODS (arXiv 2504.13818) keeps the subset whose rewards vary most and forms advantages
+# within it; CPPO (arXiv 2503.22342) forms advantages over the whole group and keeps the largest. What is left out
+# takes no part in the loss's mean either. It saves update time only: worth it where updates are the bottleneck,
+# not generation.
+
+By = Literal["variance", "advantage"]
+
+
+def most_varied(rewards: Sequence[float], keep: int) -> list[int]:
+    """Places of the `keep` rewards of largest variance: always some lowest and some highest of the sorted ones
+    (as PODS shows), so that keep + 1 splits are tried and not every subset.
+
+    Samples without a reward come last. Among equally varied splits the one with the most high rewards is taken.
+    """
+    known = sorted((i for i, r in enumerate(rewards) if not math.isnan(r)), key=lambda i: rewards[i])
+    unknown = [i for i, r in enumerate(rewards) if math.isnan(r)]
+    keep_known = min(keep, len(known))
+
+    def spread(high: int) -> float:
+        chosen = [rewards[i] for i in split(high)]
+        mean = math.fsum(chosen) / len(chosen)
+        return math.fsum((r - mean) ** 2 for r in chosen)
+
+    def split(high: int) -> list[int]:
+        return known[: keep_known - high] + known[len(known) - high :]
+
+    if not keep_known:
+        return unknown[:keep]
+    spreads = [spread(high) for high in range(keep_known + 1)]
+    # splits that differ in the last bits only count as equal, in whatever unit the rewards are
+    best = max(high for high, one in enumerate(spreads) if one >= max(spreads) * (1 - 1e-9))
+    return sorted(split(best) + unknown[: keep - keep_known])
+
+
+def largest(advantages: Sequence[float], keep: int) -> list[int]:
+    """Places of the `keep` advantages of largest size; the earlier of equals."""
+    return sorted(sorted(range(len(advantages)), key=lambda i: (-abs(advantages[i]), i))[:keep])
+
+
+def kept_mask(values_PG: Tensor, keep: int, by: By) -> Tensor:
+    """(P, G) True where a sample stays, by rewards (`variance`) or advantages (`advantage`)."""
+    mask = torch.zeros(values_PG.shape, dtype=torch.bool)
+    for row, values in enumerate(values_PG.tolist()):
+        mask[row, most_varied(values, keep) if by == "variance" else largest(values, keep)] = True
+    return mask.to(values_PG.device)

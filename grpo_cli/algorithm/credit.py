@@ -1,8 +1,17 @@
 """From the rewards of a batch to what its loss is weighted with, and the one definition of a group that teaches something.
 
-A group has *signal* when some advantage of it is not 0. Every method below decides that by the group alone, whatever
-batch it stands in, so that a group may be asked before its batch is complete. P prompts, G samples, K parts of a reward,
-T completion tokens.
+How this works. `credit` reads a recipe's `train` section and makes a `Credit`: `_outcome` makes one advantage a sample
+(`algorithm/advantage.py`), `_joined` adds what is finer than a sample (`TokenCredit`: turns, plans), pruning leaves samples out.
+A KL penalty on the reward runs the whole once more, since it moves the baseline and the spread too. The advantage of
+token t of sample i is
+
+    A_it = A_i u_it + p_it      u_it 1 where the sample's own advantage applies, p_it the part of its turn
+
+and 0 on all tokens that the model did not generate.
+
+A group has *signal* when some advantage of it is not 0. Every method decides that by the group alone, whatever batch it
+stands in, so that a group may be asked before its batch is complete. `train/credit.py` is the other half: it turns judged groups
+into these tensors. P prompts, G samples, K parts of a reward, T completion tokens.
 """
 
 from __future__ import annotations
@@ -15,8 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.advantage import group_advantages, leave_one_out, normalise_then_sum
-from grpo_cli.algorithm.prune import kept_mask
+from grpo_cli.algorithm.advantage import group_advantages, kept_mask, leave_one_out, normalise_then_sum
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Train
@@ -26,11 +34,14 @@ if TYPE_CHECKING:
 class Credit:
     """What each sample of a batch is worth to the update.
 
-    `A_PG` (P, G) advantages, where tokens differ the mean over those that the model generated; `kept_PG` (P, G) bool, False
-    where pruning leaves a sample out; `signal_P` (P,) bool, of the judged rewards: a KL taken off them moves every group and
-    says nothing; `A_PGT` (P, G, T) advantages of tokens, 0 at all that is not the model's own, None where they are one
-    number a sample; `metrics` what is worth showing of how they were made; `values`, of each sample, what a critic says before
-    its answer or before each turn of it, and `pull_PG` (P, G) the sum of |advantage| over its tokens, None without a critic.
+    Args:
+        A_PG: (P, G) advantages; where tokens differ, the mean over those that the model generated.
+        kept_PG: (P, G) bool, False where pruning leaves a sample out.
+        signal_P: (P,) bool, of the judged rewards: a KL taken off them moves every group and is no signal.
+        A_PGT: (P, G, T) advantages of tokens, 0 on tokens that are not the model's own; None where they are one number a sample.
+        metrics: what is shown of how they were made.
+        values: of each sample the critic's values before its answer or before each turn of it; None without a critic.
+        pull_PG: (P, G) the sum of |advantage| over its tokens; None without a critic.
     """
 
     A_PG: Tensor
@@ -52,6 +63,7 @@ class Credit:
         """(B,) or (B, width) advantages of these samples, counted through the batch, in rows padded to `width` tokens."""
         if self.A_PGT is None:
             return self.A_PG.flatten(0, 1)[own]
+        # this rank's batch is padded to its own width, which differs from the widest row of all ranks
         A_BT = self.A_PGT.flatten(0, 1)[own, :width]
         return torch.nn.functional.pad(A_BT, (0, width - A_BT.shape[1]))
 
@@ -60,8 +72,8 @@ class Credit:
 class TokenCredit:
     """Credit finer than a sample: its own advantage on the tokens of `outcome_PGT`, and `part_PGT` added to that.
 
-    `model_PGT` is 1 on the tokens that the model generated; the other two are 0 elsewhere. All (P, G, T). `weights_PG` says
-    how often each sample stands in the mean of its group, None: once.
+    `model_PGT` is 1 on the tokens that the model generated; the other two are 0 elsewhere. All (P, G, T). `weights_PG` (P, G)
+    is how often each sample counts in the mean of its group, None: once.
     """
 
     model_PGT: Tensor
@@ -86,11 +98,12 @@ def credit(
         parts_PGK: (P, G, K) scores behind the rewards and
         weights_K: (K,) their weights; used with `reward_combine: normalise_then_sum` only.
         penalty_PG: (P, G) what a KL takes off each reward.
-        finer: what the tokens of a sample are worth beside it; baseline, scale and KL are of the sample alone.
+        finer: what the tokens of a sample are worth in addition; baseline, scale and KL are of the sample alone.
 
     With `baseline: critic` the advantages are the rewards themselves, until a critic makes its own of them.
     """
-    if train.baseline == "critic":  # every reward is news to it
+    # a critic compares with its own values, not with a group: every reward has signal
+    if train.baseline == "critic":
         known_PG = ~rewards_PG.isnan()
         return Credit(rewards_PG.nan_to_num(0.0), torch.ones_like(known_PG), known_PG.any(dim=1))
     times_PG = None if finer is None else finer.weights_PG
@@ -121,10 +134,12 @@ def _finished(train: Train, A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | 
 
 
 def _joined(A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | None) -> Credit:
+    # a sample that pruning left out has no advantage; its tokens leave the normaliser in `put_credit`
     A_PG = A_PG * kept_PG
     if finer is None:
         return Credit(A_PG, kept_PG, A_PG.ne(0).any(dim=1))
     A_PGT = A_PG[..., None] * finer.outcome_PGT + finer.part_PGT * kept_PG[..., None]
+    # over the model's own tokens only: observations have no advantage, and would dilute the mean
     rows_PG = A_PGT.sum(dim=-1) / finer.model_PGT.sum(dim=-1).clamp(min=1)
     return Credit(rows_PG, kept_PG, A_PGT.ne(0).flatten(1).any(dim=1), A_PGT)
 

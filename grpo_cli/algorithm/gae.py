@@ -1,8 +1,16 @@
-"""Generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438), one answer at a time, in plain numbers.
+"""PPO's arithmetic: rewards of tokens, generalised advantage estimation, the critic's unit and its loss.
 
-A list holds one number a completion token. Where `mask` is 0 an environment spoke, or nothing: such a token is stepped over,
-the value behind it and the running advantage are carried across, and it gets 0. Sums are in Python's floats, so that a
-batch on two ranks comes to what it comes to on one.
+How this works, one answer at a time and in plain numbers: `token_rewards` puts the outcome on the tokens, `advantages` walks
+back over them,
+
+    d_t = r_t + gamma V_(t+1) - V_t        A_t = d_t + gamma lambda A_(t+1)        (GAE, arXiv 1506.02438)
+
+`whitened` scales them by the `Moments` of the whole batch, which ranks can join. The critic learns the returns A_t + V_t
+by `value_loss`, in numbers of a `ReturnUnit`.
+
+A list holds one number a completion token. Where `mask` is 0 an environment wrote, or nothing stands there: such a token is
+skipped, the value behind it and the running advantage are carried across, and it gets 0. Sums are in Python's floats, so
+that a batch on two ranks comes to what it comes to on one. B rows, T completion tokens.
 """
 
 from __future__ import annotations
@@ -10,6 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 ADAPTIVE = 0.05
 """Alpha of VAPO's length-adaptive decay (arXiv 2504.05118): 1 - 1 / (alpha x tokens)."""
@@ -29,17 +41,20 @@ def token_rewards(
 
     The steps' rewards are part of the outcome: the last token gets what they leave of it, so that a row sums to it.
     """
+    # without a token of its own there is nothing to pay, and no last token
     paid = [0.0] * len(mask)
     own = [t for t, counts in enumerate(mask) if counts]
     if not own:
         return paid
     rest = outcome
     for end, reward in steps:
-        spoken = [t for t in own if t < end]
-        if spoken:
-            paid[spoken[-1]] += reward
+        # a turn without a token of the model (cut at once) keeps its reward in the rest
+        written = [t for t in own if t < end]
+        if written:
+            paid[written[-1]] += reward
             rest -= reward
     paid[own[-1]] += rest
+    # k1, the log-ratio itself: as a reward it is unbiased, and its sum over an answer is that answer's KL
     for t in own if beta else ():
         paid[t] -= beta * (logps[t] - ref[t])
     return paid
@@ -59,6 +74,7 @@ def advantages(
     `after` is the value behind the last token: 0 where the answer ended, the critic's where it was cut.
     """
     found = [0.0] * len(mask)
+    # from the end: each token needs the value and the advantage of the model's next one
     running, behind = 0.0, after
     for t in range(len(mask) - 1, -1, -1):
         if mask[t]:
@@ -124,3 +140,63 @@ def whitened(values: Sequence[float], mask: Sequence[int], whole: Moments) -> li
 def explained_variance(returns: Moments, errors: Moments) -> float | None:
     """1 - Var(return - value) / Var(return); None where the returns do not differ."""
     return 1.0 - errors.squares / returns.squares if returns.squares > 1e-12 and returns.differ else None
+
+
+# The critic: the unit that it counts in, and its loss. Returns of .01 or of 100 would need another rate each; in a unit of
+# their own mean and spread one rate fits.
+
+SHARE = 0.1
+"""What a batch adds to the averages of the unit."""
+LEAST_STD = 1e-6
+"""Returns that spread by less are not blown up."""
+
+
+@dataclass(frozen=True)
+class ReturnUnit:
+    """What a critic counts in: x = (return - mean) / std, both of them exponential averages over batches (as in PopArt, van
+    Hasselt et al. 2016, arXiv 1602.07714). An output of x is the value mean + std x."""
+
+    mean: float = 0.0
+    std: float = 1.0
+    batches: int = 0
+    """How many have been averaged; the first sets both."""
+
+    def after(self, returns: Moments) -> ReturnUnit:
+        """With the returns of a further batch, of all ranks; returns that do not differ leave the unit as it is."""
+        if not returns.differ:
+            return self
+        share = SHARE if self.batches else 1.0
+        mean = self.mean + share * (returns.mean - self.mean)
+        std = self.std + share * (returns.std - self.std)
+        return ReturnUnit(mean, max(std, LEAST_STD), self.batches + 1)
+
+    def of(self, values: Tensor) -> Tensor:
+        """Float64 values as float32 numbers of this unit; the shape stays."""
+        return ((values.double() - self.mean) / self.std).float()
+
+    def back(self, x: Tensor) -> Tensor:
+        """Numbers of this unit as float64 values; the shape stays."""
+        return self.mean + self.std * x.double()
+
+
+class ValueLoss(NamedTuple):
+    """(B, T) the loss of each token, 0 where the mask is; (B, T) whether the clipped value is the one that counts."""
+
+    loss_BT: Tensor
+    clipped_BT: Tensor
+
+
+def value_loss(
+    values_BT: Tensor, old_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor, clip: float
+) -> ValueLoss:
+    """.5 max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2) of each token (PPO's value clipping, as in OpenAI's baselines).
+
+    Where the clipped value is further off the value has left its bounds for the better, and has no gradient.
+    """
+    # the larger of the two losses: a value may not move further than `clip` from what the batch was sampled with
+    near_BT = torch.clamp(values_BT, old_BT - clip, old_BT + clip)
+    plain_BT, bounded_BT = (values_BT - returns_BT).square(), (near_BT - returns_BT).square()
+    mask_BT = mask_BT.to(values_BT.dtype)
+    return ValueLoss(
+        0.5 * torch.maximum(plain_BT, bounded_BT) * mask_BT, (bounded_BT > plain_BT) & mask_BT.bool()
+    )

@@ -1,25 +1,170 @@
-"""What a method's loss needs and TRL has no flag for: k1 and k2 as a loss term, and GSPO-token.
+"""The loss of a micro-batch, as far as TRL has no flag for it: which tokens count, KL terms, dead rows, GSPO-token.
 
-TRL computes the ratio, the clip, k3 and the aggregation; `train.learn` puts the two together.
+How this works. TRL computes ratio, clip, k3 and the mean over tokens; `hooked_loss` of `train/trainer.py` puts this around it:
+`drop_dead_rows` and `trim` cut what has no gradient, `MicroBatchLogProbs` keeps the log-probs that TRL computes,
+`kl_per_token` and `aggregate` make the terms that TRL lacks. `loss_mask` is the one definition of a token that counts.
+`Objective` is what a recipe asks of all this. B rows, T completion tokens.
+
+An episode of many turns is one row in which observations stand between the model's turns. They are attended to, so
+`completion_mask` holds them; nothing that is averaged, summed or counted over what the model wrote may.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.recipe.whole_batch import acts_on_every_row
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
+
     from grpo_cli.recipe.sections.recipe import Estimator, Loss, Train
+
+
+Span = tuple[int, int, float]
+"""[start, end) of a row's tokens, and the number that each of them gets."""
+
+
+def loss_mask(batch: Mapping[str, Any]) -> Tensor:
+    """[B, T] 1 where a token counts in the loss: the model generated it, and its row is not left out.
+
+    The only product of masks; `batch` is one of TRL's, in which `tool_mask` is 0 on what an environment wrote.
+    """
+    # a row that is left out (`leave_out_cut`) has a `completion_mask` of zeros
+    mask: Tensor = batch["completion_mask"]
+    return mask * batch["tool_mask"] if "tool_mask" in batch else mask
+
+
+def spread(rows: Sequence[Sequence[Span]], width: int) -> Tensor:
+    """[B, width] float64: the number of each span on its tokens, 0 elsewhere; later spans win where they overlap."""
+    out_BT = torch.zeros(len(rows), width, dtype=torch.float64)
+    for row, spans in enumerate(rows):
+        for start, end, value in spans:
+            out_BT[row, start:end] = value
+    return out_BT
+
+
+# Estimates of KL(policy || the model the run started from) from log-probs of samples. `k1_loss` has an expected gradient of
+# zero (E[grad log p] = 0), so as a loss it anchors nothing; `k2` and `k3_corrected` have the gradient of
+# KL(policy || reference), plain `k3` that of KL(reference || policy). `k1_reward` is no loss term at all: it is taken off
+# the rewards before the advantages are formed.
+
+
+def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
+    """Estimates of KL(policy || reference) at each token, of one sample each and without any weight of the ratio.
+
+    With r = reference / policy: k1 is -log r (unbiased, of either sign), k2 (log r)^2 / 2, k3 r - 1 - log r (unbiased,
+    never negative); J. Schulman, "Approximating KL divergence", 2020.
+
+    Args:
+        logps: log-probs of the sampled tokens under the policy, [B, T].
+        ref: the same tokens under the reference, [B, T].
+        estimator: a name of the recipe's `train.kl.estimator`; `k3_corrected` is k3 here, its weight is the loss's.
+
+    Returns:
+        [B, T] nats, with the gradient of `logps`; padding is not masked.
+    """
+    # -log r
+    apart = logps - ref
+    if estimator in ("k1_loss", "k1_reward"):
+        return apart
+    if estimator == "k2":
+        return apart.square() / 2
+    return (-apart).exp() + apart - 1
+
+
+def answer_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """(B,) k1 of whole answers in nats: the sum of log-ratios over the tokens that `mask_BT` counts."""
+    return (kl_per_token(logps_BT, ref_BT, "k1_reward") * mask_BT).sum(dim=1)
+
+
+def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor, accelerator: Accelerator) -> float:
+    """k3 in nats, averaged over all tokens of all ranks (long answers weigh more): what is shown as `kl`.
+
+    Every rank has to ask, for it is summed over all; 0 where no token counts.
+    """
+    summed = (kl_per_token(logps_BT, ref_BT, "k3") * mask_BT).sum()
+    total_2: Tensor = accelerator.reduce(torch.stack([summed, mask_BT.sum().to(summed)]), reduction="sum")
+    return float(total_2[0] / total_2[1].clamp(min=1))
+
+
+# Dead rows: a row whose advantage is 0 adds nothing to the gradient, so leaving it out before the forward pass saves its
+# cost. Exact only without a KL term and an entropy bonus, and only with the normaliser of the whole batch: losses
+# that average over the rows or tokens they are given are scaled by the share that was kept.
+
+PER_BATCH = {"dapo", "cispo", "vespo"}  # normalised by the token count of the whole generation batch
+PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
+PER_TOKEN = {"bnpo"}  # a mean over this micro-batch's tokens
+
+
+def drop_dead_rows(
+    inputs: dict[str, Any], loss: str, most: Callable[[int], int] = lambda n: n
+) -> tuple[dict[str, Any], float]:
+    """The batch without rows of zero advantage, and the factor that restores the loss of the whole batch.
+
+    At least one row stays, so that there is a graph to differentiate; with several processes as many as `most` returns
+    (the largest count of any), since TRL gathers per-row statistics over all of them.
+
+    Args:
+        inputs: one of TRL's micro-batches: tensors whose first axis is B are cut, whatever else stays.
+        loss: TRL's name of the loss.
+        most: from rows that this process keeps to rows that every process keeps.
+
+    Raises:
+        ValueError: no factor makes this loss what it was of all rows.
+    """
+    alive = inputs["advantages"] != 0
+    if alive.dim() > 1:
+        alive = alive.any(dim=1)
+    n = len(alive)
+    keep = most(max(1, int(alive.sum())))
+    if keep == n:
+        return inputs, 1.0
+    # rows of advantage 0 fill up to what all ranks keep: they add nothing but their cost
+    alive[torch.nonzero(~alive).flatten()[: keep - int(alive.sum())]] = True
+    mask = loss_mask(inputs)
+    if loss in PER_BATCH:
+        share = 1.0
+    elif loss in PER_ROW:
+        # a mean over fewer rows is too large by n / kept
+        share = int(alive.sum()) / n
+    elif loss in PER_TOKEN:
+        share = int(mask[alive].sum()) / max(int(mask.sum()), 1)
+    else:
+        raise ValueError(f"no exact normaliser is known for loss `{loss}`")
+    kept = {
+        key: value[alive] if torch.is_tensor(value) and value.dim() > 0 and value.shape[0] == n else value
+        for key, value in inputs.items()
+    }
+    return kept, share
+
+
+def trim(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The batch without the columns that are padding in every row of it.
+
+    Two stay: TRL takes a single column for one value a row, and counts rows that are masked.
+    """
+    width = max(int(inputs["completion_mask"].sum(dim=1).max()), 2)
+    full = inputs["completion_ids"].shape[1]
+    lead = int((inputs["prompt_mask"].sum(dim=1)).max())
+    trimmed = dict(inputs)
+    for key, value in inputs.items():
+        if key in ("prompt_ids", "prompt_mask"):
+            # prompts are padded on the left, completions on the right
+            trimmed[key] = value[:, value.shape[1] - lead :]
+        elif torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == full:
+            trimmed[key] = value[:, :width]
+    return trimmed
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss of a recipe, in our words."""
+    """The loss that a recipe asks for."""
 
     loss: Loss
     ratio: str
@@ -95,8 +240,8 @@ class MicroBatchLogProbs:
 def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """The "old" log-probs with which a token-level ratio is GSPO-token's sg[s] * exp(lp - sg[lp]).
 
-    That is eq. 14 of arXiv 2507.18071. s is the sequence's ratio to the power of 1 / length (eq. 7); subtracting what is returned from lp leaves
-    lp - sg[lp] + sg[log s]. `sg` stops the gradient.
+    That is eq. 14 of arXiv 2507.18071. s is the sequence's ratio to the power of 1 / length (eq. 7); subtracting what is
+    returned from lp leaves lp - sg[lp] + sg[log s]. `sg` stops the gradient.
 
     Args:
         logps_BT: log-probs under the policy, with their graph.
@@ -106,6 +251,7 @@ def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Ten
     Returns:
         (B, T), without a graph.
     """
+    # TRL computes exp(lp - old): with old = sg[lp] - log s it is s in value, with the gradient of every token's own lp
     now_BT = logps_BT.detach()
     log_s_B1 = ((now_BT - old_BT) * mask_BT).sum(dim=1, keepdim=True) / mask_BT.sum(
         dim=1, keepdim=True
@@ -138,12 +284,14 @@ def aggregate(
     Returns:
         A scalar with the graph of `per_token_BT`.
     """
+    # the same divisors as TRL 1.16's `_compute_loss`: a term of ours with another one would change its weight with length
     summed_B, count_B = (per_token_BT * mask_BT).sum(dim=1), mask_BT.sum(dim=1)
     if loss in ("grpo", "sapo"):
         return (summed_B / count_B.clamp(min=1)).mean() / accumulate
     if loss == "bnpo":
         return summed_B.sum() / count_B.sum().clamp(min=1) / accumulate
     if loss == "dr_grpo":
+        # a constant divisor: dividing by a row's own length would favour short right and long wrong answers
         return summed_B.sum() / (len(summed_B) * max_tokens) / accumulate
     if loss == "luspo":
         return summed_B.mean() / accumulate

@@ -1,7 +1,16 @@
 """Credit for the turns of an episode: lists in, lists out, no tensors.
 
-Each function is handed all episodes of *one* row and returns, for each, a number a turn that is added to the episode's own
-advantage. An episode without a verdict (`known` False) is in no mean and gets zeros. A turn that differs from nothing it is
+How this works. Each method is given all episodes of *one* row and returns, for each, a number a turn that is added to the
+episode's own advantage (`p_it` of `algorithm/credit.py`; `train/credit.py` puts it on the tokens of the turn). All of them
+compare a turn with turns that stood at the same place, and differ in what a place is:
+
+    gigpo        the same state, in whichever episode     discounted return     GiGPO, arXiv 2505.10978
+    milestones   the same segment between milestones      gamma^(turns left)    BEACON, arXiv 2605.06078
+    subgoals     the k-th subgoal of an episode           its turns' rewards    after HiPER, arXiv 2602.16165
+
+    p = (value - mean of the place) / (std of the place + 1e-6), or without the division
+
+Edge cases: an episode without a verdict (`known` False) is in no mean and gets zeros. A turn that differs from nothing it is
 compared with gets exactly 0, as rounding would otherwise invent a signal.
 """
 
@@ -46,7 +55,7 @@ class Anchors:
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """What each turn and all that follow are paid, each later turn discounted by `gamma` once more."""
+    """What each turn and all that follow are paid, each later turn discounted by `gamma` once more: G_t = r_t + gamma G_(t+1)."""
     found, after = [], 0.0
     for reward in reversed(rewards):
         after = reward + gamma * after
@@ -72,6 +81,7 @@ def gigpo(
         similarity: states this much alike (difflib's ratio) as the first of a group belong to it; None: equal ones.
         floor: a spread below this is none.
     """
+    # state -> (episode, turn) of all that saw it; in order of appearance, so that ties do not depend on hashing
     groups: dict[str, list[tuple[int, int]]] = {}
     gains = [returns(episode.rewards, gamma) for episode in episodes]
     for number, episode in enumerate(episodes):
@@ -95,6 +105,7 @@ def _anchor(state: str, groups: dict[str, list[tuple[int, int]]], similarity: fl
 
 def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> list[float]:
     """Values less their mean, over their standard deviation (n - 1) where `norm` says so; zeros where they do not spread."""
+    # one value was compared with nothing
     if len(values) < 2:
         return [0.0] * len(values)
     mean = math.fsum(values) / len(values)
@@ -138,6 +149,7 @@ def milestones(
     is worth `reward` x gamma^(turns until then), in the unfinished tail 0, less the mean over all turns of all episodes in
     the segment of that number, tails among them: they carry the failure.
     """
+    # the nearer a turn is to its milestone, the more it is worth; a tail that reached none is worth 0
     shaped, where = [], []
     for episode in episodes:
         ends = reached(episode, order)
@@ -157,6 +169,7 @@ def subgoals(
 
     `starts` are the turns of each episode at which a subgoal begins; a number a turn comes back, its subgoal's.
     """
+    # once an episode, not once a turn: a long subgoal must not weigh more in the mean of its place
     paid = list[dict[int, float]]()
     where = list[list[int]]()
     for episode, begins in zip(episodes, starts, strict=True):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from grpo_cli.policy.coldstart import ColdStart
     from grpo_cli.policy.model import Accept
     from grpo_cli.policy.warmup import WarmupText
-    from grpo_cli.train.prefer.pair_set import PairSet
+    from grpo_cli.train.prefer.pairs import PairSet
 
 
 @dataclass(frozen=True)

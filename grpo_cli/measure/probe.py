@@ -13,12 +13,11 @@ from pathlib import Path
 
 import torch
 
-from grpo_cli.algorithm.gate import gate, told_apart
+from grpo_cli.algorithm.advantage import gate, told_apart
 from grpo_cli.data.split import Split
 from grpo_cli.distributed.ranks import Alone, Shared
-from grpo_cli.measure.evaluator import Evaluator
-from grpo_cli.measure.noise import ScorerNoise, scored_twice
-from grpo_cli.measure.probe_result import Probe, summarise
+from grpo_cli.measure.evaluation import Evaluator
+from grpo_cli.measure.probe_result import Probe, ScorerNoise, scored_twice, summarise
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.beside import unlearnable
 from grpo_cli.recipe.sections.recipe import Eval, Gate, Recipe

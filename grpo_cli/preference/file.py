@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grpo_cli.data.audit import held_out_among
 from grpo_cli.data.files import Record
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import SourceLike, broken_lines, load_source
 from grpo_cli.errors import DataError, Mistake
+from grpo_cli.preference.pairs import RowPairs
 
 KEY = "prefer.data"
 TEXTS = ("prompt", "chosen", "rejected")
@@ -115,3 +117,58 @@ def pairs_of_rows(lines: Sequence[PairLine], rows: Sequence[Row], held_out: Sequ
         for line, index in zip(lines, places, strict=True)
         if index is not None
     ]
+
+
+# Lines of a file of pairs, under the names that TRL's data sets have; what else a line says is for people.
+
+ANSWERS = ("chosen", "rejected", "completion")
+"""The keys under which a line holds what a model has said."""
+
+
+def pair_lines(row: RowPairs) -> Iterator[dict[str, Any]]:
+    """One line a pair: `prompt`, `chosen`, `rejected`, and the row, lengths and steps they come from."""
+    for pair in row.pairs:
+        winner, loser = row.samples[pair.chosen.place], row.samples[pair.rejected.place]
+        yield {
+            "row": winner.row,
+            "prompt": winner.prompt,
+            "chosen": pair.chosen.text,
+            "rejected": pair.rejected.text,
+            "chosen_length": pair.chosen.length,
+            "rejected_length": pair.rejected.length,
+            "chosen_step": winner.step,
+            "rejected_step": loser.step,
+        }
+
+
+def answer_lines(row: RowPairs) -> Iterator[dict[str, Any]]:
+    """One line a whole, judged, distinct answer: `prompt`, `completion` and `label`, as KTO takes them."""
+    for answer in row.answers:
+        sample = row.samples[answer.place]
+        yield {
+            "row": sample.row,
+            "prompt": sample.prompt,
+            "completion": answer.text,
+            "label": answer.is_right,
+            "length": answer.length,
+            "step": sample.step,
+        }
+
+
+# Texts that are not what was drawn: bytes that spell nothing became U+FFFD, which is tokenised as itself.
+
+UNSPELT = "\ufffd"
+"""What decoders put where tokens spell no text."""
+
+
+def count_unspelt(items: Sequence[Sequence[str]]) -> int:
+    """How many of these pairs, or answers alone, hold such a text."""
+    return sum(any(UNSPELT in text for text in texts) for texts in items)
+
+
+def unspelt_text(broken: int, total: int, what: str = "pairs") -> str:
+    """The sentence about `broken` of `total`; both making pairs and learning from a file say it."""
+    return (
+        f"{broken:,} of {total:,} {what} hold U+FFFD, as bytes do that spell no text: what is learned is not what"
+        " was drawn"
+    )

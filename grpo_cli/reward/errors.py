@@ -1,4 +1,4 @@
-"""What a person reads of verifiers that fail: a line for each kind of failure, and one for a verifier that takes long."""
+"""What the screen shows of verifiers that fail: a line for each kind of failure, and one for a verifier that takes long."""
 
 from __future__ import annotations
 

@@ -1,14 +1,19 @@
-"""One prompt's samples of this step, with what the judge says of them. A reward of NaN is "no verdict", never 0."""
+"""One prompt's samples of this step, with their judgements and rewards, and the records of them that go to disk.
+
+A reward of NaN is "no verdict", never 0. `Group.records` is the one place where a judged completion becomes a `SampleRecord`, in
+which "no verdict" is None.
+"""
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.reward.judge import Judgement
-from grpo_cli.reward.record import sample_record
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome
@@ -17,8 +22,8 @@ from grpo_verifiers.verdict import Outcome
 @dataclass(frozen=True, slots=True)
 class Group:
     """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer, and
-    `assistant_prefix` what of the answer stands in them; `outcomes` what of each reward the outcome pays, empty where nobody
-    told them apart: then no gate is asked of this group."""
+    `assistant_prefix` what of the answer stands in them; `outcomes` what of each reward the outcome pays, empty where the two are
+    not known apart: then this group has no gate."""
 
     row: int
     completions: list[Completion]
@@ -81,7 +86,7 @@ class Group:
         values: Sequence[Sequence[float]] | None = None,
     ) -> list[SampleRecord]:
         """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ, `values`
-        where a critic says some."""
+        where there is a critic."""
         outcomes: Sequence[float | None] = self.outcomes or [None] * len(self.rewards)
         finer = of_tokens if of_tokens is not None else [None] * len(advantages)
         valued = values if values is not None else [()] * len(advantages)
@@ -117,3 +122,69 @@ class Group:
 def _score(judgement: Judgement, name: str) -> float:
     score = judgement.verdicts[name].score
     return math.nan if score is None else score
+
+
+def sample_record(
+    row: Row,
+    completion: Completion,
+    text: str,
+    judgement: Judgement,
+    *,
+    step: int,
+    group: str,
+    reward: float | None,
+    outcome_reward: float | None = None,
+    advantage: float | None = None,
+    assistant_prefix: str = "",
+    advantages: Sequence[float] | None = None,
+    values: Sequence[float] = (),
+) -> SampleRecord:
+    """The record of one sample. A reward of NaN is None in it: no verdict is never a number. `advantages` are those of its
+    tokens, where they differ, `values` a critic's before each turn."""
+    return SampleRecord(
+        step=step,
+        row=row.id,
+        group=group,
+        prompt=row.prompt,
+        completion=text,
+        fields=row.fields,
+        verdicts=judgement.verdicts,
+        outcome=judgement.outcome,
+        reward=_known(reward),
+        outcome_reward=_known(outcome_reward),
+        advantage=advantage,
+        tokens=completion.spoken,
+        truncated=completion.finish == "length",
+        assistant_prefix=assistant_prefix,
+        turns=turn_lines(completion, advantage, advantages),
+        values=values,
+        env_tokens=len(completion.token_ids) - completion.spoken,
+        primary=judgement.primary,
+    )
+
+
+def _known(reward: float | None) -> float | None:
+    return None if reward is None or math.isnan(reward) else reward
+
+
+def turn_lines(
+    completion: Completion, advantage: float | None, advantages: Sequence[float] | None
+) -> list[dict[str, Any]]:
+    """What goes to disk of an episode's turns; the advantage of one is the mean over its tokens."""
+    episode = completion.episode
+    return [
+        {
+            "text": turn.text,
+            "observation": turn.observation,
+            "tokens": turn.tokens,
+            "reward": turn.reward,
+            # a hash, enough to tell states apart: the text of a state may be of any length
+            "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
+            "milestone": turn.milestone,
+            "valid": turn.valid,
+            "advantage": advantage
+            if advantages is None
+            else math.fsum(advantages[turn.start : turn.end]) / max(turn.tokens, 1),
+        }
+        for turn in (episode.turns if episode is not None else ())
+    ]

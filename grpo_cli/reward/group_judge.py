@@ -1,20 +1,25 @@
-"""From the samples of a rollout to groups with rewards: verdicts, shaping, and the placebo arm where one is asked for."""
+"""From the samples of a rollout to groups with rewards: verdicts, shaping, and the placebo arm where one is asked for.
+
+How this works. The rollout calls `listening` around its engine and `groups` after it. Where a verifier works in processes of its own,
+`StreamingJudge` judges each sample as it is finished; else `judge_spoken` judges all at the end. `CreditMarker` marks the places
+that `train.credit` reads, `RewardRule` (`reward/pay.py`) makes rewards of verdicts, and a `Group` holds the result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe, TurnCredit
 from grpo_cli.reward.group import Group
-from grpo_cli.reward.judge import Judge, Judgement
-from grpo_cli.reward.marks import CreditMarker
+from grpo_cli.reward.judge import Judge, Judgement, RowTasks, Task
 from grpo_cli.reward.pay import RewardRule
-from grpo_cli.reward.spoken import judge_spoken, texts_of
-from grpo_cli.reward.streaming import StreamingJudge
-from grpo_cli.reward.tasks import RowTasks
 from grpo_cli.rollout.collect import EngineCall, RowCompletions
-from grpo_cli.rollout.engine import OnFinish
+from grpo_cli.rollout.engine import Completion, OnFinish, Turn
 
 
 class GroupJudge:
@@ -33,7 +38,7 @@ class GroupJudge:
         self.marks = CreditMarker(recipe.train.credit, decode) if recipe.train.credit is not None else None
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]:
-        """What an engine should tell of each finished sample of these rows; None where nobody listens."""
+        """The callback that an engine calls with each finished sample of these rows; None where samples are judged at the end."""
         if self.early is None:
             return nullcontext(None)
         return self.early.listening([self.tasks[row] for row in rows])
@@ -41,22 +46,18 @@ class GroupJudge:
     def groups(self, sampled: Sequence[RowCompletions], call: EngineCall) -> list[Group]:
         """A judged group for each sampled row, in order."""
         flat = [completion for s in sampled for completion in s.completions]
-        texts = iter(texts_of(flat, self.decode))
-        said = [[next(texts) for _ in s.completions] for s in sampled]
-        found = iter(self._judgements(sampled, said))
-        return [
-            self._group(s, own, [next(found) for _ in own], call)
-            for s, own in zip(sampled, said, strict=True)
-        ]
-
-    def _judgements(
-        self, sampled: Sequence[RowCompletions], said: Sequence[Sequence[str]]
-    ) -> list[Judgement]:
+        texts = texts_of(flat, self.decode)
         if self.early is not None:
-            return self.early.judgements([len(own) for own in said])
-        tasks = [self.tasks[s.row] for s in sampled for _ in s.completions]
-        completions = [completion for s in sampled for completion in s.completions]
-        return judge_spoken(self.judge, completions, [text for own in said for text in own], tasks)
+            judgements = self.early.judgements([len(s.completions) for s in sampled])
+        else:
+            tasks = [self.tasks[s.row] for s in sampled for _ in s.completions]
+            judgements = judge_spoken(self.judge, flat, texts, tasks)
+        found, at = [], 0
+        for s in sampled:
+            own = slice(at, at + len(s.completions))
+            found.append(self._group(s, texts[own], judgements[own], call))
+            at = own.stop
+        return found
 
     def _group(
         self, sampled: RowCompletions, texts: list[str], judged: list[Judgement], call: EngineCall
@@ -79,3 +80,154 @@ class GroupJudge:
             self.tasks[sampled.row].assistant_prefix,
             paid.outcomes,
         )
+
+
+# What a verifier reads of a completion: its text, or of an episode the transcript of its turns, or its final answer.
+
+Decode = Callable[[list[list[int]]], list[str]]
+
+
+def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
+    """The text of each."""
+    # an episode has its transcript; its ids hold what the environment wrote too
+    plain = iter(decode([c.token_ids for c in completions if c.episode is None]))
+    return [next(plain) if c.episode is None else c.episode.judged for c in completions]
+
+
+def judge_spoken(
+    judge: Judge, completions: Sequence[Completion], texts: Sequence[str], tasks: Sequence[Task]
+) -> list[Judgement]:
+    """The judgement of each, in order, with what environments returned for those that are episodes."""
+    played = [None if c.episode is None else c.episode.played for c in completions]
+    return judge.judge(texts, tasks, [c.token_ids for c in completions], played)
+
+
+# Streaming: samples are judged while others are still being generated, where the verifier works in processes of its own. One
+# that runs in this process would only take turns with the generation (one interpreter lock), so those wait. One thread
+# serves the whole run: workers it starts are tied to its life on Linux, and a thread a step would end them.
+
+Finished = tuple[int, int, Completion]
+
+
+class StreamingJudge:
+    """Judges the samples that `listening` receives; `decode` turns token ids into texts."""
+
+    def __init__(self, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> None:
+        self.judge, self.decode = judge, decode
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="judge")
+        self._found: Future[dict[tuple[int, int], Judgement]] | None = None
+
+    @classmethod
+    def where_it_pays(
+        cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]
+    ) -> StreamingJudge | None:
+        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together.
+
+        Episodes end together, after their environments have spoken: nothing is early.
+        """
+        pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
+        early = pays and not judge.wants_whole_batch and judge.worlds is None
+        return cls(judge, decode) if early else None
+
+    @contextmanager
+    def listening(self, tasks: Sequence[Task]) -> Iterator[OnFinish]:
+        """The engine's `on_finish`; `tasks` are those of its requests."""
+        finished: SimpleQueue[Finished | None] = SimpleQueue()
+        self._found = self._thread.submit(self._judge_all, tasks, finished)
+        try:
+            yield lambda request, sample, completion: finished.put((request, sample, completion))
+        finally:
+            # also where generation failed: the thread waits for an end
+            finished.put(None)
+
+    def judgements(self, sizes: Sequence[int]) -> list[Judgement]:
+        """All of them, request by request, once the last is there; `sizes` are the requests' numbers of samples."""
+        assert self._found is not None
+        # raises what the thread raised: an error of a verifier is not lost there
+        found = self._found.result()
+        return [found[request, sample] for request, size in enumerate(sizes) for sample in range(size)]
+
+    def _judge_all(
+        self, tasks: Sequence[Task], finished: SimpleQueue[Finished | None]
+    ) -> dict[tuple[int, int], Judgement]:
+        found: dict[tuple[int, int], Judgement] = {}
+        is_open = True
+        while is_open:
+            batch = [finished.get()]
+            # all that has come meanwhile in one call: a verifier's processes want batches
+            while not finished.empty():
+                batch.append(finished.get())
+            is_open = None not in batch
+            ready = [item for item in batch if item is not None]
+            if ready:
+                texts = self.decode([completion.token_ids for _, _, completion in ready])
+                judged = self.judge.judge(texts, [tasks[request] for request, _, _ in ready])
+                found |= {item[:2]: judgement for item, judgement in zip(ready, judged, strict=True)}
+        return found
+
+
+# Marks: what credit needs of a sample's text, as places among its tokens. Milestones in an answer, and where a plan ends.
+
+FIRST = "first"
+"""`plan` where the first turn is the plan."""
+
+
+@dataclass(frozen=True)
+class CreditMarker:
+    """Puts the marks that a recipe's `train.credit` reads on samples."""
+
+    spec: TurnCredit
+    decode: Decode
+
+    def put(self, completions: Sequence[Completion]) -> list[Completion]:
+        """The same samples with their marks."""
+        if self.spec.method == "planner":
+            return [self._planned(c) for c in completions]
+        if self.spec.patterns:
+            return [replace(c, marks=self._milestones(c.token_ids)) for c in completions]
+        return list(completions)
+
+    def _milestones(self, ids: list[int]) -> tuple[Turn, ...]:
+        """The parts of an answer, each up to where a milestone is reached for the first time, and the rest."""
+        text = self.decode([ids])[0]
+        matches = [(name, re.search(pattern, text)) for name, pattern in self.spec.patterns.items()]
+        found = [(match.end(), name) for name, match in matches if match is not None]
+        parts, start = list[Turn](), 0
+        # in the order in which the text reaches them, not that of the recipe
+        for end, name in sorted(found):
+            stop = self._tokens(ids, text[:end])
+            if stop > start:  # of two that one token completes the first counts
+                parts.append(Turn(start, stop, milestone=name))
+                start = stop
+        if start < len(ids) or not parts:
+            parts.append(Turn(start, len(ids)))
+        return tuple(parts)
+
+    def _planned(self, completion: Completion) -> Completion:
+        """With the tokens at the start of each turn that are a plan."""
+        episode = completion.episode
+        if episode is None:
+            return completion
+        turns = tuple(
+            replace(turn, planned=self._plan(completion.token_ids[turn.start : turn.end], number))
+            for number, turn in enumerate(episode.turns)
+        )
+        return replace(completion, episode=replace(episode, turns=turns))
+
+    def _plan(self, ids: list[int], number: int) -> int:
+        if self.spec.plan == FIRST:
+            return len(ids) if number == 0 else 0
+        before, end, _ = self.decode([ids])[0].partition(self.spec.plan)
+        return self._tokens(ids, before + end) if end else 0
+
+    def _tokens(self, ids: list[int], text: str) -> int:
+        """The fewest tokens whose text begins with this beginning of the text of `ids`."""
+        # by halves: decoding every beginning would take time with the square of the length
+        low, high = 0, len(ids)
+        while low < high:
+            middle = (low + high) // 2
+            if self.decode([ids[:middle]])[0].startswith(text):
+                high = middle
+            else:
+                low = middle + 1
+        return low

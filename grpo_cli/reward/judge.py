@@ -1,5 +1,9 @@
-"""One judge for all jobs: the recipe's verifiers, their weights, and which of them says what right means; and the worlds
+"""One judge for all jobs: the recipe's verifiers, their weights, and which of them decides what right means; and the worlds
 that are acted in, where the recipe has an environment.
+
+How this works. `Judge.of` builds the verifiers of a recipe, `start` starts their workers. `judge` takes completions with their `Task`
+(prompt and compiled golds, from `RowTasks`), asks each verifier once a batch and combines its verdicts into a `Judgement`.
+`settled` comes last, when all samples of a prompt are judged.
 
 A completion without a verdict has no reward; it is never scored 0 on the verifier's account.
 """
@@ -7,11 +11,12 @@ A completion without a verdict has no reward; it is never scored 0 on the verifi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Worlds
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.kinds import kind_class
@@ -50,7 +55,7 @@ class Task:
 
 
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
-    """The options of one verifier; `python` is told where to import from too, and what counts as right where it takes that."""
+    """The options of one verifier; with the folders that `python` imports from, and `right_at` where the kind takes it."""
     options = dict(spec.options)
     if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
         options["right_at"] = spec.right_at
@@ -96,7 +101,7 @@ class Judge:
         rule: CombineRule = SUM,
         worlds: Worlds | None = None,
     ) -> None:
-        """`base` is the recipe's folder: functions of the user's are also looked for there."""
+        """`base` is the recipe's folder: functions of the user are also looked for there."""
         self.specs, self.rule, self.worlds = dict(specs), rule, worlds
         self.verifiers: dict[str, Verifier] = {}
         folders = [] if base is None else [str(base)]
@@ -163,7 +168,7 @@ class Judge:
         played: Sequence[Played | None] | None = None,
     ) -> list[Judgement]:
         """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names. `played` is what
-        environments say of completions that are episodes.
+        environments returned for completions that are episodes.
 
         What `no_answer` and `over_limit` are worth is open until `settled` has seen all samples of a prompt.
         """
@@ -181,6 +186,7 @@ class Judge:
                 )
                 for i in indices
             ]
+            # one call a verifier: a sandbox or a model wants batches
             with self.lines.timed(name, len(samples)):
                 found = verifier.judge(samples) if samples else []
             for i, verdict in zip(indices, found, strict=True):
@@ -229,3 +235,32 @@ class Judge:
     def _judges(self, name: str, task: Task) -> bool:
         # with `by` a row is compiled for the verifier that it names alone
         return self.rule.method != "by" or task.golds.get(name) is not None
+
+
+def no_assistant_prefix(row: Row) -> str:
+    """Of an episode: what is judged is the transcript of its turns, in which each turn stands whole."""
+    return ""
+
+
+class RowTasks:
+    """The tasks of rows by index; `assistant_prefix` gives what of the assistant's turn the prompt of a row holds already.
+
+    Made when a row is first asked for: rendering all rows takes its time.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], golds: Mapping[str, Sequence[Any]], assistant_prefix: Callable[[Row], str]
+    ) -> None:
+        self.rows, self.golds, self.assistant_prefix = rows, golds, assistant_prefix
+        self._made: dict[int, Task] = {}
+
+    def __getitem__(self, i: int) -> Task:
+        if i not in self._made:
+            row = self.rows[i]
+            # compiled once a row, whatever the number of its samples
+            own = {name: of[i] for name, of in self.golds.items()}
+            self._made[i] = Task(own, row.prompt, self.assistant_prefix(row))
+        return self._made[i]
+
+    def __len__(self) -> int:
+        return len(self.rows)

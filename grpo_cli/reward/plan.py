@@ -11,8 +11,7 @@ from typing import Any
 from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
-from grpo_cli.reward.pay import OutcomeRule
-from grpo_cli.reward.shaping import ShapingEntry, Terms, build_terms, shaping_entries
+from grpo_cli.reward.pay import OutcomeRule, ShapingEntry, Terms, build_terms, shaping_entries
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
 

@@ -1,5 +1,9 @@
 """What a run carries from step to step, and the two halves of a step on it.
 
+How this works. `Loop.begin` chooses rows, samples and judges them, and gives credit (`step.py:collect_and_credit`); it returns a
+`StepBatch`. TRL updates the policy. `Loop.close` records the step: outcomes to the selection of rows, samples and metrics to
+the run's folder, all of it to the display. `RolloutParts` is what sampling and judging are made of.
+
 A step is counted when it is closed. Until then only the order of rows has moved, which is taken back where the engine is
 lost, so that a checkpoint taken there stands between two steps.
 """
@@ -30,8 +34,7 @@ from grpo_cli.resilience.checkpoint import TrainState
 from grpo_cli.reward.errors import ERRORS_HINT, FailureLines
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
-from grpo_cli.reward.judge import Judge
-from grpo_cli.reward.tasks import RowTasks, no_assistant_prefix
+from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
@@ -40,11 +43,10 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import drawn_stats, step_stats, timing_stats
-from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
-from grpo_cli.train.credit.method import CreditMethod, Method
-from grpo_cli.train.prefer.method import PairMethod
+from grpo_cli.train.clock import Clock, StepProgress, Utilisation, gpu_memory
+from grpo_cli.train.credit import CreditMethod, Method
+from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
-from grpo_cli.train.utilisation import Utilisation
 
 ENOUGH = 64
 """Samples from which the share without a verdict may stop a run."""
@@ -52,7 +54,7 @@ ENOUGH = 64
 
 @dataclass(frozen=True)
 class StepAccount:
-    """What is said of a batch whatever the update makes of it.
+    """The records and metrics of a batch that do not depend on the update.
 
     Args:
         before: the batch.
@@ -74,6 +76,7 @@ class StepAccount:
         step, size = before.step + 1, recipe.sample.group
         A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
+        # without a critic there are no values; a record has a place for them either way
         values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)
         records = [
             record
@@ -82,6 +85,7 @@ class StepAccount:
             )
             for record in group.records(step, number, rows[group.row], advantages, tokens, said)
         ]
+        # groups that were drawn and dropped have no advantages; they count in the metrics of sampling
         every = [
             record
             for number, group in enumerate(before.drawn)
@@ -96,6 +100,37 @@ class StepAccount:
         drawn |= drawn_stats(every, size, signals)
         batch = step_stats(records, size, [1, size], before.credit.signal_P.tolist())
         return cls(before, signals, records, batch, drawn)
+
+
+@dataclass(frozen=True)
+class RolloutParts:
+    """What turns rows into judged groups, as a recipe asks: `engine` samples for `policy`, `judge` compares with `golds`.
+
+    `golds` are the compiled answers of every verifier, one a row; `ranks` the processes that share the work, None: this one.
+    """
+
+    recipe: Recipe
+    rows: Sequence[Row]
+    golds: Mapping[str, Sequence[Any]]
+    judge: Judge
+    engine: Engine
+    policy: Policy
+    ranks: Ranks | None = None
+
+
+def judged_rollouts(parts: RolloutParts, progress: Progress) -> Collect[Group]:
+    """Rows to judged groups, as a recipe asks.
+
+    Raises:
+        RecipeError: a shaping term with an option that it does not have.
+    """
+    recipe, judge, policy = parts.recipe, parts.judge, parts.policy
+    episodes = Episodes.where_asked(
+        recipe.environment, judge.worlds, parts.engine, policy, partial(progress.timed, "environment")
+    )
+    assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
+    judges = GroupJudge(recipe, judge, RowTasks(parts.rows, parts.golds, assistant_prefix), policy.decode)
+    return Collect(recipe, parts.rows, parts.engine, judges, policy.encode, progress, parts.ranks, episodes)
 
 
 class Loop:
@@ -122,29 +157,17 @@ class Loop:
 
     @classmethod
     def of(
-        cls,
-        recipe: Recipe,
-        rows: Sequence[Row],
-        golds: dict[str, list[Any]],
-        judge: Judge,
-        engine: Engine,
-        policy: Policy,
-        run: RunFolder,
-        display: Display,
-        ranks: Ranks | None = None,
-        clusters: Clusters | None = None,
+        cls, parts: RolloutParts, run: RunFolder, display: Display, clusters: Clusters | None = None
     ) -> Loop:
-        """The loop of a recipe over these rows and their golds; `clusters` of them where `select: ads` asks for some.
+        """The loop over the rows of `parts`; `clusters` of them where `select: ads` asks for some.
 
         Raises:
             RecipeError: a shaping term with an option that it does not have.
         """
         clock = Clock()
-        collect = judged_rollouts(
-            recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks
-        )
-        loop = cls(recipe, rows, collect, run, display, clock, clusters)
-        loop.utilisation, loop.lines = Utilisation.of(policy), judge.lines
+        collect = judged_rollouts(parts, StepProgress(clock, display))
+        loop = cls(parts.recipe, parts.rows, collect, run, display, clock, clusters)
+        loop.utilisation, loop.lines = Utilisation.of(parts.policy), parts.judge.lines
         return loop
 
     @property
@@ -159,6 +182,7 @@ class Loop:
             TrainingError: too many samples went without a verdict.
             ServerLost: everything a checkpoint keeps of this object is as it was before the call.
         """
+        # the only state that moves before the step is closed
         order = self.select.order_state()
         try:
             before = collect_and_credit(
@@ -183,12 +207,12 @@ class Loop:
         return metrics
 
     def account(self, before: StepBatch) -> StepAccount:
-        """What is to be said of a batch; made once, by who has time for it first."""
+        """The records and metrics of a batch; made once, by the first caller: the trainer asks while the device computes."""
         if self._account is None or self._account.before is not before:
             self._account = StepAccount.of(before, self.recipe, self.rows, self.method)
         return self._account
 
-    def take(self, recipe: Recipe) -> None:
+    def follow(self, recipe: Recipe) -> None:
         """Learn by this recipe, of which something was measured since the loop was made."""
         self.recipe, self.method = recipe, method_of(recipe)
 
@@ -218,6 +242,7 @@ class Loop:
         """Note what the rows came to, write the step's records, show them, and return its metrics."""
         before, account = done.before, self.account(done.before)
         self._account = None
+        # `select: ads` follows how hard rows pull; a row may stand in the batch twice, so its pull is given out once
         pulls = pulls_of(before.groups, before.credit, leaves_cut=self.recipe.train.mask_truncated)
         outcomes = [
             RowOutcome(g.row, g.right, g.judged, has_signal, pulls.pop(g.row, 0.0))
@@ -226,10 +251,12 @@ class Loop:
         self.select.update(before.step, outcomes)
         self.steps_done = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
+        # later names win: what the update measured stands above what the batch shows of the same name
         metrics: dict[str, Any] = {"step": done.step, **account.batch}
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
         metrics |= {**gpu_memory(), **account.drawn}
+        # the clock starts anew here: what follows, an evaluation or a checkpoint, is a pause of the next step
         phases, whole = self.clock.split()
         metrics |= self._utilised(before, phases["update"])
         metrics |= timing_stats(
@@ -239,7 +266,9 @@ class Loop:
             recent_s=self.recent_s,
             steps_left=self.recipe.train.steps - done.step,
         )
+        # twenty steps: enough for a steady estimate of the time left, few enough to follow growing answers
         self.recent_s = [*self.recent_s[-19:], whole]
+        # samples before metrics: a line of metrics means that the samples of its step are on disk
         self.run.write_samples(done.step, account.records)
         self.run.write_metrics(metrics)
         places = {self.rows[group.row].id: self.rows[group.row].place for group in before.groups}
@@ -250,6 +279,7 @@ class Loop:
         """`mfu` over the rows that have a gradient; every process has a card and an equal part of them."""
         if self.utilisation is None or seconds <= 0:
             return {}
+        # rows of groups without signal are dropped before the pass
         trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
         lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
         passes = self.recipe.train.inner_epochs
@@ -272,6 +302,7 @@ class Loop:
             for judgement in group.judgements:
                 found.add(judgement.verdicts, row.place or row.id, row.fields)
         self.lines.see(found)
+        # in the first step at once: a broken verifier would otherwise burn the whole of it again and again
         samples, errors = self._seen(drawn)
         allowed = self.recipe.stop.verifier_errors
         if self.samples_seen == 0 and samples == errors and allowed < 1:
@@ -298,29 +329,6 @@ def selection_of(recipe: Recipe, ids: Sequence[str], clusters: Clusters | None =
         width = math.ceil(recipe.sample.prompts / active)
         strategy = Ads(clusters, ids, active=active, width=width, reset=spec.reset)
     return Selection(train.select, ids, train.seed, strategy)
-
-
-def judged_rollouts(
-    recipe: Recipe,
-    rows: Sequence[Row],
-    golds: Mapping[str, Sequence[Any]],
-    judge: Judge,
-    engine: Engine,
-    policy: Policy,
-    progress: Progress,
-    ranks: Ranks | None = None,
-) -> Collect[Group]:
-    """Rows to judged groups, as a recipe says.
-
-    Raises:
-        RecipeError: a shaping term with an option that it does not have.
-    """
-    episodes = Episodes.where_asked(
-        recipe.environment, judge.worlds, engine, policy, partial(progress.timed, "environment")
-    )
-    assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
-    judges = GroupJudge(recipe, judge, RowTasks(rows, golds, assistant_prefix), policy.decode)
-    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, episodes)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:

@@ -1,14 +1,32 @@
-"""THE LOOP TO READ: one step of GRPO, in the order in which it happens and is executed.
+"""THE LOOP TO READ: one step of GRPO, in the order in which it happens.
 
     rows    = choose(...)          which prompts
-    groups  = collect(rows)        a group of samples for each, what a program says of each, and its reward
+    groups  = collect(rows)        a group of samples for each, each with its verdicts and its reward
     (fill)                         the same again for groups without signal, where the recipe asks
     credit  = method.credit(...)   how much better each sample is than its own group
     learned = learn(...)           loss(advantages) → gradient → optimizer step
-    record(...)                    ledger, statistics, files and display read what came of it and nothing else
+    record(...)                    ledger, statistics, files and display, which read the finished step and nothing else
 
-A sample without a verdict travels as NaN: it leaves the baseline, gets advantage 0, and is counted. `learn` may be any
-update: TRL's, to whose hooks `trainer.py` hands the two halves of this, or thirty lines of torch (`examples/`).
+A sample without a verdict is NaN: it leaves the baseline, gets advantage 0, and is counted. `learn` may be any
+update: thirty lines of torch (`examples/minimal_grpo.py`, which calls `grpo_step`), or TRL's. In `grpo train` TRL owns the
+outer loop, so nothing calls `grpo_step` there: TRL's hooks call its halves and what stands between them, in this order.
+
+    hook of `train/trainer.py`            calls                                      which is
+    _generate_and_score_completions       train/loop.py:begin                        `collect_and_credit` below
+    _generate                             train/trl_batch.py:generated               the samples, as TRL wants them
+    _calculate_rewards                    torch.tensor                               the rewards, for TRL's log only
+    _generate_and_score_completions       train/trl_batch.py:leave_out_cut           the loss mask, less cut answers
+    _generate_and_score_completions       train/trl_batch.py:put_credit              the advantages, in the batch
+    _prepare_inputs                       train/trainer.py:redistributed             micro-batches
+    _compute_loss                         train/trainer.py:hooked_loss               the loss, around TRL's own
+    _get_per_token_logps_and_entropies    train/log_probs.py:LogProbRequest          the policy's log-probs
+    _get_grad_norm                        train/updates.py:gradient                  the guard of the optimizer step
+    log                                   train/loop.py:close                        `close` below: the record
+    _save_checkpoint                      resilience/checkpoint.py:saving            the checkpoint
+
+The optimizer step itself is transformers' own, after `_get_grad_norm`. Where the formulas are: advantages in
+`algorithm/advantage.py` and `algorithm/credit.py` (`train/credit.py` asks them of groups), the loss mask (`loss_mask`) and what
+TRL's loss lacks in `algorithm/loss.py`, PPO's in `algorithm/gae.py`. What is recorded is in `Loop._record` of `train/loop.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +38,14 @@ from grpo_cli.algorithm.credit import Credit
 from grpo_cli.curriculum.step_groups import Choose, CollectGroups, StepGroups, fill
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
-from grpo_cli.train.credit.method import CreditMethod
+from grpo_cli.train.credit import CreditMethod
 
 
 @dataclass(frozen=True)
 class StepBatch:
     """A step before the update. `groups` are trained on; `drawn` is all that was sampled for them, in that order.
 
-    `filling` says what it took to replace groups without signal, `measured` what monitors say of the batch.
+    `filling` are the metrics of replacing groups without signal, `measured` those of monitors, by name.
     """
 
     step: int
@@ -60,7 +78,7 @@ class StepRecord:
 
 Learn = Callable[[StepBatch], Learned]
 Record = Callable[[StepRecord], object]
-"""Takes note of a step: what its rows came to, statistics, files, display."""
+"""Records a step: the outcomes of its rows, statistics, files, display."""
 
 
 def grpo_step(

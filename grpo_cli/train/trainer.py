@@ -1,7 +1,7 @@
-"""The seam to TRL: hooks only. The halves of a step (`step.py`) stand around its part of it, in the order of the calls:
+"""The seam to TRL. The halves of a step (`step.py`) stand around TRL's part of it, in the order of the calls:
 
-    _generate_and_score_completions   ours: `loop.begin`    groups and credit; TRL pads what `_generate` hands it
-    _prepare_inputs                   TRL: shuffle, split   rows of like length are put together
+    _generate_and_score_completions   ours: `loop.begin`    groups and credit; TRL pads what `_generate` returns
+    _prepare_inputs                   TRL: shuffle, split   rows of like length are put together (`redistributed`)
     _compute_loss                     TRL: loss             inside `hooked_loss`; a NaN is noted
     training_step                     TRL: backward, accumulation
     _get_grad_norm                    TRL: clipping         a gradient that is not finite is refused
@@ -10,64 +10,86 @@
 
 What it closes: a NaN loss shown as 0, an optimizer step on non-finite gradients, zero-variance rows that cost a
 forward and backward pass, and row order that depends on a sampler that is not saved.
+
+Three parts: the hooks (`Trainer`), the loss of a micro-batch (`hooked_loss`), and what is decided once, when the trainer is
+made (`packed_source` and what stands below it). B rows of a micro-batch, T completion tokens, P prompts, G samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from datasets import Dataset
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig
+from trl.trainer.utils import add_fused_lm_head
 
-from grpo_cli.algorithm.loss import Objective
+from grpo_cli.algorithm.loss import (
+    PER_ROW,
+    MicroBatchLogProbs,
+    Objective,
+    aggregate,
+    drop_dead_rows,
+    kl_per_token,
+    token_kl,
+    trim,
+)
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
+from grpo_cli.distributed.sharding import mark_whole
 from grpo_cli.policy.loading.failures import loading_failures
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.reference import Reference
+from grpo_cli.recipe.whole_batch import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.collect import step_seed
-from grpo_cli.rollout.fused.patches import patched
+from grpo_cli.rollout.fused.patches import Patch, patched
+from grpo_cli.rollout.fused.update import update_patches
+from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.rollout.vllm.server import ServerLost
-from grpo_cli.train.credit.batch import put_credit
 from grpo_cli.train.critic.learning import CriticLearning
-from grpo_cli.train.kl_monitor import KlWatch
-from grpo_cli.train.kl_penalty import add_reference
-from grpo_cli.train.learn import UpdateMetrics, hooked_loss
-from grpo_cli.train.loop import Loop
-from grpo_cli.train.micro_batches import MiniBatches
-from grpo_cli.train.nonfinite import NonFinite, Norm
-from grpo_cli.train.step import StepBatch
-from grpo_cli.train.trl_hooks import (
+from grpo_cli.train.kl import KlWatch, add_reference
+from grpo_cli.train.log_probs import (
     Batch,
-    EmptyRows,
-    Generated,
     LogProbRequest,
     LogProbs,
     LogProbSource,
+    RecordedLogProbs,
+    RolloutLogProbs,
+    SharedPromptLogProbs,
+    TrlLogProbs,
+    are_exact,
+)
+from grpo_cli.train.loop import Loop
+from grpo_cli.train.packed.score import ScoreNumerics
+from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
+from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.step import StepBatch
+from grpo_cli.train.trl_batch import (
+    EmptyRows,
+    Generated,
     Prompt,
     RankSamples,
-    RolloutLogProbs,
     leave_out_cut,
+    put_credit,
     reward,
-    swapped_source,
 )
-from grpo_cli.train.trl_setup import (
-    dealt,
-    fit_replica,
-    fused_operations,
-    log_prob_source,
-    packed_source,
-    sorts_by_length,
-    takes_sampled_logps,
+from grpo_cli.train.updates import (
+    MiniBatches,
+    NonFinite,
+    Norm,
+    UpdateMetrics,
+    by_length,
+    may_sort,
+    reshuffled,
 )
 
 
@@ -90,11 +112,12 @@ class Trainer(ShardedTrainer):
     ) -> None:
         self.loop, self.on_checkpoint = loop, on_checkpoint
         recipe, whole = loop.recipe, replica.model if replica else model
-        self.objective = Objective.of(recipe.train, recipe.sample.group)
+        train = recipe.train
+        self.objective = Objective.of(train, recipe.sample.group)
         self.reference = Reference(whole) if self.objective.needs_reference else None
         watch = recipe.monitor.kl
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
-        rows = EmptyRows(recipe.sample.prompts * (args.max_steps // recipe.train.updates + 2))
+        rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
         absolute = needs_positions(model)  # asked while the weights are whole
         super().__init__(
@@ -103,23 +126,40 @@ class Trainer(ShardedTrainer):
             model=model,
             reward_funcs=[reward],
             args=args,
-            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `rows` stand in below
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `rows` replace it below
             processing_class=tokenizer,
             callbacks=callbacks,
         )
         self.train_dataset = rows
         self.remove_callback(PrinterCallback)
-        fit_replica(self, args)
-        self.sorts = sorts_by_length(loop, args)
-        self.takes_logps = takes_sampled_logps(self, loop, model, args)
-        self.fused = fused_operations(self, model, args)
+        if replica is not None:
+            # TRL has given the policy an output head of its own; the copy that generates must compute the same
+            copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
+            add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
+            if self.strategy == "zero3":
+                head = copy.get_output_embeddings()
+                assert head is not None
+                mark_whole(head)
+        # whether rows of like length are put into the same micro-batch
+        self.sorts = args.gradient_accumulation_steps > 1 and may_sort(
+            train.loss, acts_on_every_row(train.trl)
+        )
+        # whether the log-probs that samples were drawn with are those of the policy before the update
+        self.takes_logps = bool(
+            self.strategy == "ddp" and not self.use_vllm and are_exact(loop.collect.engine, model, args)
+        )
+        # small operations of the model that run as one kernel during training; none on a CPU
+        fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
+        self.fused: list[Patch] = (
+            update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
+        )
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
         self.mini = MiniBatches.of(args)
-        critic = CriticLearning.of(
+        self.critic = CriticLearning.of(
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
-        self.critic, self.beside = critic, critic
+        self.beside = self.critic  # saved and loaded with the model
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -133,17 +173,19 @@ class Trainer(ShardedTrainer):
             made: torch.optim.Optimizer = super().create_optimizer(model)
             return made
 
+    # the half before the update: groups, credit, the batch that TRL trains on
+
     def _generate_and_score_completions(self, inputs: list[Batch]) -> Batch:
         self.before = self._begin()
         # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, self.before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
-        with self.reading(sampled if self.takes_logps else self.source):
+        with self.log_probs_from(sampled if self.takes_logps else self.source):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
-        self.before = self._measured(self.before, out, samples)
+        self.before = self._with_kl(self.before, out, samples)
         put_credit(out, self.before.credit, samples.places, prunes=self.objective.kept < 1)
         if self.critic is not None:
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
@@ -153,14 +195,14 @@ class Trainer(ShardedTrainer):
         self.sync_weights()
         try:
             return self.loop.begin()
-        except ServerLost:  # the weights are well, and so is the rest: it stands between two steps
+        except ServerLost:  # the weights are intact, and so is the rest: it stands between two steps
             done = self.loop.steps_done
             if done and not self.loop.run.checkpoint_path(done).exists():
                 self._save_checkpoint(self.model, None)
             raise
 
-    def _measured(self, before: StepBatch, out: Batch, samples: RankSamples) -> StepBatch:
-        """With what the KL monitor says of the batch, and less the KL where it is taken off the rewards."""
+    def _with_kl(self, before: StepBatch, out: Batch, samples: RankSamples) -> StepBatch:
+        """The step with the KL monitor's metrics, and with credit less the KL where it is taken off the rewards."""
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
             with self.loop.clock.phase("monitor"):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
@@ -192,13 +234,16 @@ class Trainer(ShardedTrainer):
         rewards = [reward for group in self.before.groups for reward in group.rewards]
         return torch.tensor(rewards, dtype=torch.float64, device=self.accelerator.device).unsqueeze(1)
 
+    # the update: micro-batches, loss, gradient
+
     def _prepare_inputs(self, generation_batch: list[Batch]) -> Batch:
-        before: list[Batch] | None = self._buffered_inputs  # type: ignore[has-type]
+        previous: list[Batch] | None = self._buffered_inputs  # type: ignore[has-type]
         inputs: Batch = super()._prepare_inputs(generation_batch)
-        held: list[Batch] = self._buffered_inputs  # type: ignore[has-type]
-        again = self.mini.again(self._step)
-        if held is not before or again:
-            self._buffered_inputs = dealt(self, held, again)
+        buffered: list[Batch] = self._buffered_inputs  # type: ignore[has-type]
+        again = self.mini.further_pass(self._step)
+        # TRL has buffered a new batch, or begins a further pass over the old one
+        if buffered is not previous or again:
+            self._buffered_inputs = redistributed(self, buffered, again)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
         return inputs
 
@@ -224,34 +269,41 @@ class Trainer(ShardedTrainer):
             LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain)
         )
 
-    def reading(self, source: LogProbSource) -> AbstractContextManager[None]:
-        """While inside, TRL's calls for log-probs are answered by `source`."""
-        return swapped_source(self, source)
+    @contextmanager
+    def log_probs_from(self, source: LogProbSource) -> Iterator[None]:
+        """While inside, `source` answers TRL's calls for log-probs."""
+        usual, self.source = self.source, source
+        try:
+            yield
+        finally:
+            self.source = usual
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
         self.loop.account(self.before)  # a device is still at the backward pass, and the norm waits for it
         norm: Norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if self.mini.passes(self._step, model):
+        if self.mini.skips_update(self._step, model):
             return norm
         kept = self.guard.gradient(norm, self.before.step + 1, model)
         if kept is None and norm is not None:
             # a NaN would stay in TRL's running sum for good
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
         if self.critic is not None and self.critic.warms:
-            model.zero_grad(set_to_none=True)  # an optimizer passes over parameters without a gradient
+            model.zero_grad(set_to_none=True)  # an optimizer leaves parameters without a gradient as they are
         return kept
+
+    # the half after the update: the record of the step, checkpoints
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
-            return  # the closing summary of transformers' loop; the end card says it better
-        self.updates.update(logs, self._metrics["train"])
+            return  # the closing summary of transformers' loop; the end card shows the same and more
+        self.updates.optimizer_step(logs, self._metrics["train"])
         if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as asked
             more = self.held() | self.mini.metrics()
-            learned = self.updates.take(skipped_steps=self.guard.skipped, **more)
+            learned = self.updates.end_of_batch(skipped_steps=self.guard.skipped, **more)
             super().log(self.loop.close(self.before, learned), start_time)
 
     def train_state(self) -> TrainState:
-        """What a checkpoint keeps beside TRL's own."""
+        """What a checkpoint keeps in addition to TRL's own."""
         return self.loop.state(self.guard.skipped)
 
     def load_train_state(self, state: TrainState) -> None:
@@ -275,3 +327,161 @@ class Trainer(ShardedTrainer):
             if loop.ranks.is_main:
                 self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
             loop.ranks.wait()
+
+
+def hooked_loss(
+    trainer: Trainer,
+    compute: Callable[[nn.Module, Batch], Tensor],
+    model: nn.Module,
+    inputs: Batch,
+    largest: Callable[[int], int],
+) -> Tensor:
+    """The recipe's loss of one micro-batch: a scalar with its graph.
+
+    TRL's loss, with ours around it: dead rows and padding are cut first, imitation and the KL terms that TRL lacks are
+    added after. TRL asks for the policy's log-probs while it computes; `RecordedLogProbs` keeps them with their graph, so that
+    the added terms need no forward pass of their own.
+
+    Args:
+        trainer: whose objective, settings and metrics.
+        compute: TRL's own `_compute_loss`.
+        model: what TRL passes to it.
+        inputs: the micro-batch.
+        largest: the largest of a number over all ranks.
+    """
+    objective = trainer.objective
+
+    def prepare() -> tuple[Batch, float]:
+        """The rows that go into the loss, without columns of padding, and what the loss is multiplied by."""
+        kept, share = inputs, 1.0
+        if objective.drop_dead:
+            kept, share = drop_dead_rows(inputs, objective.loss, largest)
+        if objective.loss in PER_ROW:
+            # a mean over the rows that pruning left, of which each micro-batch has about as many
+            share /= objective.kept
+        return trim(kept), share
+
+    source: LogProbSource
+    if trainer.packed is not None:
+        (rows, share), source = trainer.packed.ahead(prepare)
+    else:
+        (rows, share), source = prepare(), trainer.source
+    scored = MicroBatchLogProbs(objective, rows)
+    if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
+        # TRL's entropy is a mean over the tokens of a micro-batch. Added up over micro-batches and averaged over ranks
+        # it has to be a mean over all tokens of the optimizer step: sum_m (H_m n_m) / n, with n_m = tokens of micro-batch m
+        items = float(scored.inputs["num_items_in_batch"]) / int(trainer.accelerator.num_processes)
+        tokens, parts = int(scored.mask_BT.sum()), int(trainer.args.steps_per_generation)
+        trainer.entropy_coef = trainer.args.entropy_coef * (tokens * parts / max(items, 1.0))
+    recorded = RecordedLogProbs(source, scored, trainer.accelerator, trainer.updates.micro_batch)
+    # TRL adds its KL term where `beta` is set, and would load a reference of its own if it were set from the start
+    trainer.beta = objective.trl_beta
+    try:
+        with trainer.log_probs_from(recorded):
+            loss = compute(model, scored.inputs) * share
+    finally:
+        trainer.beta = 0.0
+    if objective.imitates:
+        # -log p of right answers, weighted by `train.critic.positive` (VAPO, arXiv 2504.05118)
+        assert scored.logps_BT is not None
+        loss = loss + objective.imitates * _averaged(
+            trainer, scored, -scored.logps_BT * scored.inputs["imitation"]
+        )
+    if not objective.own_beta:
+        return loss
+    assert scored.logps_BT is not None
+    ref_BT, mask_BT = scored.inputs["ref_per_token_logps"], scored.mask_BT
+    term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
+    kl = token_kl(scored.logps_BT.detach(), ref_BT, mask_BT, trainer.accelerator)
+    trainer._metrics["train"]["kl"].append(kl)
+    return loss + objective.own_beta * _averaged(trainer, scored, term_BT)
+
+
+def _averaged(trainer: Trainer, scored: MicroBatchLogProbs, term_BT: Tensor) -> Tensor:
+    """A term of each token, averaged as the policy's."""
+    return aggregate(
+        term_BT,
+        scored.mask_BT,
+        scored.objective.loss,
+        items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
+        accumulate=trainer.current_gradient_accumulation_steps,
+        generation=trainer.args.steps_per_generation,
+        max_tokens=trainer.max_completion_length,
+    )
+
+
+def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Batch]:
+    """The rows of each optimizer step in the micro-batches that cost least; `again` is the further pass over the batch that
+    begins, 0 where it is new."""
+    window, drops = trainer.args.gradient_accumulation_steps, trainer.objective.drop_dead
+    if again:
+        batches = reshuffled(
+            batches, step_seed(trainer.loop.recipe.train.seed, trainer.before.step + 1) + again
+        )
+    if trainer.packed is not None:
+        group = trainer.loop.recipe.sample.group if trainer.sorts else None
+        batches = trainer.packed.redistributed(batches, window, group, drops)
+    elif trainer.sorts:
+        batches = by_length(batches, window)
+    # DeepSpeed steps in its backward pass, where nothing can be thrown away any more
+    if not trainer.objective.every_row and not trainer.loop.recipe.launch.strategy.startswith("zero"):
+        trainer.mini.find_empty(batches, trainer.loop.ranks.largest)
+    return batches
+
+
+def log_prob_source(
+    trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool
+) -> LogProbSource:
+    """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `TrlLogProbs`."""
+    # each of these needs TRL's own pass: other ranks wait in it, or it computes more than we do
+    shares = (
+        loop.ranks.world == 1
+        and not (args.gradient_checkpointing or trainer._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
+        and can_share(model)
+    )
+    trl = TrlLogProbs(absolute)
+    return (
+        SharedPromptLogProbs(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
+    )
+
+
+def packed_source(
+    trainer: Trainer,
+    loop: Loop,
+    model: nn.Module,
+    args: GRPOConfig,
+    fused: list[Patch],
+    absolute: bool,
+) -> PackedSource | None:
+    """The packed update of a CUDA device, once it has computed the same on this model; where it cannot be used, the screen
+    shows why. `absolute` as in `TrlLogProbs`."""
+    if trainer.accelerator.device.type != "cuda":
+        return None
+    autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+    numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
+
+    def note(text: str) -> None:
+        loop.display.note("info", text)
+
+    # what of the run's settings needs the model's own forward pass
+    asked = {
+        "gradient checkpointing": args.gradient_checkpointing,
+        "torch.compile": args.torch_compile,
+        "an entropy bonus": trainer._entropy_bonus_enabled,
+        "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
+    }
+    found = [name for name, wanted in asked.items() if wanted]
+    why: str | None
+    if trainer.strategy != "ddp" or loop.ranks.world > 1:
+        why = "several processes share it"
+    elif found:
+        why = f"the recipe asks for {found[0]}"
+    else:
+        why = unfit(model, numbers) or difference(model, numbers, fused)
+    if why is not None:
+        note(f"the update pads its rows: {why}")
+        return None
+    uncaptured = replay_difference(model, numbers, fused)
+    if uncaptured is not None:
+        note(f"the update runs without CUDA graphs: {uncaptured}")
+    return PackedSource(model, numbers, note, TrlLogProbs(absolute), captures=uncaptured is None)

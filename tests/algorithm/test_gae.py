@@ -10,13 +10,14 @@ import torch
 from grpo_cli.algorithm.advantage import group_advantages
 from grpo_cli.algorithm.gae import (
     Moments,
+    ReturnUnit,
     adaptive_decay,
     advantages,
     explained_variance,
     token_rewards,
+    value_loss,
     whitened,
 )
-from grpo_cli.algorithm.value import ReturnUnit, value_loss
 
 V = [0.5, 0.6, 0.8]
 

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from grpo_cli.algorithm.advantage import group_advantages
-from grpo_cli.algorithm.gate import gate, told_apart
+from grpo_cli.algorithm.advantage import gate, group_advantages, told_apart
 
 NAN = math.nan
 LENGTHS = [8, 16, 24, 32]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.kl import kl_per_token
+from grpo_cli.algorithm.loss import kl_per_token
 from grpo_cli.recipe.presets import PRESETS
 from tests.builders.loss_bench import slow_loss, table_loss, trainer
 

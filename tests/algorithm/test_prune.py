@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo_cli.algorithm.prune import kept_mask, largest, most_varied
+from grpo_cli.algorithm.advantage import kept_mask, largest, most_varied
 from tests.builders.loss_bench import slow_loss, table_loss, trainer
 
 NAN = math.nan

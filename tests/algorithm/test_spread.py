@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.algorithm.dead_rows import drop_dead_rows, trim
-from grpo_cli.algorithm.spread import loss_mask, spread
+from grpo_cli.algorithm.loss import drop_dead_rows, loss_mask, spread, trim
 from tests.architecture.source import ROOT
 from tests.builders.loss_bench import table_loss, trainer
 
@@ -89,14 +88,13 @@ def test_spans_become_tokens() -> None:
 
 
 ATTENDED = {
-    "algorithm/dead_rows.py": "the widest row of a micro-batch",
-    "algorithm/spread.py": "the product itself",
-    "train/agreement.py": "a batch as TRL pads it",
+    "algorithm/loss.py": "the product itself, and the widest row of a micro-batch",
     "train/critic/critic.py": "what is attended to",
-    "train/kl_penalty.py": "which tokens TRL took out of the masks",
-    "train/micro_batches.py": "what a row costs, environment tokens too",
+    "train/kl.py": "which tokens TRL took out of the masks",
+    "train/log_probs.py": "what is attended to, and a batch as TRL pads it",
     "train/packed/source.py": "what is attended to",
-    "train/trl_hooks.py": "what is attended to",
+    "train/trl_batch.py": "which rows are left out of the loss",
+    "train/updates.py": "what a row costs, environment tokens too",
 }
 """Where `completion_mask` is read: places that ask for what stands in a row, not for what counts in its loss."""
 
@@ -108,11 +106,12 @@ def test_no_other_place_makes_a_mask_of_what_counts() -> None:
         code = re.sub(r'"""[\s\S]*?"""', "", text)
         if re.search(r'\["completion_mask"\]|"completion_mask":', code):
             reads.add(name)
-        if name != "algorithm/spread.py":
-            products += [
-                f"{name}: {line.strip()}"
-                for line in code.splitlines()
-                if re.search(r"tool_mask.*\*|\*.*tool_mask", line)
-            ]
-    assert not products
+        products += [
+            f"{name}: {line.strip()}"
+            for line in code.splitlines()
+            if re.search(r"tool_mask.*\*|\*.*tool_mask", line)
+        ]
+    assert products == [
+        'algorithm/loss.py: return mask * batch["tool_mask"] if "tool_mask" in batch else mask'
+    ]
     assert reads == set(ATTENDED)

@@ -19,9 +19,9 @@ from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.recipe.arithmetic import Batching
 from grpo_cli.recipe.engines import EngineKind
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.train.log_probs import TrlLogProbs
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import grpo_config
-from grpo_cli.train.trl_hooks import TrlLogProbs
 
 MAX_TOKENS = 8
 

@@ -11,7 +11,7 @@ from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement, rule_of
 from grpo_cli.reward.pay import RewardRule
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit import Method
 from grpo_verifiers.combine import combine, outcome
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.builders.simulated_runs import simulate

@@ -10,7 +10,7 @@ from grpo_cli.curriculum.step_groups import fill
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit import Method
 from grpo_verifiers.shaping import Shaped, build_term
 from grpo_verifiers.verdict import Outcome
 from tests.builders.loss_bench import recipe

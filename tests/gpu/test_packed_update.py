@@ -15,9 +15,8 @@ from grpo_cli.train import trainer as seam
 from grpo_cli.train.packed import graphs as graphs_module
 from grpo_cli.train.packed.attention import shared
 from grpo_cli.train.packed.graphs import Graphs
-from grpo_cli.train.packed.head import selected_logps
 from grpo_cli.train.packed.layout import TokenCopies, plan, shape_for
-from grpo_cli.train.packed.score import ScoreNumerics, score
+from grpo_cli.train.packed.score import ScoreNumerics, score, selected_logps
 from grpo_cli.train.packed.self_check import alone, difference, replay_difference, unfit
 from tests.builders.rollout_models import tiny
 from tests.loop.test_batches import trained, warm_model

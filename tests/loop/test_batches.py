@@ -13,8 +13,7 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train import trainer as seam
-from grpo_cli.train import trl_setup
-from grpo_cli.train.trl_hooks import LogProbRequest, RolloutLogProbs, SharedPromptLogProbs
+from grpo_cli.train.log_probs import LogProbRequest, RolloutLogProbs, SharedPromptLogProbs
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -69,7 +68,7 @@ def test_rows_of_like_length_share_a_micro_batch_and_the_update_stays(
     monkeypatch.setattr(seam, "hooked_loss", seen)
     ours, _ = trained(tmp_path, "sorted", loss=loss)
     widths.append([])
-    monkeypatch.setattr(trl_setup, "may_sort", lambda *_: False)
+    monkeypatch.setattr(seam, "may_sort", lambda *_: False)
     shuffled, _ = trained(tmp_path, "shuffled", loss=loss)
     assert ours.sorts == (loss != "bnpo") and not shuffled.sorts
     assert len(widths[0]) == len(widths[1]) == 4
@@ -110,7 +109,7 @@ def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pyt
     _, ours = trained(tmp_path, "taken", inner_epochs=2, steps=2)
     taken, forwards[0] = forwards[0], 0
     assert len(apart) == 32 and max(apart) < 1e-4
-    monkeypatch.setattr(trl_setup, "are_exact", lambda *_, **__: False)
+    monkeypatch.setattr(seam, "are_exact", lambda *_, **__: False)
     _, again = trained(tmp_path, "scored", inner_epochs=2, steps=2)
     assert (taken, forwards[0]) == (
         17,
@@ -148,7 +147,7 @@ def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches
 def test_dead_rows_are_in_no_measure_of_the_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prune = {"keep": 2, "by": "variance"}
     _, ours = trained(tmp_path, "sorted", loss="grpo", prune=prune, inner_epochs=2)
-    monkeypatch.setattr(trl_setup, "may_sort", lambda *_: False)
+    monkeypatch.setattr(seam, "may_sort", lambda *_: False)
     _, shuffled = trained(tmp_path, "shuffled", loss="grpo", prune=prune, inner_epochs=2)
     assert ours[0]["clip/total"] > 0
     for key in ("entropy", "clip/total"):

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from grpo_cli.train import trainer as seam
+from grpo_cli.train.log_probs import TrlLogProbs
 from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.source import PackedSource
-from grpo_cli.train.trl_hooks import TrlLogProbs
 from tests.loop.test_batches import trained, warm_model, weights
 
 __all__ = ["warm_model"]

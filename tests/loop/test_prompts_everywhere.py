@@ -24,7 +24,7 @@ from grpo_cli.resilience.model_source import ModelSource
 from grpo_cli.rollout.engine import Request
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.transformers_engine import TransformersEngine
-from grpo_cli.train.agreement import LONGEST
+from grpo_cli.train.log_probs import LONGEST
 from tests.builders.chat_models import CHATML, make_model, make_tokenizer
 from tests.builders.workplaces import Told
 

@@ -10,8 +10,15 @@ import torch
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.measure.clustering import PARTS, clusters_of_run, k_means, make_clusters, principal
-from grpo_cli.measure.embeddings import Embeddings, embed
+from grpo_cli.measure.clustering import (
+    PARTS,
+    Embeddings,
+    clusters_of_run,
+    embed,
+    k_means,
+    make_clusters,
+    principal,
+)
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Recipe

@@ -13,8 +13,8 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.split import Split
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.probe.text import table
-from grpo_cli.measure.noise import ScorerNoise, is_noisy, scored_twice
 from grpo_cli.measure.probe import ProbeSize
+from grpo_cli.measure.probe_result import ScorerNoise, is_noisy, scored_twice
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.builders.workplaces import Told, tiny_recipe

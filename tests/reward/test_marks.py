@@ -6,7 +6,7 @@ import pytest
 
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.recipe.sections.recipe import TurnCredit
-from grpo_cli.reward.marks import CreditMarker
+from grpo_cli.reward.group_judge import CreditMarker
 from grpo_cli.rollout.engine import Completion, Episode, Turn
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from grpo_cli.reward.judge import Judgement
-from grpo_cli.reward.placebo import placebo
+from grpo_cli.reward.pay import placebo
 from grpo_verifiers.verdict import Outcome
 
 NAN = math.nan

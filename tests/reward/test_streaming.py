@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from grpo_cli.recipe.sections.recipe import Verify
+from grpo_cli.reward.group_judge import StreamingJudge
 from grpo_cli.reward.judge import Judge, Task
-from grpo_cli.reward.streaming import StreamingJudge
 from grpo_cli.rollout.engine import Completion
 
 

@@ -12,7 +12,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judge, Judgement
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit import Method
 from grpo_verifiers.verdict import Outcome, Verdict
 
 NAN = math.nan

@@ -18,9 +18,15 @@ from grpo_cli.policy.model import attach_lora
 from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.recipe.sections.recipe import Lora
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.critic.backbone import AdapterBackbone, LayersBackbone, PolicyBackbone
-from grpo_cli.train.critic.credit import CriticCredit, TokenKlPenalty, credit_of, critic_credit, worth_of
-from grpo_cli.train.critic.critic import Critic, Numerics, ValueTarget
+from grpo_cli.train.critic.critic import (
+    AdapterBackbone,
+    Critic,
+    LayersBackbone,
+    Numerics,
+    PolicyBackbone,
+    ValueTarget,
+)
+from grpo_cli.train.critic.learning import CriticCredit, TokenKlPenalty, credit_of, critic_credit, worth_of
 from tests.reference.families import make_model
 from tests.train.test_credit import recipe
 

@@ -13,7 +13,7 @@ from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.reward.pay import RewardRule
 from grpo_cli.rollout.engine import Completion, Episode, Turn
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit import Method
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.builders.paid_groups import FORM, LENGTHS, PLAIN, group, recipe, verdict
 

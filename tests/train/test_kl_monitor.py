@@ -9,7 +9,7 @@ import torch
 
 from grpo_cli.policy.reference import Reference
 from grpo_cli.recipe.sections.course import KlMonitor
-from grpo_cli.train.kl_monitor import KlWatch
+from grpo_cli.train.kl import KlWatch
 from tests.builders.loss_bench import trainer
 
 

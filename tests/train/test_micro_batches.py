@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.algorithm.dead_rows import trim
+from grpo_cli.algorithm.loss import trim
 from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.micro_batches import by_length, may_sort
-from grpo_cli.train.old_logprobs import are_exact, padded
+from grpo_cli.train.log_probs import are_exact, padded
+from grpo_cli.train.updates import by_length, may_sort
 from tests.builders.rollout_models import tiny
 
 

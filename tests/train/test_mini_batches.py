@@ -11,7 +11,7 @@ import torch
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.arithmetic import Batching, batching
 from grpo_cli.recipe.reading.load import load
-from grpo_cli.train.micro_batches import MiniBatches, reshuffled
+from grpo_cli.train.updates import MiniBatches, reshuffled
 from tests.builders.loss_bench import recipe, table_loss, trainer
 
 NAN = float("nan")
@@ -36,8 +36,13 @@ def test_a_mini_batch_is_divided_by_the_tokens_of_an_average_one() -> None:
 def test_a_pass_begins_where_all_mini_batches_of_the_last_are_done() -> None:
     mini = MiniBatches(count=2, epochs=3, micro=4)
     assert mini.updates == 6
-    assert {step: mini.again(step) for step in range(49) if mini.again(step)} == {8: 1, 16: 2, 32: 1, 40: 2}
-    assert not any(MiniBatches(count=1, epochs=3, micro=4).again(step) for step in range(30))
+    assert {step: mini.further_pass(step) for step in range(49) if mini.further_pass(step)} == {
+        8: 1,
+        16: 2,
+        32: 1,
+        40: 2,
+    }
+    assert not any(MiniBatches(count=1, epochs=3, micro=4).further_pass(step) for step in range(30))
 
 
 def rows(*alive: bool) -> list[dict[str, Any]]:
@@ -53,13 +58,13 @@ def rows(*alive: bool) -> list[dict[str, Any]]:
 
 def test_only_a_mini_batch_that_is_dead_on_all_ranks_is_passed_over() -> None:
     mini, model = MiniBatches(count=2, epochs=1, micro=2), torch.nn.Linear(1, 1)
-    mini.look(rows(False, False, False, True), lambda n: n)
+    mini.find_empty(rows(False, False, False, True), lambda n: n)
     model.weight.grad = torch.ones(1, 1)
-    assert not mini.passes(4, model) and model.weight.grad is not None
-    assert mini.passes(2, model) and model.weight.grad is None
+    assert not mini.skips_update(4, model) and model.weight.grad is not None
+    assert mini.skips_update(2, model) and model.weight.grad is None
     assert mini.metrics() == {"updates/empty": 1} and mini.metrics() == {"updates/empty": 0}
-    mini.look(rows(False, False, False, True), lambda n: max(n, 1))  # another rank has a row
-    assert not mini.passes(2, model)
+    mini.find_empty(rows(False, False, False, True), lambda n: max(n, 1))  # another rank has a row
+    assert not mini.skips_update(2, model)
 
 
 def test_what_teaches_is_an_advantage_on_a_token_that_counts() -> None:
@@ -67,8 +72,8 @@ def test_what_teaches_is_an_advantage_on_a_token_that_counts() -> None:
     (batch,) = rows(True)
 
     def passes(**changes: torch.Tensor) -> bool:
-        mini.look([batch | changes], lambda n: n)
-        return mini.passes(1, model) and mini.passes(2, model)
+        mini.find_empty([batch | changes], lambda n: n)
+        return mini.skips_update(1, model) and mini.skips_update(2, model)
 
     assert not passes()
     cut = torch.tensor([[1, 1, 1], [0, 0, 0]])

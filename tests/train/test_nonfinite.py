@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from grpo_cli.errors import TrainingError
-from grpo_cli.train.nonfinite import NonFinite
+from grpo_cli.train.updates import NonFinite
 
 
 def guard(stops: bool) -> tuple[NonFinite, list[str]]:

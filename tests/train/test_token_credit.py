@@ -16,7 +16,7 @@ from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion, Episode, Turn
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import has_signal
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit import Method
 from grpo_cli.train.loop import pulls_of
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.train.test_credit import recipe

@@ -6,7 +6,7 @@ import pytest
 
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
-from grpo_cli.train.utilisation import Utilisation, arithmetic
+from grpo_cli.train.clock import Utilisation, arithmetic
 from tests.builders.rollout_models import tiny
 
 

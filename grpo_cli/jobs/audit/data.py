@@ -279,13 +279,14 @@ def choose(found: DataAudit, asked: int, seed: int) -> list[int]:
 def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int, seed: int) -> None:
     from grpo_cli.measure.gradients import GradientSketch, against_the_rest
     from grpo_cli.train.clock import Clock, StepProgress
-    from grpo_cli.train.credit.method import Method
-    from grpo_cli.train.loop import judged_rollouts
+    from grpo_cli.train.credit import Method
+    from grpo_cli.train.loop import RolloutParts, judged_rollouts
 
     progress = StepProgress(Clock(), place.display)
-    collect = judged_rollouts(
-        place.recipe, place.train.rows, place.train.golds, place.judge, place.engine, place.policy, progress
+    parts = RolloutParts(
+        place.recipe, place.train.rows, place.train.golds, place.judge, place.engine, place.policy
     )
+    collect = judged_rollouts(parts, progress)
     groups = {group.row: group for group in _sampled(collect, chosen, samples, place)}
     found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
     method, sketcher = Method.of(place.recipe), GradientSketch(place.policy, seed)

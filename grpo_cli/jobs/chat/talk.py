@@ -13,7 +13,7 @@ from grpo_cli.data.sources import Which
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.workplace import JudgedRows, open_workplace
-from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads

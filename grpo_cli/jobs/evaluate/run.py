@@ -12,8 +12,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.evaluate.kinds import columns_of
 from grpo_cli.jobs.workplace import JudgedRows, open_workplace
-from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples
-from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.evaluation import Evaluation, Evaluator, MeasuredSamples
 from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import SamplingSettings
 from grpo_cli.statistics.estimate import (

@@ -12,10 +12,8 @@ from grpo_cli.data.files import BrokenFile, Record, read_file
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError, Mistake
-from grpo_cli.preference.lines import ANSWERS, answer_lines, pair_lines
-from grpo_cli.preference.pairs import PairLimits, RowPairs, make_pairs
-from grpo_cli.preference.summary import PairSummary, why_no_pairs
-from grpo_cli.preference.unspelt import count_unspelt, unspelt_text
+from grpo_cli.preference.file import ANSWERS, answer_lines, count_unspelt, pair_lines, unspelt_text
+from grpo_cli.preference.pairs import PairLimits, PairSummary, RowPairs, make_pairs, why_no_pairs
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord

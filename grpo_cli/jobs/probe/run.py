@@ -10,8 +10,8 @@ from random import Random
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, open_start
-from grpo_cli.measure.noise import is_noisy
 from grpo_cli.measure.probe import ProbeRun, ProbeSize, sample_probe
+from grpo_cli.measure.probe_result import is_noisy
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.sizes import full_sizes
 from grpo_cli.policy.model import device_name

@@ -9,7 +9,7 @@ from grpo_cli.findings.held_out import canary_metrics, correction, is_doubtful, 
 from grpo_cli.jobs.rows import as_held_out, fit_split
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace
-from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.rollout.engine import Engine, SamplingSettings
 

@@ -9,8 +9,8 @@ from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.gate import bars, probe_line, probe_object
-from grpo_cli.measure.noise import ANSWERS, ScorerNoise
 from grpo_cli.measure.probe import ProbeRun, ProbeSize, sample_probe
+from grpo_cli.measure.probe_result import ANSWERS, ScorerNoise
 from grpo_cli.recipe.sections.recipe import Gate, Recipe
 from grpo_cli.rollout.engine import Engine
 

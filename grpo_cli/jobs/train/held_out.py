@@ -8,8 +8,7 @@ from grpo_cli.errors import TrainingError
 from grpo_cli.findings.held_out import gap_alarm, gap_metrics
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace
-from grpo_cli.measure.evaluation import Evaluation
-from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.evaluation import Evaluation, Evaluator
 from grpo_cli.reward.errors import ERRORS_HINT
 from grpo_cli.rollout.engine import Engine, SamplingSettings
 from grpo_cli.run.info import BETWEEN

@@ -46,7 +46,7 @@ from grpo_cli.rollout.vllm.server import Server
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
-from grpo_cli.train.kl_monitor import keeps_reference
+from grpo_cli.train.kl import keeps_reference
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.running import RunTrainer
@@ -159,7 +159,7 @@ class Job:
         gate = self.recipe.gate if start is None else None
         if gate is not None and (refused := refused_by(gate, running, place, parts.engine)):
             return refused
-        parts.loop.take(with_floor(running, place, parts.engine, resumes=start is not None))
+        parts.loop.follow(with_floor(running, place, parts.engine, resumes=start is not None))
         if self.held_out is not None and start is None:
             self.evaluate(0)
         # of an alarm before the first step, or in the step after which the run died before it could act

@@ -36,13 +36,13 @@ from grpo_cli.rollout.make import policy_engine
 from grpo_cli.rollout.vllm.engine import VllmEngine, starting
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.train.agreement import check_agreement
-from grpo_cli.train.loop import Loop
+from grpo_cli.train.log_probs import check_agreement
+from grpo_cli.train.loop import Loop, RolloutParts
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import check_hooks, grpo_config, refuse_settings
 
 if TYPE_CHECKING:
-    from grpo_cli.train.prefer.pair_set import PairSet
+    from grpo_cli.train.prefer.pairs import PairSet
     from grpo_cli.train.prefer.rounds import RoundTrainer
 
 MOST_SEEN = 2000
@@ -113,7 +113,7 @@ def load_pairs(place: Workplace) -> PairSet | None:
     recipe = place.recipe
     if recipe.prefer is None or recipe.prefer.data is None:
         return None
-    from grpo_cli.train.prefer.pair_set import PairSet
+    from grpo_cli.train.prefer.pairs import PairSet
 
     return PairSet.of_file(
         recipe.prefer.data,
@@ -166,18 +166,16 @@ def make_parts(
     )
     watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
     vllm = VllmEngine.of(policy, watch) if through_trl else None
-    loop = Loop.of(
+    rollouts = RolloutParts(
         recipe,
         place.train.rows,
         place.train.golds,
         place.judge,
         vllm or engine,
         policy,
-        run,
-        display,
         ranks,
-        _clusters(place, run, ranks, resumes),
     )
+    loop = Loop.of(rollouts, run, display, _clusters(place, run, ranks, resumes))
     return TrainParts(loop, engine, vllm, replica, watch)
 
 
@@ -243,8 +241,7 @@ def make_trainer(
         return PairRounds(setup) if place.pairs is None else PairPasses(setup, place.pairs)
     if recipe.train.method == "sft":
         from grpo_cli.policy.coldstart import phase_rows
-        from grpo_cli.train.prefer.rounds import RoundSetup
-        from grpo_cli.train.supervised import SupervisedTrainer
+        from grpo_cli.train.prefer.rounds import RoundSetup, SupervisedTrainer
 
         held_out = place.held_out.rows if place.held_out else ()
         phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)

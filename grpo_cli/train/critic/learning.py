@@ -1,13 +1,16 @@
 """The critic's part of a step: after the samples are judged and before the policy learns from them.
 
-Values of the batch first, then advantages of tokens from them, then the critic's own updates; the policy's loss finds the
-advantages in the batch. In the first `warmup_steps` steps the policy is left as it is.
+How this works. `CriticLearning.learn` asks the critic for values of the batch, `critic_credit` makes advantages of tokens from
+rewards and values (GAE, `algorithm/gae.py`), then the critic learns the returns; the policy's loss finds the advantages in the
+batch. `worth_of` and `credit_of` carry what came of it into the step's `Credit`, for the records. In the first
+`warmup_steps` steps the policy is left as it is. B rows of this rank, T completion tokens, P prompts, G samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,28 +19,214 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from trl import GRPOConfig
 
-from grpo_cli.algorithm.kl import token_kl
-from grpo_cli.algorithm.loss import Objective
-from grpo_cli.algorithm.spread import loss_mask
+from grpo_cli.algorithm.credit import Credit
+from grpo_cli.algorithm.gae import (
+    Moments,
+    adaptive_decay,
+    advantages,
+    explained_variance,
+    token_rewards,
+    whitened,
+)
+from grpo_cli.algorithm.loss import Objective, loss_mask, token_kl
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.model import load_model
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.tokens import refuse_other_tokens
+from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.rollout.collect import step_seed
-from grpo_cli.train.credit.method import Method
-from grpo_cli.train.critic.backbone import AdapterBackbone, CriticBackbone, LayersBackbone, PolicyBackbone
-from grpo_cli.train.critic.credit import TokenKlPenalty, credit_of, critic_credit, worth_of
-from grpo_cli.train.critic.critic import Critic, Numerics
-from grpo_cli.train.kl_penalty import KlTrainer, sampled_logps
+from grpo_cli.rollout.engine import Completion
+from grpo_cli.train.credit import Method
+from grpo_cli.train.critic.critic import (
+    AdapterBackbone,
+    Critic,
+    CriticBackbone,
+    LayersBackbone,
+    Numerics,
+    PolicyBackbone,
+    ValueTarget,
+)
+from grpo_cli.train.kl import KlTrainer, sampled_logps
 
 if TYPE_CHECKING:
-    from grpo_cli.algorithm.gae import Moments
     from grpo_cli.policy.contract import Tokenizer
-    from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
-    from grpo_cli.rollout.engine import Completion
+    from grpo_cli.train.log_probs import Batch
     from grpo_cli.train.loop import Loop
     from grpo_cli.train.step import StepBatch
-    from grpo_cli.train.trl_hooks import Batch, RankSamples
+    from grpo_cli.train.trl_batch import RankSamples
+
+
+@dataclass(frozen=True)
+class TokenKlPenalty:
+    """The KL that each token pays: (B, T) log-probs of the policy that sampled and of the reference, and its weight."""
+
+    beta: float
+    logps_BT: Tensor
+    ref_BT: Tensor
+
+
+@dataclass(frozen=True)
+class CriticCredit:
+    """What came of a batch: (B, T) whitened advantages, what the critic should learn, the numbers to show, and the moments of
+    the returns of all ranks."""
+
+    advantages_BT: Tensor
+    target: ValueTarget
+    metrics: dict[str, float]
+    returns: Moments
+
+
+@dataclass
+class _Row:
+    paid: list[float]
+    values: list[float]
+    mask: list[int]
+    gains: list[float]
+    returns: list[float]
+
+
+def critic_credit(
+    spec: Spec,
+    completions: Sequence[Completion],
+    rewards: Sequence[float],
+    values_BT1: Tensor,
+    mask_BT: Tensor,
+    pull: TokenKlPenalty | None,
+    gathered: Callable[[Sequence[Moments]], list[Moments]],
+) -> CriticCredit:
+    """Advantages and returns of this rank's rows, whitened over the tokens of all ranks.
+
+    Args:
+        spec: lambda, gamma.
+        completions: the rows, which may be episodes of several turns.
+        rewards: one a row; NaN where there is no verdict: nothing is learned from it.
+        values_BT1: (B, T + 1) as `Critic.values` gives them.
+        mask_BT: 1 on the tokens that the model generated and that count.
+        pull: the KL, if it is paid.
+        gathered: from this rank's moments to those of all ranks, in the same order on each.
+    """
+    device, known = mask_BT.device, torch.tensor([not math.isnan(r) for r in rewards], device=mask_BT.device)
+    # a sample without a verdict is no lesson, of no advantage and of no value
+    counted_BT = mask_BT * known[:, None].to(mask_BT)
+    masks, kept = counted_BT.tolist(), values_BT1.tolist()
+    logps, ref = ([], []) if pull is None else (pull.logps_BT.tolist(), pull.ref_BT.tolist())
+    rows = [
+        _row(
+            spec,
+            completion,
+            reward,
+            kept[i],
+            [int(m) for m in masks[i]],
+            (pull.beta, logps[i], ref[i]) if pull is not None else (0.0, [], []),
+        )
+        for i, (completion, reward) in enumerate(zip(completions, rewards, strict=True))
+    ]
+    whole, returns, shown = _measured(rows, gathered)
+    # over all tokens of all ranks, as PPO's advantages are usually scaled: a rank alone would have another unit
+    white = [whitened(row.gains, row.mask, whole) for row in rows]
+    target = ValueTarget(
+        torch.tensor([row.returns for row in rows], dtype=torch.float64, device=device),
+        values_BT1[:, :-1].double(),
+        counted_BT,
+    )
+    return CriticCredit(torch.tensor(white, dtype=torch.float32, device=device), target, shown, returns)
+
+
+def _row(
+    spec: Spec,
+    completion: Completion,
+    reward: float,
+    values: Sequence[float],
+    mask: list[int],
+    kl: tuple[float, list[float], list[float]],
+) -> _Row:
+    # each list counts through the completion's tokens, those of the environment among them
+    beta, logps, ref = kl
+    turns = completion.episode.turns if completion.episode is not None else ()
+    steps = [(turn.end, turn.reward) for turn in turns]
+    # the value of going on in place of the outcome, never both: values that are paid to themselves run away
+    goes_on = spec.cut == "value" and completion.finish == "length"
+    # a cut episode keeps what its steps were paid; the value behind it takes the place of its end
+    outcome = 0.0 if math.isnan(reward) else sum(r for _, r in steps) if goes_on else reward
+    paid = token_rewards(outcome, mask, beta=beta, logps=logps, ref=ref, steps=steps)
+    after = values[len(completion.token_ids)] if goes_on else 0.0
+    own, tokens = list(values[:-1]), sum(mask)
+    is_adaptive = spec.decay == "adaptive"
+    decay = adaptive_decay(tokens) if isinstance(spec.decay, str) else spec.decay
+    gains = advantages(paid, own, mask, gamma=spec.gamma, decay=decay, after=after)
+    # VAPO: the critic learns from returns at lambda 1, which its own errors do not enter
+    ahead = advantages(paid, own, mask, gamma=spec.gamma, decay=1.0, after=after) if is_adaptive else gains
+    returns = [a + v if m else 0.0 for a, v, m in zip(ahead, own, mask, strict=True)]
+    return _Row(paid, own, mask, gains, returns)
+
+
+def _measured(
+    rows: Sequence[_Row], gathered: Callable[[Sequence[Moments]], list[Moments]]
+) -> tuple[Moments, Moments, dict[str, float]]:
+    """The moments of all advantages of the batch and of all returns, and what is shown of it; one exchange between ranks."""
+
+    # tokens that do not count are in none of the moments
+    def of(name: str) -> list[float]:
+        return [x for row in rows for x, m in zip(getattr(row, name), row.mask, strict=True) if m]
+
+    gains, returns, values = of("gains"), of("returns"), of("values")
+    errors = [r - v for r, v in zip(returns, values, strict=True)]
+    own = [Moments.of(part) for part in (gains, returns, values, errors)]
+    every = gathered(own)
+    # four a rank, one rank after the other
+    whole_gains, whole_returns, whole_values, whole_errors = (Moments.joined(every[k::4]) for k in range(4))
+    explained = explained_variance(whole_returns, whole_errors)
+    shown = {
+        "adv/mean": whole_gains.mean,
+        "adv/std": whole_gains.std,
+        "value/mean": whole_values.mean,
+        "return/mean": whole_returns.mean,
+    }
+    shown |= {} if explained is None else {"critic/explained_variance": explained}
+    return whole_gains, whole_returns, shown
+
+
+@dataclass(frozen=True)
+class SampleWorth:
+    """Of one sample, for the records: its mean advantage and the sum of their sizes over its tokens, those of its tokens where
+    it has turns, a value before each turn."""
+
+    advantage: float
+    pull: float
+    of_tokens: list[float]
+    values: list[float]
+
+
+def worth_of(
+    completions: Sequence[Completion], advantages_BT: Tensor, values_BT1: Tensor, mask_BT: Tensor
+) -> list[SampleWorth]:
+    """What this rank's samples came to; (B, T) advantages, 0 where `mask_BT` is, and (B, T + 1) values."""
+    means = (advantages_BT.sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)).tolist()
+    pulls = advantages_BT.abs().sum(dim=1).tolist()
+    found = []
+    for at, completion in enumerate(completions):
+        turns = completion.episode.turns if completion.episode is not None else ()
+        # before each turn: there the state is complete, and the critic judges it without the turn
+        starts = [turn.start for turn in turns] or [0]
+        tokens = advantages_BT[at, : len(completion.token_ids)].tolist() if turns else []
+        found.append(SampleWorth(means[at], pulls[at], tokens, values_BT1[at, starts].tolist()))
+    return found
+
+
+def credit_of(before: Credit, worth: Sequence[SampleWorth]) -> Credit:
+    """The credit of a whole batch with what the critic made of it, from the samples of all ranks."""
+    # `worth` comes from all ranks in the order of the batch, so that it falls into groups again
+    P, G = before.A_PG.shape
+    rows, pull = (
+        torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True)
+    )
+    width, A_PGT = max(len(one.of_tokens) for one in worth), None
+    if width:
+        padded = [one.of_tokens + [0.0] * (width - len(one.of_tokens)) for one in worth]
+        A_PGT = torch.tensor(padded).view(P, G, width)
+    values = [[one.values for one in worth[g * G : (g + 1) * G]] for g in range(P)]
+    return replace(before, A_PG=rows, A_PGT=A_PGT, values=values, pull_PG=pull)
+
 
 FOLDER = "critic"
 """In a checkpoint."""
@@ -94,6 +283,7 @@ class CriticLearning:
     @property
     def warms(self) -> bool:
         """Whether the policy is left as it is in the step that is under way."""
+        # left open, a tenth of the run at most: a short run would learn nothing in its warm-up
         asked, steps = self.critic.spec.warmup_steps, self.loop.recipe.train.steps
         return self.loop.steps_done < (min(WARMUP, steps // 10) if asked is None else asked)
 
@@ -149,6 +339,7 @@ class CriticLearning:
 
     def _imitation(self, before: StepBatch, places: range, mask_BT: Tensor) -> Tensor:
         """(B, T) weights with which the token mean of the whole batch is one over the tokens of right answers."""
+        # weight_t = n / n_right on tokens of right answers: the mean over all n tokens is one over theirs
         right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
         right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
         every, good = self.critic.numbers.summed(

@@ -2,11 +2,11 @@
 
     layout.py      rows -> one long row and where everything stands in it
     attention.py   each sequence of it attends to itself, a completion to its prompt as well
-    head.py        log-probs and entropies without (tokens x vocabulary) logits in float32
-    score.py       the three together: a packed row through a model
-    graphs.py      its forward and backward pass captured, one pair a shape
-    prove.py       whether it may be used for a model: the same numbers, shown on the model itself
-    source.py      the answer to TRL's calls for log-probs, and how a batch is dealt into micro-batches
+    score.py       a packed row through a model; log-probs and entropies without (tokens x vocabulary) logits in float32
+    kernels.py     the Triton kernels of attention.py and score.py, and their calls
+    graphs.py      its forward and backward pass captured, one pair a shape, and which shapes are worth a capture
+    self_check.py  whether it may be used for a model: the same numbers, shown on the model itself
+    source.py      the answer to TRL's calls for log-probs, and which rows share a micro-batch
 
-Where one of these does not hold the trainer goes TRL's way, and says once why.
+Where one of these does not hold, the trainer goes TRL's way, and the screen shows once why.
 """

@@ -156,7 +156,7 @@ class _Shared(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, copies: TokenCopies) -> Tensor:
         ctx.copies, ctx.tokens = copies, len(x)
         if x.is_cuda:
-            from grpo_cli.train.packed.launch import take
+            from grpo_cli.train.packed.kernels import take
 
             return take(x, copies.places)
         return x.index_select(0, copies.places)
@@ -165,7 +165,7 @@ class _Shared(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,), copies = grads, ctx.copies
         if grad.is_cuda:
-            from grpo_cli.train.packed.launch import sum_copies
+            from grpo_cli.train.packed.kernels import sum_copies
 
             return sum_copies(grad, copies.order, copies.starts), None
         # what no token's list names is padding, whose gradient is 0

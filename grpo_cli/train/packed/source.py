@@ -1,4 +1,4 @@
-"""The packed update as the trainer meets it: it answers TRL's calls for log-probs, and deals a batch into micro-batches.
+"""The packed update as the trainer meets it: it answers TRL's calls for log-probs, and spreads a batch over micro-batches.
 
 What it needs of a micro-batch it reads on a stream of its own, while the device is still busy with the one before.
 """
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.train.micro_batches import Rows, by_group
+from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
 from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
 from grpo_cli.train.packed.score import ScoreNumerics, score
-from grpo_cli.train.trl_hooks import LogProbRequest, LogProbs, LogProbSource
+from grpo_cli.train.updates import Rows, by_group
 
 
 class PackedSource:
@@ -57,6 +57,7 @@ class PackedSource:
                 torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True
             )
         ]
+        # one row that cannot be packed sends the whole call to TRL: the answer is one tensor
         found = [self._scored(laid) for laid in plans if laid is not None]
         if len(found) < len(plans):
             return self.trl(request)
@@ -73,19 +74,25 @@ class PackedSource:
             else:
                 places = laid.places(shape.targets, self.device)
                 return places.put(logps), places.put(entropies).detach()
+            # the graphs' pool is released only when nothing refers to them any more
             gc.collect()
             torch.cuda.empty_cache()
+        # no gradient is asked for, or no graph fits: an eager pass in the same numbers
         shape = shape_for(laid.need)
         logps, entropies = score(self.base, laid.fill(shape, self.device), self.numbers)
         places = laid.places(shape.targets, self.device)
         return places.put(logps), places.put(entropies).detach()
 
-    def deal(self, batches: list[Rows], window: int, group: int | None, drops_dead: bool) -> list[Rows]:
+    def redistributed(
+        self, batches: list[Rows], window: int, group: int | None, drops_dead: bool
+    ) -> list[Rows]:
         """The rows of each optimizer step so that samples of a prompt share a micro-batch, of about as many tokens each;
         as they are without the size of a group."""
-        dealt = by_group(batches, window, group, drops_dead) if group else batches
+        if group:
+            batches = by_group(batches, window, group, drops_dead)
+        # from here on the rows are complete, and may be read while the device is busy
         self.aside.mark()
-        return dealt
+        return batches
 
     def ahead(self, prepare: Callable[[], tuple[Rows, float]]) -> tuple[tuple[Rows, float], _LaidOut]:
         """What `prepare` makes of a micro-batch, and the source of its log-probs, laid out ahead of its loss."""
@@ -103,6 +110,7 @@ class _LaidOut:
     plan: PackingPlan | None
 
     def __call__(self, request: LogProbRequest) -> LogProbs:
+        # TRL may ask for fewer rows than were laid out; then the layout is made again
         laid = self.plan
         if laid is not None and (laid.rows, laid.width) != (len(request.ids_BS), request.keep):
             laid = None

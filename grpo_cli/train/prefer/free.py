@@ -10,7 +10,7 @@ from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from grpo_cli.recipe.sections.recipe import Prefer
-from grpo_cli.train.prefer.guarded import GuardedTrainer, Inputs
+from grpo_cli.train.prefer.trainers import GuardedTrainer, Inputs
 
 IGNORED = -100
 GAMMA = 0.5
@@ -29,6 +29,7 @@ class FreePairTrainer(GuardedTrainer):
             answer: list[int] = feature[f"{name}_ids"]
             found[f"{name}_input_ids"] = prompt + answer
             found[f"{name}_attention_mask"] = [1] * (len(prompt) + len(answer))
+            # the prompt is context and not learned; torch's cross entropy skips -100
             found[f"{name}_labels"] = [IGNORED] * len(prompt) + answer
         return found
 

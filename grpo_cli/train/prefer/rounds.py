@@ -5,7 +5,7 @@ transformers' `Trainer` is here for what surrounds a step alone: callbacks, savi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,17 @@ from transformers import (
     TrainingArguments,
 )
 
+from grpo_cli.data.rows import Row
+from grpo_cli.policy.ban import lifted
+from grpo_cli.policy.coldstart import demonstrations, plan_of
+from grpo_cli.policy.warmup import Phase, schedule, supervise
+from grpo_cli.recipe.sections.recipe import WarmupPhase
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.train.loop import Loop
-from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.learn import PairLearner
-from grpo_cli.train.prefer.pair_set import PairSet
+from grpo_cli.train.prefer.pairs import PairSet
 from grpo_cli.train.step import Learned
+from grpo_cli.train.updates import NonFinite
 
 if TYPE_CHECKING:
     from grpo_cli.policy.policy import Policy
@@ -32,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundSetup:
-    """What each of these trainers is made of: the run's loop and policy, the `folder` that a checkpoint is written in, who is
-    told of steps, and who seals a checkpoint."""
+    """What each of these trainers is made of: the run's loop and policy, the `folder` that a checkpoint is written in, the
+    `callbacks` of each step, and what completes a checkpoint."""
 
     loop: Loop
     policy: Policy
@@ -49,7 +54,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     """
 
     kl_watch = None
-    """The pull to the start is in the losses; it is not measured beside them."""
+    """The pull to the start is in the losses; it is not measured in addition."""
 
     def __init__(self, setup: RoundSetup) -> None:
         loop, policy = setup.loop, setup.policy
@@ -82,8 +87,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         while self.loop.steps_done < self.loop.recipe.train.steps:
             metrics = self._step()
             self.state.global_step = self.loop.steps_done
-            # an answer holds for one step; transformers' own loop takes it back in places that are not
-            # reached here
+            # an answer holds for one step; transformers' own loop resets it in places that are not reached here
             control.should_save = control.should_training_stop = False
             control = handler.on_log(self.args, self.state, control, metrics)
             if control.should_save:
@@ -111,7 +115,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         """Nothing to do: the engine reads the weights in place."""
 
     def train_state(self) -> TrainState:
-        """What a checkpoint keeps beside the weights."""
+        """What a checkpoint keeps in addition to the weights."""
         return self.loop.state(self.guard.skipped)
 
     def load_train_state(self, state: TrainState) -> None:
@@ -175,3 +179,36 @@ def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> Trai
         use_cpu=on_cpu,
         disable_tqdm=True,
     )
+
+
+# `train.method: sft`: the recipe's `sft` phases as a run of their own, measured before and after.
+# Its optimizers are not saved: a run that is killed in a phase begins the phase again, and ends with the same weights, since
+# chance depends on the seed alone.
+
+
+class SupervisedTrainer(RoundTrainer):
+    """All phases are one stretch to what surrounds them; each of its steps has its line in `metrics.jsonl`."""
+
+    def __init__(self, setup: RoundSetup, phases: Sequence[tuple[WarmupPhase, Sequence[Row]]]) -> None:
+        super().__init__(setup)
+        self.policy, self.phases = setup.policy, phases
+
+    def _step(self) -> dict[str, Any]:
+        policy, seed = self.policy, self.loop.recipe.train.seed
+        pad_id = policy.tokenizer.pad_token_id
+        assert pad_id is not None  # `prepare_tokenizer` gave it one
+        last: dict[str, Any] = {}
+        encoded: dict[int, list[int]] = {}
+        for i, (phase, rows) in enumerate(self.phases):
+            shown, plan = demonstrations(policy, phase, rows, seed + i, encoded), plan_of(phase)
+
+            # bound as defaults: a closure would see the last phase's
+            def note(step: int, loss: float, plan: Phase = plan, count: int = len(shown)) -> None:
+                last.clear()
+                rate = plan.lr * schedule(step - 1, plan)
+                last.update(self._record({"loss": loss, "lr": rate, "sft/demonstrations": count}))
+
+            # a demonstration may contain tokens that samples must not
+            with lifted(policy.model):
+                supervise(policy.model, shown, plan, seed=seed + i, pad_id=pad_id, on_step=note)
+        return last

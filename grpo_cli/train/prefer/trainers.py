@@ -7,13 +7,14 @@ very weights that drew the samples, so that no second model is held. ORPO and Si
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
 from torch import nn
 from transformers import (
     PrinterCallback,
+    Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -21,11 +22,36 @@ from transformers import (
 )
 from trl import DPOTrainer, KTOTrainer
 
-from grpo_cli.train.prefer.examples import Example, LabelledExample, PairExample
-from grpo_cli.train.prefer.guarded import GuardedTrainer
+from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairExample
+from grpo_cli.train.updates import NonFinite, Norm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+Inputs = dict[str, Any]
+
+
+class GuardedTrainer(Trainer):  # type: ignore[misc]
+    """Whatever the loss: one that is not finite never reaches the weights. `at` is the step of the run, for messages."""
+
+    guard: NonFinite
+    at: int
+
+    def compute_loss(self, model: nn.Module, inputs: Inputs, *more: object, **named: object) -> torch.Tensor:
+        """TRL's loss, a scalar, looked at before anybody differentiates it."""
+        loss: torch.Tensor = super().compute_loss(model, inputs, *more, **named)
+        self.guard.loss(loss.detach(), lambda: ["of this update"])
+        return loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        kept = self.guard.gradient(norm, self.at, model)
+        if kept is None and norm is not None:
+            # a NaN would stay in the running sum for good
+            self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
+        return kept
+
 
 Logs = Mapping[str, float]
 
@@ -51,7 +77,7 @@ class WithReference(GuardedTrainer):
             found.append(tuple(part.float().cpu() for part in self.compute_ref_log_probs(self.model, batch)))
         self.model.train(was_training)
         if "ref" in getattr(self.model, "peft_config", {}):
-            self.model.delete_adapter("ref")  # TRL's copy of the adapter, which has said what it was for
+            self.model.delete_adapter("ref")  # TRL's copy of the adapter, which is no longer needed
         # TRL's collators look for them under these names, and ask for no reference model then
         for column, parts in zip(self.columns, zip(*found, strict=True), strict=True):
             dataset = dataset.add_column(column, torch.cat(parts).tolist())
@@ -71,7 +97,7 @@ class LabelTrainer(WithReference, KTOTrainer):  # type: ignore[misc]
 
 
 class UpdateLog(TrainerCallback):  # type: ignore[misc]
-    """What TRL logs of each update, and who is told that one is done."""
+    """Collects what TRL logs of each update, and calls `on_update` after it."""
 
     def __init__(self, on_update: Callable[[int, int], None]) -> None:
         self.updates: list[dict[str, float]] = []
@@ -126,7 +152,7 @@ def make_pair_trainer(
     config: TrainingArguments,
     examples: Sequence[Example],
     tokenizer: PreTrainedTokenizerBase,
-    heard: UpdateLog,
+    log: UpdateLog,
 ) -> GuardedTrainer:
     """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
     kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer
@@ -139,7 +165,7 @@ def make_pair_trainer(
         args=config,
         train_dataset=data_set(examples, config.per_device_train_batch_size),
         processing_class=tokenizer,
-        callbacks=[heard],
+        callbacks=[log],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

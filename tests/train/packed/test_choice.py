@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from grpo_cli.train.packed.choice import CAPTURE, HEADROOM, MOST, ShapeChoice, to_drop
+from grpo_cli.train.packed.graphs import CAPTURE, HEADROOM, MOST, ShapeChoice, to_drop
 from grpo_cli.train.packed.layout import PackedShape, shape_for
 
 

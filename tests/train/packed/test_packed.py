@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from grpo_cli.train.log_probs import LogProbRequest, TrlLogProbs
 from grpo_cli.train.packed.graphs import NotCaptured, renew_nodes
-from grpo_cli.train.packed.head import selected_logps
 from grpo_cli.train.packed.layout import PackedShape, plan, rounded, shape_for
-from grpo_cli.train.packed.score import ScoreNumerics, score
+from grpo_cli.train.packed.score import ScoreNumerics, score, selected_logps
 from grpo_cli.train.packed.self_check import alone, difference, rows, unfit
 from grpo_cli.train.packed.source import PackedSource
-from grpo_cli.train.trl_hooks import LogProbRequest, TrlLogProbs
 from tests.builders.rollout_models import tiny
 
 CPU = torch.device("cpu")
@@ -166,7 +165,7 @@ def test_trl_gets_the_same_answer_whether_rows_were_laid_out_before_or_not():
 
 
 def test_micro_batches_keep_groups_together_and_even():
-    from grpo_cli.train.micro_batches import by_group
+    from grpo_cli.train.updates import by_group
 
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(32, generator=generator)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from grpo_cli.recipe.sections.recipe import Prefer
-from grpo_cli.train.prefer.configs import Update, kto_weights, update_of
-from grpo_cli.train.prefer.examples import LabelledExample, PairExample, in_order, keep_rows_apart
+from grpo_cli.train.prefer.learn import Update, kto_weights, update_of
+from grpo_cli.train.prefer.pairs import LabelledExample, PairExample, in_order, keep_rows_apart
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

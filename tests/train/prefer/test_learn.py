@@ -15,8 +15,8 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.learn import PairLearner
+from grpo_cli.train.updates import NonFinite
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.loop.recipes import small_recipe
 

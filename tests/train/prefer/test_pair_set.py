@@ -15,9 +15,9 @@ from grpo_cli.policy.model import load_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe, Source
-from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.learn import PairLearner
-from grpo_cli.train.prefer.pair_set import PairSet
+from grpo_cli.train.prefer.pairs import PairSet
+from grpo_cli.train.updates import NonFinite
 from tests.loop.recipes import small_recipe
 
 Given = tuple[Recipe, Policy, list[Row]]

@@ -1,25 +1,31 @@
-"""The reference's log-probs beside the samples of a batch, and what the KL to it takes off their rewards. B rows, T tokens."""
+"""How far the policy is from the model the run started from: as a penalty on rewards, in the loss, and as a monitor.
+
+With `kl.beta` above 0, `add_reference` puts the reference's log-probs into the batch, and returns what the KL takes off the rewards
+where the recipe pays it there. With 0, TRL has no reference model and no KL at all: `KlWatch` scores a few samples of
+every Nth step under the reference; on other steps the KL is not measured, and no number takes its place. B rows, T tokens.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from accelerate.utils import gather
-from torch import Tensor
+from torch import Tensor, nn
 
-from grpo_cli.algorithm.kl import answer_kl, token_kl
-from grpo_cli.algorithm.loss import Objective
-from grpo_cli.algorithm.spread import loss_mask
+from grpo_cli.algorithm.loss import Objective, answer_kl, loss_mask, token_kl
 from grpo_cli.policy.reference import Reference
+from grpo_cli.recipe.sections.course import KlMonitor
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.logprobs import draws_dropout
-from grpo_cli.train.old_logprobs import padded
-from grpo_cli.train.trl_hooks import Batch, ScoringTrainer, score
+from grpo_cli.train.log_probs import Batch, ScoringTrainer, padded, score
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Recipe
 
 
 class KlTrainer(ScoringTrainer, Protocol):
-    """What this needs of the trainer beside what scoring does: TRL's metrics, then ours."""
+    """What this needs of the trainer in addition to what scoring does: TRL's metrics, then ours."""
 
     _metrics: dict[str, dict[str, list[float]]]
 
@@ -36,13 +42,13 @@ def add_reference(
         reference: the weights of the start.
         out: the batch; gains `ref_per_token_logps` [B, T].
         sampled: this rank's samples.
-        are_exact: the log-probs they were drawn with stand for the policy's own.
+        are_exact: the log-probs they were drawn with are the policy's own.
 
     Returns:
         [samples of all ranks], what the KL takes off each reward; None where it takes off nothing.
     """
     beta = trainer.objective.reward_beta
-    # in the loss the mask says what counts; what a reward pays for is all that was said
+    # the mask leaves cut answers out of the loss; a reward is paid for all that was sampled
     whole = _uncut(out, sampled) if beta else out
     with reference.swapped_in():
         out["ref_per_token_logps"] = score(trainer, whole)
@@ -62,6 +68,7 @@ def sampled_logps(
     """[B, T] log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
     for `again`.
     """
+    # TRL scores in training mode: under dropout its numbers are those of a network that is thinned at random
     logps: Tensor | None = out.get("old_per_token_logps")
     if logps is not None and not again and not draws_dropout(trainer.whole):
         return logps
@@ -76,3 +83,33 @@ def _uncut(out: Batch, sampled: list[Completion]) -> Batch:
     lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
     every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
     return out if torch.equal(every, mask) else {**out, "completion_mask": every}
+
+
+class KlWatch:
+    """The KL monitor of a run, with its copy of the weights."""
+
+    def __init__(self, spec: KlMonitor, model: nn.Module) -> None:
+        self.spec = spec
+        # between uses the copy lies in main memory, where the model is on a GPU
+        self.reference = Reference(model, offload=True)
+
+    def is_due(self, step: int) -> bool:
+        """Whether the step (counted from 1) is measured."""
+        return step % self.spec.every == 0
+
+    def measure(self, trainer: ScoringTrainer, out: Batch) -> dict[str, float]:
+        """`kl`: k3 averaged over the tokens of the first samples of each rank, policy against reference."""
+        rows = min(self.spec.rows, len(out["completion_ids"]))
+        # both with the same code and the same rows, so that rounding cancels
+        now = score(trainer, out, rows)
+        with self.reference.swapped_in():
+            ref = score(trainer, out, rows)
+        mask, accelerator = loss_mask(out)[:rows], trainer.accelerator
+        return {"kl": token_kl(now, ref, mask, accelerator), "kl/samples": rows * accelerator.num_processes}
+
+
+def keeps_reference(recipe: Recipe) -> bool:
+    """Whether a run needs the weights it started from, also after a resume."""
+    if recipe.train.method != "rl":
+        return False
+    return recipe.train.kl.beta > 0 or recipe.monitor.kl != "off"

@@ -1,0 +1,315 @@
+"""What judged groups are worth to the update: the half of `algorithm/credit.py` that reads groups instead of tensors.
+
+How this works. `Method.credit` takes the groups of a step, all of one size, and returns their `Credit`:
+
+1. `paid` puts the rewards into a (P, G) tensor and gates them: where the outcomes of a group are equal, only they are paid.
+2. `credit` of `algorithm/credit.py` makes one advantage a sample.
+3. With `train.credit`, `turn_parts` compares the turns of episodes of the same row (`algorithm/turn_credit.py`), and
+   `token_credit` puts the result on the tokens of those turns.
+4. `beside_outcome` measures how much of the batch is learned from what is paid in addition to the outcome.
+
+An episode is compared with the others of its row only. What it is paid in addition to its steps (a score at its end, a verifier,
+shaping) counts as paid at its last turn, so that its turns add up to its reward. Under a placebo the steps are paid
+nothing. P prompts, G samples, K parts of a reward, T completion tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import fmean
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from grpo_cli.algorithm.advantage import gate, told_apart
+from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
+from grpo_cli.algorithm.loss import Span, spread
+from grpo_cli.algorithm.turn_credit import Steps, gigpo, milestones, reached, subgoals
+from grpo_cli.recipe.sections.recipe import Recipe, Train, TurnCredit
+from grpo_cli.reward.group import Group
+from grpo_cli.rollout.engine import Completion, Turn
+from grpo_verifiers.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class Paid:
+    """A batch behind the gate.
+
+    `rewards_PG` (P, G) float64 are what a method learns from, NaN without a verdict; `alive_P` (P,) bool is True where
+    outcomes spread, `gated_P` (P,) bool where they do not, so that the outcome is all that is paid.
+    """
+
+    rewards_PG: Tensor
+    alive_P: Tensor
+    gated_P: Tensor
+
+
+def paid(train: Train, groups: Sequence[Group]) -> Paid:
+    """What a recipe's `train` section pays these groups, all of one size.
+
+    What is compared is gated: each group, or the whole batch with a critic, which compares all of its answers. A group whose
+    outcomes are not known apart from its rewards has no gate.
+    """
+    # float64 until the loss: whether a group is exactly 0 is decided in these numbers
+    rewards_PG = _tensor([group.rewards for group in groups])
+    P, G = rewards_PG.shape
+    shape = (1, P * G) if train.baseline == "critic" else (P, G)
+    compared = _outcomes(groups).reshape(shape), rewards_PG.reshape(shape)
+    behind, alive = gate(*compared, ddof=train.std_ddof, floor=train.floor)
+    alive_P = alive.expand(P)
+    # `alive_by: reward` asks for no gate: all that is paid may make a group alive
+    has_gate_P = torch.tensor([bool(group.outcomes) and train.alive_by != "reward" for group in groups])
+    rewards_PG = torch.where(has_gate_P[:, None], behind.reshape(P, G), rewards_PG)
+    return Paid(rewards_PG, alive_P, has_gate_P & ~alive_P)
+
+
+def paid_by_turn(groups: Sequence[Group], gated_P: Tensor, fine: float) -> list[Group]:
+    """These groups as turns and tokens are paid: gated ones the outcome alone, which invalid actions still cost `fine` each,
+    since the turns that took them are paid so."""
+    return [
+        replace(g, rewards=[t - fine * c.invalid for t, c in zip(g.outcomes, g.completions, strict=True)])
+        if is_gated
+        else g
+        for g, is_gated in zip(groups, gated_P.tolist(), strict=True)
+    ]
+
+
+def beside_outcome(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG: Tensor) -> dict[str, float]:
+    """The metrics of what is paid in addition to the outcome; `A_PG` (P, G) are the samples' own advantages, `alive_P` as in `Paid`.
+
+    None is measured with a critic, which has no groups, nor where outcomes are not known apart from rewards.
+    """
+    if train.baseline == "critic" or not all(group.outcomes for group in groups):
+        return {}
+    # |advantage| times tokens: what a group adds to a loss that averages over tokens
+    tokens_PG = _tensor([[c.spoken for c in group.completions] for group in groups])
+    pull_P = (A_PG.abs().double() * tokens_PG).sum(dim=1)
+    apart_P = told_apart(_outcomes(groups), ddof=train.std_ddof)
+    found = {"group/near_tie": float((apart_P & ~alive_P).double().mean())}
+    if whole := float(pull_P.sum()):
+        found["shape/alone"] = float(pull_P[~alive_P].sum()) / whole
+    inverted = [one for group in groups for one in _inverted(group)]
+    if inverted and train.control is None:  # a placebo does not depend on right and wrong
+        found["group/inverted"] = sum(inverted) / len(inverted)
+    return found
+
+
+def _inverted(group: Group) -> list[bool]:
+    """Of each right sample with a reward, whether a wrong one of its group is paid as much."""
+    pay = [
+        (j.is_right, reward)
+        for j, reward in zip(group.judgements, group.rewards, strict=True)
+        if j.outcome is not Outcome.ERROR and not math.isnan(reward)
+    ]
+    best_wrong = max((reward for is_right, reward in pay if not is_right), default=-math.inf)
+    return [reward <= best_wrong for is_right, reward in pay if is_right]
+
+
+def _outcomes(groups: Sequence[Group]) -> Tensor:
+    return _tensor([group.outcomes or group.rewards for group in groups])
+
+
+def _tensor(rows: Sequence[Sequence[float]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+# Credit for turns (`train.credit`): from groups of episodes to a number on each token.
+
+DISCOUNT = {"gigpo": 0.95, "milestones": 0.9, "planner": 1.0}
+"""`gamma` where the recipe leaves it open."""
+
+
+@dataclass(frozen=True)
+class TurnParts:
+    """The part of each turn of a batch, group by group and episode by episode, and the metrics of it."""
+
+    parts: list[list[list[float]]]
+    metrics: dict[str, float]
+
+
+def turn_parts(train: Train, spec: TurnCredit, groups: Sequence[Group]) -> TurnParts:
+    """What `train.credit` adds to the turns of these groups."""
+    episodes = [_episodes(group, train.control is not None) for group in groups]
+    find = {"gigpo": _gigpo, "milestones": _milestones, "planner": _planner}[spec.method]
+    found = find(train, spec, groups, episodes)
+    weighed = [[[spec.weight * part for part in row] for row in group] for group in found.parts]
+    return TurnParts(weighed, found.metrics)
+
+
+def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> TokenCredit:
+    """The parts of the turns on the tokens of their turns."""
+    spec = train.credit
+    assert spec is not None
+    flat = [completion for group in groups for completion in group.completions]
+    parts = [row for group in found.parts for row in group]
+    on = partial(_on_tokens, groups=len(groups), width=max((len(c.token_ids) for c in flat), default=0))
+    model = on([[(turn.start, turn.end, 1.0) for turn in turns(c)] for c in flat])
+    if spec.method != "planner":
+        values = [
+            [(turn.start, turn.end, part) for turn, part in zip(turns(c), row, strict=True)]
+            for c, row in zip(flat, parts, strict=True)
+        ]
+        counts = torch.tensor(
+            [[len(turns(c)) for c in group.completions] for group in groups], dtype=torch.float64
+        )
+        # `over: steps`: an episode counts in the mean of its group once for each of its turns
+        return TokenCredit(model, model, on(values), counts if spec.over == "steps" else None)
+    plans = on([[(turn.start, turn.start + turn.planned, 1.0) for turn in turns(c)] for c in flat])
+    acts = [
+        [(turn.start + turn.planned, turn.end, part) for turn, part in zip(turns(c), row, strict=True)]
+        for c, row in zip(flat, parts, strict=True)
+    ]
+    # the sample's own advantage goes to its plans, that of subgoals to the acts between them
+    return TokenCredit(model, plans, on(acts))
+
+
+def turns(completion: Completion) -> Sequence[Turn]:
+    """The turns of a completion; an answer without an episode is its marked parts, or a single turn."""
+    if completion.episode is not None:
+        return completion.episode.turns
+    return completion.marks or (Turn(0, len(completion.token_ids)),)
+
+
+def _on_tokens(rows: Sequence[Sequence[Span]], *, groups: int, width: int) -> torch.Tensor:
+    return spread(rows, width).view(groups, -1, width)
+
+
+def _episodes(group: Group, is_placebo: bool) -> list[Steps]:
+    found = []
+    for completion, reward in zip(group.completions, group.rewards, strict=True):
+        own, known = turns(completion), not math.isnan(reward)
+        # a placebo draws outcomes by chance; what an environment paid for a step would reveal the true ones
+        paid = [0.0 if is_placebo else turn.reward for turn in own]
+        if known and paid:
+            # so that the turns add up to the reward of the episode
+            paid[-1] += reward - math.fsum(paid)
+        found.append(Steps(paid, [turn.state for turn in own], [turn.milestone for turn in own], known))
+    return found
+
+
+Episodes = Sequence[Sequence[Steps]]
+
+
+def _gigpo(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
+    call = partial(
+        gigpo,
+        gamma=spec.gamma or DISCOUNT["gigpo"],
+        norm=train.turn_norm,
+        similarity=spec.similarity,
+        floor=train.floor,
+    )
+    found = [call(group) for group in episodes]
+    shared, anchors = sum(one.shared for one in found), sum(one.groups for one in found)
+    seen = sum(one.turns for one in found)
+    metrics = {"credit/anchor_share": shared / seen} if seen else {}
+    if anchors:
+        metrics["credit/anchor_size"] = shared / anchors
+    return TurnParts([one.parts for one in found], metrics)
+
+
+def _milestones(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
+    call = partial(
+        milestones,
+        gamma=spec.gamma or DISCOUNT["milestones"],
+        reward=spec.reward,
+        order=spec.order,
+        floor=train.floor,
+    )
+    # how many of the judged episodes reach each milestone, and how many of those that reach one are not right
+    ends, right = [], []
+    for group, own in zip(groups, episodes, strict=True):
+        for steps, judged in zip(own, group.judgements, strict=True):
+            if steps.known:
+                ends.append(len(reached(steps, spec.order)))
+                right.append(judged.is_right)
+    most = max(1, len(spec.order), *ends) if ends else 0
+    metrics = {
+        f"credit/milestone_{k}/reached": fmean(float(n >= k) for n in ends) for k in range(1, most + 1)
+    }
+    won = [is_right for n, is_right in zip(ends, right, strict=True) if n]
+    if won:
+        metrics["credit/milestone_without_success"] = fmean(float(not is_right) for is_right in won)
+    return TurnParts([call(group) for group in episodes], metrics)
+
+
+def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
+    parts, counts = [], list[float]()
+    for group, own in zip(groups, episodes, strict=True):
+        starts = []
+        for completion, steps in zip(group.completions, own, strict=True):
+            # a subgoal begins where a plan stands; with one plan only, also behind each milestone
+            begins = [number for number, turn in enumerate(turns(completion)) if turn.planned]
+            if len(begins) < 2:
+                ends = (end + 1 for end in reached(steps) if end + 1 < len(steps))
+                begins = sorted({*begins, *ends} or {0})
+            starts.append(begins)
+        parts.append(subgoals(own, starts, norm=train.turn_norm, floor=train.floor))
+        counts += [float(len(begins)) for begins in starts]
+    return TurnParts(parts, {"credit/subgoals": fmean(counts)} if counts else {})
+
+
+class CreditMethod(Protocol):
+    """What a step asks of a method."""
+
+    def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit: ...
+    def has_signal(self, group: Group) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """The `train` section, and the weights of the verifiers whose scores are parts of the reward."""
+
+    train: Train
+    weights: dict[str, float] = field(default_factory=dict)
+    fine: float = 0.0
+    """What an invalid action of an episode takes off its reward."""
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Method:
+        """The method of a recipe."""
+        weights = {name: spec.weight for name, spec in recipe.verify.items() if spec.weight}
+        fine = sum(weights.get(name, 0.0) * fine for name, fine in recipe.fines.items())
+        return cls(recipe.train, weights, fine)
+
+    def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
+        """What each sample of these groups, all of one size, is worth; `penalty_PG` is taken off the rewards."""
+        pay = paid(self.train, groups)
+        rewards_PG = pay.rewards_PG
+        parts_PGK = weights_K = None
+        if self.train.reward_combine == "normalise_then_sum":
+            # in the order of the weights below
+            parts_PGK = torch.tensor([group.parts(self.weights) for group in groups], dtype=torch.float64)
+            parts_PGK = torch.where(pay.gated_P[:, None, None], 0.0 * parts_PGK, parts_PGK)  # NaN stays
+            # shaping is the last part
+            weights_K = torch.tensor([*self.weights.values(), 1.0], dtype=torch.float64)
+        own = credit(self.train, rewards_PG, parts_PGK, weights_K)
+        metrics = beside_outcome(self.train, groups, pay.alive_P, own.A_PG)
+        if self.train.credit is None:
+            made = (
+                own
+                if penalty_PG is None
+                else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
+            )
+            return replace(made, metrics=metrics)
+        found = turn_parts(self.train, self.train.credit, self.by_turn(groups))
+        finer = token_credit(self.train, groups, found)
+        made = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer)
+        metrics |= found.metrics
+        assert made.A_PGT is not None
+        # how large the part of the turns is against the samples' own advantages: mean sizes over the model's tokens
+        part_PGT = finer.part_PGT * made.kept_PG[..., None]
+        if share_of := float((made.A_PGT - part_PGT).abs().sum()):
+            metrics["credit/step_share"] = float(part_PGT.abs().sum()) / share_of
+        return replace(made, metrics=metrics)
+
+    def by_turn(self, groups: Sequence[Group]) -> list[Group]:
+        """These groups with the rewards that are spread over turns or tokens: as `paid`, less what invalid actions cost."""
+        return paid_by_turn(groups, paid(self.train, groups).gated_P, self.fine)
+
+    def has_signal(self, group: Group) -> bool:
+        """Whether some advantage of it is not 0, in whatever batch it stands."""
+        return bool(self.credit([group]).signal_P[0])
