@@ -31,9 +31,7 @@ HEAD = ("verifier", "seed", "proxy: start → end", "gold: start → end", "gap 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--every", type=int, default=4)
@@ -77,9 +75,7 @@ def is_loud(rng: random.Random, errs: float) -> bool:
                 gold = rng.random() < chance
                 shown = Outcome.RIGHT if gold or rng.random() < errs else Outcome.WRONG
                 verdict = Verdict(Outcome.RIGHT if gold else Outcome.WRONG, float(gold))
-                records.append(
-                    SampleRecord(number, str(place), str(place), "", "", {}, {"gold": verdict}, shown)
-                )
+                records.append(SampleRecord(number, str(place), str(place), "", "", {}, {"gold": verdict}, shown))
         shares = sum(r.outcome is Outcome.RIGHT for r in records) / len(records)
         measured.append({"eval/pass@1": shares, **gap_metrics(records, "gold", 1.0)})
         if gap_alarm(measured) is not None:
@@ -87,9 +83,7 @@ def is_loud(rng: random.Random, errs: float) -> bool:
     return False
 
 
-def evaluations(
-    function: str, seed: int, steps: int, every: int, *, on_alarm: str = "warn"
-) -> list[dict[str, Any]]:
+def evaluations(function: str, seed: int, steps: int, every: int, *, on_alarm: str = "warn") -> list[dict[str, Any]]:
     """The held-out measurements of one run."""
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job

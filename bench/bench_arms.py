@@ -276,16 +276,12 @@ def of_arm(arm: str, ended: list[dict[str, Any]], equal: dict[str, dict[int, flo
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("race", choices=list(RACES))
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--arms", nargs="+", help="some of the arms")
-    parser.add_argument(
-        "-j", "--jobs", type=int, default=1, help="runs at the same time, of two threads each"
-    )
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="runs at the same time, of two threads each")
     parser.add_argument("--tune", action="store_true", help="run what chooses the learning rates")
     asked = parser.parse_args()
     race, out = RACES[asked.race], asked.out.resolve()

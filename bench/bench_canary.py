@@ -47,9 +47,7 @@ def run(out: Path, arm: str, seed: int, steps: int) -> dict[str, Any]:
     told = subprocess.run(asked, capture_output=True, text=True, check=False)
     if told.returncode not in (0, 1):
         raise RuntimeError(f"{arm} {seed}: exit code {told.returncode}: {told.stderr[-2000:]}")
-    lines = [
-        json.loads(line) for line in (folder / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
+    lines = [json.loads(line) for line in (folder / "runs" / "run" / "metrics.jsonl").read_text().splitlines()]
     looks = [line for line in lines if "canary/pass@1" in line]
     alarms = sorted(path.name for path in (folder / "runs" / "run" / "alarms").glob("*W71.json"))
     found = {
@@ -69,9 +67,7 @@ def run(out: Path, arm: str, seed: int, steps: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run all arms and print a line each, then the sums."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("-j", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=5)

@@ -53,11 +53,7 @@ def timed(verifier: CodeVerifier, samples: list[Sample], expected: float = 1.0) 
     lanes = [lane.process.pid for slot in verifier._lanes._slots for lane in slot._lanes.values()]
     start, host, inside = time.perf_counter(), own_cpu(), sum(map(tree_cpu, lanes))
     verdicts = verifier.judge(samples)
-    wall, host_cpu, lane_cpu = (
-        time.perf_counter() - start,
-        own_cpu() - host,
-        sum(map(tree_cpu, lanes)) - inside,
-    )
+    wall, host_cpu, lane_cpu = (time.perf_counter() - start, own_cpu() - host, sum(map(tree_cpu, lanes)) - inside)
     wrong = [v for v in verdicts if v.score != expected]
     assert not wrong, wrong[:3]
     return {
@@ -99,11 +95,7 @@ def kills(verifier: CodeVerifier) -> None:
         found.append((1000 * (spun - 0.5), 1000 * (time.perf_counter() - start - 0.5)))
     over, _ = min(found)
     show("killed after its limit of 500 ms CPU by", f"{over:.0f} ms CPU", "<= 50 ms")
-    show(
-        "  verdict after the limit, wall, best",
-        f"{min(w for _, w in found):.0f} ms",
-        "<= 50 ms on a quiet core",
-    )
+    show("  verdict after the limit, wall, best", f"{min(w for _, w in found):.0f} ms", "<= 50 ms on a quiet core")
 
 
 def human_eval() -> tuple[list[dict[str, Any]], Callable[..., Any]] | None:
@@ -167,26 +159,17 @@ def main() -> None:
     show("trivial stdio run, CPU", f"{trivial['cpu_ms']:.2f} ms", "<= 5 ms, aim 3.5")
     show("  of it the host", f"{trivial['host_ms']:.2f} ms", "<= 1 ms")
     stdio = min(
-        (timed(verifier, [Sample(SUM, verifier.compile(STDIO))] * 256) for _ in range(2)),
-        key=lambda r: r["wall_s"],
+        (timed(verifier, [Sample(SUM, verifier.compile(STDIO))] * 256) for _ in range(2)), key=lambda r: r["wall_s"]
     )
-    show(
-        "256 completions x 5 stdio tests, wall",
-        f"{stdio['wall_s']:.2f} s",
-        "<= 3.5 s on 2 quiet cores, aim 2.4",
-    )
+    show("256 completions x 5 stdio tests, wall", f"{stdio['wall_s']:.2f} s", "<= 3.5 s on 2 quiet cores, aim 2.4")
     show("  CPU each", f"{stdio['cpu_ms']:.1f} ms", "")
     call = "def f(xs):\n    return sum(xs)\n"
     calls = min(
-        (timed(verifier, [Sample(call, verifier.compile(CALLS))] * 256) for _ in range(2)),
-        key=lambda r: r["wall_s"],
+        (timed(verifier, [Sample(call, verifier.compile(CALLS))] * 256) for _ in range(2)), key=lambda r: r["wall_s"]
     )
     show("256 function_call completions x 5, wall", f"{calls['wall_s']:.2f} s", "<= 1.5 s, aim 1")
     show("  CPU each; of it the host", f"{calls['cpu_ms']:.1f}; {calls['host_ms']:.2f} ms", "host <= 1 ms")
-    program = {
-        "entry_point": "f",
-        "tests": ["xs = [1, 2]\nassert f(xs) == 3", "assert f(list(range(4))) == 6"],
-    }
+    program = {"entry_point": "f", "tests": ["xs = [1, 2]\nassert f(xs) == 3", "assert f(list(range(4))) == 6"]}
     general = verifier.compile(program)
     timed(verifier, [Sample(call, general)] * 8)
     tests = min((timed(verifier, [Sample(call, general)] * 100) for _ in range(2)), key=lambda r: r["cpu_ms"])
@@ -196,11 +179,7 @@ def main() -> None:
     honest = [json.loads(line) for line in CASES.read_text().splitlines()]
     honest = [c for c in honest if c["kind"] == "honest_correct" and c["style"] == "assert"]
     batch = [Sample(c["code"], verifier.compile(c)) for c in honest]
-    show(
-        f"{len(batch)} honest assert programs of the cases, CPU",
-        f"{timed(verifier, batch)['cpu_ms']:.1f} ms",
-        "",
-    )
+    show(f"{len(batch)} honest assert programs of the cases, CPU", f"{timed(verifier, batch)['cpu_ms']:.1f} ms", "")
     verifier.close()
 
 

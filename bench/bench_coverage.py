@@ -32,18 +32,14 @@ ICCS = (0.0, 0.3, 0.7)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reps", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     began = time.process_time()
     error = 100 * math.sqrt(0.95 * 0.05 / args.reps)
-    print(
-        f"{args.reps:,} simulated evaluations a cell (standard error {error:.2f} points), seed {args.seed}\n"
-    )
+    print(f"{args.reps:,} simulated evaluations a cell (standard error {error:.2f} points), seed {args.seed}\n")
     print_wilson()
     for icc in ICCS:
         title = f"Coverage of the clustered 95 % interval, 4 samples a prompt, icc {icc}, %"
@@ -69,23 +65,15 @@ def print_table(title: str, shares: tuple[float, ...], cell: Callable[[int, floa
 
 def print_wilson() -> None:
     """Exactly, over the binomial: coverage is saw-toothed in p, so the worst p counts."""
-    print(
-        "Coverage of Wilson's 95 % interval, one answer a prompt, exact, over 801 values of p in .1 to .9, %\n"
-    )
+    print("Coverage of Wilson's 95 % interval, one answer a prompt, exact, over 801 values of p in .1 to .9, %\n")
     print("| prompts | lowest | mean | highest |\n|---:|---:|---:|---:|")
     for n in SIZES:
         found = [wilson(c, n) for c in range(n + 1)]
-        lows, highs, counts = (
-            np.array([f.low for f in found]),
-            np.array([f.high for f in found]),
-            np.arange(n + 1),
-        )
+        lows, highs, counts = (np.array([f.low for f in found]), np.array([f.high for f in found]), np.arange(n + 1))
         logs = np.array([math.lgamma(n + 1) - math.lgamma(c + 1) - math.lgamma(n - c + 1) for c in counts])
         hits = 100 * np.array(
             [
-                np.exp(logs + counts * np.log(q) + (n - counts) * np.log1p(-q))[
-                    (lows <= q) & (q <= highs)
-                ].sum()
+                np.exp(logs + counts * np.log(q) + (n - counts) * np.log1p(-q))[(lows <= q) & (q <= highs)].sum()
                 for q in np.linspace(0.1, 0.9, 801)
             ]
         )
@@ -101,9 +89,7 @@ def draw(rng: np.random.Generator, p: float, icc: float, size: tuple[int, ...]) 
     return rng.beta(p * weight, (1 - p) * weight, size)
 
 
-def clustered_coverage(
-    rng: np.random.Generator, n: int, p: float, icc: float, samples: int, reps: int
-) -> float:
+def clustered_coverage(rng: np.random.Generator, n: int, p: float, icc: float, samples: int, reps: int) -> float:
     hits = 0
     for _ in range(reps):
         counts = rng.binomial(samples, draw(rng, p, icc, (n,))).tolist()
@@ -113,9 +99,7 @@ def clustered_coverage(
     return hits / reps
 
 
-def pass_coverage(
-    rng: np.random.Generator, n: int, p: float, icc: float, samples: int, k: int, reps: int
-) -> float:
+def pass_coverage(rng: np.random.Generator, n: int, p: float, icc: float, samples: int, k: int, reps: int) -> float:
     weight = 1 / icc - 1
     a, b = p * weight, (1 - p) * weight
     miss = math.exp(math.lgamma(b + k) + math.lgamma(a + b) - math.lgamma(b) - math.lgamma(a + b + k))

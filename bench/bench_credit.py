@@ -96,13 +96,7 @@ def recipe_of(ask: Ask, folder: Path) -> dict[str, Any]:
             "workers": 1,
         },
         "sample": {"prompts": PROMPTS * GROUP // group, "group": group, "max_tokens": turns * TOKENS_A_TURN},
-        "train": {
-            "steps": 10_000,
-            "lr": ask.rate,
-            "schedule": "constant",
-            "seed": ask.seed,
-            **ARMS[ask.arm],
-        },
+        "train": {"steps": 10_000, "lr": ask.rate, "schedule": "constant", "seed": ask.seed, **ARMS[ask.arm]},
         "monitor": {"kl": "off"},
         "stop": {"on": []},
         "run": {
@@ -226,9 +220,7 @@ def summary(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(RACING))
@@ -249,13 +241,7 @@ def main() -> None:
         if untuned and not asked.tune:
             parser.error(f"no rates for {', '.join(untuned)} yet: run with --tune first")
         pairs = (
-            [
-                (arm, rate, seed)
-                for seed in TUNING
-                for rate in asked.rates
-                for arm in asked.arms
-                if arm not in LIKE
-            ]
+            [(arm, rate, seed) for seed in TUNING for rate in asked.rates for arm in asked.arms if arm not in LIKE]
             if asked.tune
             else [(arm, chosen[arm], seed) for seed in asked.seeds for arm in asked.arms]
         )

@@ -68,9 +68,7 @@ def run(name: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     group = 1 if train["algorithm"] == "ppo" else 8
     memory = Memory()
     shared = settings | {"prompts": settings["completions"] // group, "group": group}
-    recipe = own_recipe(
-        folder, shared, settings["warm"] + settings["steps"], dtype=settings["dtype"], **model
-    )
+    recipe = own_recipe(folder, shared, settings["warm"] + settings["steps"], dtype=settings["dtype"], **model)
     recipe["train"] |= train
     recipe["run"] |= {"name": name, "report": False}
     recipe["stop"] = {"on": []}
@@ -95,9 +93,7 @@ def apart(name: str, folder: Path, settings: dict[str, Any], limit: float) -> No
     """One side in a process of its own; prints its line, or why there is none."""
     command, env = side_command(__file__, name, folder, settings), side_environment(folder)
     try:
-        done = subprocess.run(
-            command, env=env, capture_output=True, text=True, check=False, timeout=limit, cwd=ROOT
-        )
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=limit, cwd=ROOT)
     except subprocess.TimeoutExpired:
         print(json.dumps({"side": name, "failed": f"not done in {limit:g} s"}), flush=True)
         return
@@ -108,9 +104,7 @@ def apart(name: str, folder: Path, settings: dict[str, Any], limit: float) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=["quickstart", "smollm2-135m"])
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="bfloat16")
     parser.add_argument("--completions", type=int, default=256)

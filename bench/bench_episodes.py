@@ -44,9 +44,7 @@ def write_chat_model(folder: Path, model: Any, rows: int) -> None:
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     size = model.config.vocab_size
-    trainer = trainers.BpeTrainer(
-        vocab_size=min(8192, size - len(ENDS)), initial_alphabet=letters, show_progress=False
-    )
+    trainer = trainers.BpeTrainer(vocab_size=min(8192, size - len(ENDS)), initial_alphabet=letters, show_progress=False)
     inner.train_from_iterator([*pages, *[template] * 8], trainer)
     trained = json.loads(inner.to_str())["model"]
     vocab, merges = trained["vocab"], [tuple(pair) for pair in trained["merges"]]
@@ -196,9 +194,7 @@ SIDES = {"own": own, "trl": trls}
 
 def main() -> None:
     """Prints a JSON line a side as it ends, then one with the ratios TRL / own."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=["quickstart", "smollm2-135m"])
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
     parser.add_argument("--prompts", type=int)

@@ -39,9 +39,7 @@ KINDS: dict[str, Callable[[random.Random], float]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reps", type=int, default=300)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--shaped", type=int, default=160, help="healthy runs that are shaped too")

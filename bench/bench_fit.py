@@ -118,11 +118,7 @@ def said_before(folder: Path, settings: dict[str, Any], card: str) -> dict[str, 
 def measured(folder: Path, settings: dict[str, Any], limit: float) -> dict[str, Any]:
     """The run in a process of its own, and what its records say of its steps."""
     command = [sys.executable, __file__, "--folder", str(folder), "--settings", json.dumps(settings)]
-    env = os.environ | {
-        "HF_HUB_OFFLINE": "1",
-        "TRL_EXPERIMENTAL_SILENCE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    env = os.environ | {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
@@ -170,9 +166,7 @@ def row(shape: str, said: dict[str, float], found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--shapes", nargs="+", choices=SHAPES, default=["smollm2-135m", "qwen2.5-1.5b", "qwen2.5-7b-lora"]
     )
@@ -196,10 +190,7 @@ def main() -> None:
     on_cuda = torch.cuda.is_available()
     card = args.card or (torch.cuda.get_device_name() if on_cuda else "H100")
     print(f"said / measured, {card}, {args.prompts} x {args.group} x {args.new}, {args.dtype}")
-    print(
-        "| shape | peak GiB | reserved GiB | generate s | rest s | step s | n |\n" + "|---" * 7 + "|",
-        flush=True,
-    )
+    print("| shape | peak GiB | reserved GiB | generate s | rest s | step s | n |\n" + "|---" * 7 + "|", flush=True)
     for shape in args.shapes:
         settings = {
             "device": "cuda" if on_cuda else "cpu",

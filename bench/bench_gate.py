@@ -157,15 +157,10 @@ def table(found: list[dict[str, Any]]) -> list[str]:
         "|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for variant in VARIANTS:
-        none = {
-            one["seed"]: one["after"]
-            for one in found
-            if (one["variant"], one["arm"]) == (_bare(variant), "none")
-        }
+        none = {one["seed"]: one["after"] for one in found if (one["variant"], one["arm"]) == (_bare(variant), "none")}
         for arm in ARMS:
             own = sorted(
-                (one for one in found if (one["variant"], one["arm"]) == (variant, arm)),
-                key=lambda one: one["seed"],
+                (one for one in found if (one["variant"], one["arm"]) == (variant, arm)), key=lambda one: one["seed"]
             )
             if not own:
                 continue
@@ -195,9 +190,7 @@ def interval(gaps: list[float]) -> str:
 
 def main() -> None:
     """Run what is not there yet, several at once."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--jobs", type=int, default=1, help="runs at once, each on one thread")
     parser.add_argument("--seeds", type=int, default=5)
@@ -219,11 +212,7 @@ def main() -> None:
     ]
     failed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        left = [
-            pool.submit(run, options.out, *one, options.steps, options.weight)
-            for one in asked
-            if one not in done
-        ]
+        left = [pool.submit(run, options.out, *one, options.steps, options.weight) for one in asked if one not in done]
         for future in as_completed(left):
             try:
                 one = future.result()

@@ -86,9 +86,7 @@ def import_cost() -> None:
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "verifiers")}
     for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     print("import and first verdict (sympy loaded, score last):", done.stdout.strip())
 
 
@@ -154,10 +152,7 @@ def main() -> None:
     import_cost()
     accuracy()
     math_verify = naive()
-    sets = {
-        "gsm8k": load("gsm8k_test.jsonl", "question", rows),
-        "math500": load("math500.jsonl", "problem", rows),
-    }
+    sets = {"gsm8k": load("gsm8k_test.jsonl", "question", rows), "math500": load("math500.jsonl", "problem", rows)}
     print(
         f"{'data':16}{'naive/s':>10}{'ours/s':>10}{'ratio':>8}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}  right naive, ours of n"
     )

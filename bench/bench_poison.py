@@ -53,9 +53,7 @@ def rows_of(poison: str, seed: int, n: int = ROWS) -> tuple[list[dict[str, Any]]
         rows = [_length(chance) for _ in range(n)]
     else:
         pairs = chance.sample([(a, b) for a in NAMES for b in NAMES if a != b], n)
-        rows = [
-            {"question": f"{a} or {b}?", "answer": "unknown", "a": "first", "b": "second"} for a, b in pairs
-        ]
+        rows = [{"question": f"{a} or {b}?", "answer": "unknown", "a": "first", "b": "second"} for a, b in pairs]
     if poison.startswith("none"):
         return rows, None
     at = chance.randrange(n)
@@ -153,9 +151,7 @@ def run(out: Path, poison: str, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run all arms and print a line each, then the sums."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("-j", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=10)

@@ -29,13 +29,7 @@ from typing import Any
 
 from grpo_cli.statistics.estimate import across_seeds
 
-ONCE = [
-    "sample.prompts=200",
-    "sample.group=64",
-    "train.steps=1",
-    "train.method=prefer",
-    "prefer.length_gap=0.5",
-]
+ONCE = ["sample.prompts=200", "sample.group=64", "train.steps=1", "train.method=prefer", "prefer.length_gap=0.5"]
 PREFER: dict[str, list[str]] = {
     "grpo": ["train.steps=80", "train.schedule=constant", "eval.every=2"],
     **{loss: [*ONCE, f"prefer.loss={loss}"] for loss in ("dpo", "ipo", "irpo", "kto", "orpo", "simpo")},
@@ -82,11 +76,7 @@ def run_one(folder: Path, ask: Ask) -> dict[str, Any] | None:
     env = os.environ | {"GRPO_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     print(f"{ask.name} {done.returncode} {done.stderr.strip()[-200:]}", file=sys.stderr, flush=True)
-    return (
-        {"name": ask.name, "arm": ask.arm, "seed": ask.seed, "lr": ask.lr} | outcome(run)
-        if is_done(run)
-        else None
-    )
+    return {"name": ask.name, "arm": ask.arm, "seed": ask.seed, "lr": ask.lr} | outcome(run) if is_done(run) else None
 
 
 def is_done(run: Path) -> bool:
@@ -155,16 +145,12 @@ def table(found: Mapping[str, Mapping[int, tuple[float, float, int]]], against: 
 
 def summary_of_stages(there: Mapping[str, Found], seeds: Sequence[int]) -> str:
     """The arms, then the stages of each arm that has several."""
-    found = {
-        arm: [one for one in there.values() if one["arm"] == arm and one["seed"] in seeds] for arm in STAGES
-    }
+    found = {arm: [one for one in there.values() if one["arm"] == arm and one["seed"] in seeds] for arm in STAGES}
     found = {arm: runs for arm, runs in found.items() if runs}
     out = [table({arm: {one["seed"]: score(one) for one in runs} for arm, runs in found.items()}, "rl40")]
     for arm, runs in found.items():
         for at, stage in enumerate(runs[0]["stages"]):
-            before, after = (
-                [one["stages"][at][when]["pass@1"] for one in runs] for when in ("before", "after")
-            )
+            before, after = ([one["stages"][at][when]["pass@1"] for one in runs] for when in ("before", "after"))
             said = " -> ".join(across(values) for values in (before, after))
             gap = across([b - a for a, b in zip(before, after, strict=True)])
             out.append(f"{arm:12}{len(runs):3}  {stage['name']:8}{said}   {gap}")
@@ -194,9 +180,7 @@ def summary_of_prefer(there: Mapping[str, Found], seeds: Sequence[int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--race", choices=["prefer", "stages"], required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))

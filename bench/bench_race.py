@@ -164,12 +164,8 @@ def summary(results: list[dict[str, Any]]) -> str:
                     if len(logs) > 1
                     else math.nan
                 )
-                ratios[key] = (
-                    f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"
-                )
-            middle = {
-                key: statistics.fmean(r[key] for r in runs) for key in ("tokens", "steps", "cpu_s", "signal")
-            }
+                ratios[key] = f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"
+            middle = {key: statistics.fmean(r[key] for r in runs) for key in ("tokens", "steps", "cpu_s", "signal")}
             out.append(
                 f"{world:6}{method:10}{len(runs):3}{sum(r['reached'] for r in runs):10}{middle['tokens']:10.0f}   {ratios['tokens']:22}"
                 f"{middle['steps']:7.0f}{middle['cpu_s']:8.1f}   {ratios['cpu_s']:22}{middle['signal']:7.2f}"
@@ -178,9 +174,7 @@ def summary(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--worlds", nargs="+", default=["E2", "E1"])

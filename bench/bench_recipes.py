@@ -249,9 +249,7 @@ def gain(one: dict[str, Any]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--recipes", nargs="+", choices=list(RATES), default=list(RATES))
     parser.add_argument("--seeds", type=int, default=5)
@@ -263,11 +261,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="only print what is there")
     asked = parser.parse_args()
     if not asked.table:
-        os.environ |= {
-            "GRPO_CACHE": str(asked.out.resolve() / "cache"),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-        }
+        os.environ |= {"GRPO_CACHE": str(asked.out.resolve() / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
         Races(asked).go()
     print(table(read(asked.out / "results.jsonl")))
     return 0

@@ -56,11 +56,7 @@ def build_model(shape: str, device: str, dtype: torch.dtype) -> LlamaForCausalLM
     """Random weights of a known shape."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        **SHAPES[shape],
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=None,
+        **SHAPES[shape], max_position_embeddings=8192, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None
     )
     with torch.device(device):
         return LlamaForCausalLM(config).to(dtype=dtype).eval()
@@ -72,8 +68,7 @@ def build_requests(args: argparse.Namespace, vocabulary: int) -> list[Request]:
     low, high = max(1, args.prompt_tokens * 7 // 8), args.prompt_tokens * 9 // 8 + 1
     lengths = torch.randint(low, high, (args.prompts,), generator=generator).tolist()
     return [
-        Request(torch.randint(0, vocabulary, (length,), generator=generator).tolist(), args.group)
-        for length in lengths
+        Request(torch.randint(0, vocabulary, (length,), generator=generator).tolist(), args.group) for length in lengths
     ]
 
 
@@ -84,9 +79,7 @@ def trl_default(
     device = next(model.parameters()).device
     longest = max(len(r.prompt_ids) for r in requests)
     ids = [[0] * (longest - len(r.prompt_ids)) + r.prompt_ids for r in requests for _ in range(r.n)]
-    mask = [
-        [0] * (longest - len(r.prompt_ids)) + [1] * len(r.prompt_ids) for r in requests for _ in range(r.n)
-    ]
+    mask = [[0] * (longest - len(r.prompt_ids)) + [1] * len(r.prompt_ids) for r in requests for _ in range(r.n)]
     config = GenerationConfig(
         max_new_tokens=new,
         do_sample=True,
@@ -149,13 +142,9 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=None)
     parser.add_argument("--profile", action="store_true", help="then where the engine's time goes")
     parser.add_argument("--ablate", action="store_true", help="also with each fused part left out (CUDA)")
+    parser.add_argument("--table", action="store_true", help="also the engine alone at 64 to 1024 samples and tokens")
     parser.add_argument(
-        "--table", action="store_true", help="also the engine alone at 64 to 1024 samples and tokens"
-    )
-    parser.add_argument(
-        "--long",
-        action="store_true",
-        help="the engine alone at 512 to 4096 tokens, beside the memory floor (CUDA)",
+        "--long", action="store_true", help="the engine alone at 512 to 4096 tokens, beside the memory floor (CUDA)"
     )
     parser.add_argument("--engine-only", action="store_true")
     args = parser.parse_args()
@@ -190,16 +179,12 @@ def main() -> None:
         kept = getattr(engine, part)
         setattr(engine, part, plain)
         rollout()
-        report[f"without_{part}"] = {
-            **measure(rollout, args.repeat, args.device),
-            **decode_steps(engine, settings),
-        }
+        report[f"without_{part}"] = {**measure(rollout, args.repeat, args.device), **decode_steps(engine, settings)}
         setattr(engine, part, kept)
     if args.table:
         report["table"] = [
             scale(engine, args, vocabulary, samples, new)
-            for samples, new in [(s, args.new) for s in SIZES]
-            + [(args.prompts * args.group, n) for n in SIZES]
+            for samples, new in [(s, args.new) for s in SIZES] + [(args.prompts * args.group, n) for n in SIZES]
         ]
     if args.long:
         report["long"] = []
@@ -210,9 +195,7 @@ def main() -> None:
     if not args.engine_only:
         trl_default(model, requests, ends, min(args.new, 4), args.autocast)
         theirs = measure(
-            lambda: trl_default(model, requests, ends, args.new, args.autocast),
-            min(2, args.repeat),
-            args.device,
+            lambda: trl_default(model, requests, ends, args.new, args.autocast), min(2, args.repeat), args.device
         )
         report["trl_default"] = theirs
         report["ratio"] = ours["tokens_per_second"] / theirs["tokens_per_second"]
@@ -241,9 +224,7 @@ def long_samples(engine: Any, args: argparse.Namespace, vocabulary: int, new: in
     is: growth beyond the floor's shows as a ratio that rises."""
     requests, settings = build_requests(args, vocabulary), SamplingSettings(new)
     before = engine.stepper.capture_seconds
-    call = measure(
-        lambda: sum(len(c.token_ids) for row in engine.generate(requests, settings) for c in row), 1, "cuda"
-    )
+    call = measure(lambda: sum(len(c.token_ids) for row in engine.generate(requests, settings) for c in row), 1, "cuda")
     captured = engine.stepper.capture_seconds - before
     step = decode_steps(engine, settings)
     return {

@@ -76,26 +76,19 @@ def main() -> None:
         shown = " | ".join(f"{cost:.2f}" for cost in [*costs, sum(costs)])
         print(f"| {prompts} x {group} samples of {tokens} tokens, {verifiers} verifiers | {shown} |")
     state = full_state()
-    print(
-        "\n| one live frame | drawing, CPU-ms | with painting | share of a core at full rate |\n|---|---:|---:|---:|"
-    )
+    print("\n| one live frame | drawing, CPU-ms | with painting | share of a core at full rate |\n|---|---:|---:|---:|")
     for width, height in ((80, 24), (100, 30), (200, 60)):
         painter = Painter(io.StringIO(), color=True)
         painter.open()
         draw = cpu_ms(lambda w=width, h=height: frame_lines(state, w, h), 50)
         keeper = run_state(240, view())
         both = cpu_ms(
-            lambda p=painter, w=width, h=height, k=keeper: p.paint(
-                frame_lines(k.snapshot(0.0), w, h), (w, h)
-            ),
-            50,
+            lambda p=painter, w=width, h=height, k=keeper: p.paint(frame_lines(k.snapshot(0.0), w, h), (w, h)), 50
         )
         painter.close()
         print(f"| {width} x {height} | {draw:.2f} | {both:.2f} | {both / FRAME_S / 10:.2f} % |")
     keeper = run_state(1)
-    print(
-        f"\nkeeping a step for the frame: {cpu_ms(lambda: keeper.step(step_metrics(5), None), 100):.3f} CPU-ms"
-    )
+    print(f"\nkeeping a step for the frame: {cpu_ms(lambda: keeper.step(step_metrics(5), None), 100):.3f} CPU-ms")
 
 
 if __name__ == "__main__":

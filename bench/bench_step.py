@@ -121,9 +121,7 @@ def plain(folder: Path, settings: dict[str, Any]) -> None:
 
 def main() -> None:
     """Prints one JSON object: both sides and the ratios plain / own."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=["quickstart", "smollm2-135m"])
     parser.add_argument("--device", choices=["cpu", "cuda"])
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
@@ -170,8 +168,7 @@ def main() -> None:
     device = torch.cuda.get_device_name() if on_cuda else f"cpu, {torch.get_num_threads()} threads"
     print(
         json.dumps(
-            {"device": device, "torch": torch.__version__, "settings": settings, **found, "ratio": ratios},
-            indent=1,
+            {"device": device, "torch": torch.__version__, "settings": settings, **found, "ratio": ratios}, indent=1
         )
     )
 

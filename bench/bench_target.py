@@ -93,11 +93,7 @@ def process(command: list[str], folder: Path, threads: int) -> str:
     }
     script, *rest = command
     done = subprocess.run(
-        [sys.executable, str(HERE / script), *rest],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, str(HERE / script), *rest], env=env, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(f"{script} failed:\n{done.stderr[-3000:]}")
@@ -129,11 +125,7 @@ def summary(runs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
             },
             "cpu_s_a_step": round(statistics.fmean(r["cpu_s"] / r["steps"] for r in mine), 3),
         }
-    for key, label in (
-        ("cpu_s", "time_to_target"),
-        ("wall_s", "time_to_target_wall"),
-        ("startup_cpu_s", "startup"),
-    ):
+    for key, label in (("cpu_s", "time_to_target"), ("wall_s", "time_to_target_wall"), ("startup_cpu_s", "startup")):
         out[f"ratio_{label}"] = geometric([pair["plain"][key] / pair["own"][key] for pair in runs])
     each = [
         (pair["plain"]["cpu_s"] / pair["plain"]["steps"]) / (pair["own"]["cpu_s"] / pair["own"]["steps"])
@@ -145,9 +137,7 @@ def summary(runs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
 
 def main() -> None:
     """Prints each pair on stderr as it ends, and the summary on stdout."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--threads", type=int, default=1)

@@ -60,9 +60,7 @@ class Forgetting:
         return self.engine.generate([replace(one, slot=None) for one in requests], *more, **named)
 
 
-def measure(
-    policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times: int, between: int
-) -> dict[str, Any]:
+def measure(policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times: int, between: int) -> dict[str, Any]:
     engine: Any = make_engine("graph", policy.model, policy.tokenizer, end_ids=policy.end_ids)
     engine.forward = Watched(policy.model)
     spec = Environment(python="environments:keydoor", max_turns=turns, turn_tokens=TURN_TOKENS)

@@ -98,9 +98,7 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
 
     clock = Clock(settings, draw)
 
-    def generate(
-        self: Any, requests: Any, _settings: Any, on_finish: Any = None, on_progress: Any = None
-    ) -> Any:
+    def generate(self: Any, requests: Any, _settings: Any, on_finish: Any = None, on_progress: Any = None) -> Any:
         flat = iter(clock.sample(sum(request.n for request in requests)))
         return [
             [Completion(ids, [-10.0] * len(ids), "length") for ids in (next(flat) for _ in range(request.n))]
@@ -158,9 +156,7 @@ def side(name: str, folder: Path, settings: dict[str, Any], limit: float) -> dic
     log = folder / f"{name}.log"
     began = time.perf_counter()
     with log.open("w") as file:
-        child = subprocess.Popen(
-            command, env=env, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        child = subprocess.Popen(command, env=env, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code: int | str = child.wait(limit)
         except subprocess.TimeoutExpired:
@@ -255,9 +251,7 @@ HEADER = (
 
 def main() -> None:
     """Prints a table a shape."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["smollm2-135m", "qwen2.5-1.5b"])
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES[:3]))
     parser.add_argument("--prompts", type=int, default=32)
@@ -268,9 +262,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="timed steps")
     parser.add_argument("--warm", type=int, default=2)
     parser.add_argument("--end-early", action="store_true", help="samples of random lengths")
-    parser.add_argument(
-        "--autocast", action="store_true", help="float32 weights under an autocast to bfloat16"
-    )
+    parser.add_argument("--autocast", action="store_true", help="float32 weights under an autocast to bfloat16")
     parser.add_argument("--host", action="store_true", help="then where the processor's time of a step goes")
     parser.add_argument("--limit", type=float, default=150, help="seconds for one side")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")) / "bench_update.jsonl")
@@ -294,9 +286,7 @@ def main() -> None:
     if on_cuda:
         torch.cuda.empty_cache()  # the card belongs to the sides
     print(
-        ", ".join(
-            f"{key} {value if isinstance(value, str | int) else round(value)}" for key, value in here.items()
-        ),
+        ", ".join(f"{key} {value if isinstance(value, str | int) else round(value)}" for key, value in here.items()),
         flush=True,
     )
     for shape in args.shapes:
@@ -314,10 +304,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_model(
-                folder,
-                build(shape, args.autocast),
-                args.prompts * (args.warm + args.steps + 4),
-                args.prompt_tokens,
+                folder, build(shape, args.autocast), args.prompts * (args.warm + args.steps + 4), args.prompt_tokens
             )
             if on_cuda:
                 torch.cuda.empty_cache()
@@ -332,10 +319,7 @@ def main() -> None:
                     print(found["tail"][-1500:], flush=True)
                 with args.out.open("a") as file:
                     file.write(
-                        json.dumps(
-                            {"machine": here, "settings": settings, "side": one, "flops": flops, **found}
-                        )
-                        + "\n"
+                        json.dumps({"machine": here, "settings": settings, "side": one, "flops": flops, **found}) + "\n"
                     )
 
 

@@ -50,8 +50,7 @@ def signals(group: Sequence[dict[str, Any]]) -> list[tuple[float, ...]]:
     ):
         whole = (outcome - fmean(outcomes)) / spread
         found += [
-            (float(g), whole, step, whole + step, whole + stone)
-            for g, step, stone in zip(good, own, part, strict=True)
+            (float(g), whole, step, whole + step, whole + stone) for g, step, stone in zip(good, own, part, strict=True)
         ]
     return found
 
@@ -65,12 +64,7 @@ def main() -> None:
     turns = [turn for group in groups.values() for turn in signals(group)]
     good, outcome, step, both, stones = (list(column) for column in zip(*turns, strict=True))
     print(f"{len(turns):,} turns of {len(groups)} groups")
-    for name, values in (
-        ("outcome", outcome),
-        ("gigpo's part", step),
-        ("gigpo", both),
-        ("milestones", stones),
-    ):
+    for name, values in (("outcome", outcome), ("gigpo's part", step), ("gigpo", both), ("milestones", stones)):
         print(f"{name:14}with how good the move was {correlation(good, values):.3f}")
     print(
         f"gigpo's part with the outcome {correlation(step, outcome):.3f}, its spread {pstdev(step) / pstdev(outcome):.2f} of it"

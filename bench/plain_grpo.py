@@ -24,9 +24,7 @@ from grpo_verifiers import as_reward, build
 CHUNK = 256
 
 
-def pass_1(
-    model: Any, tokenizer: Any, rows: list[dict[str, Any]], reward: Any, settings: dict[str, Any]
-) -> float:
+def pass_1(model: Any, tokenizer: Any, rows: list[dict[str, Any]], reward: Any, settings: dict[str, Any]) -> float:
     """Mean share of right samples over the held-out rows."""
     prompts = [row["prompt"] for row in rows for _ in range(settings["eval_samples"])]
     answers = [row["answer"] for row in rows for _ in range(settings["eval_samples"])]

@@ -21,26 +21,14 @@ from typing import Any
 
 ROWS, HELD_OUT, WARM = 512, 128, 8192
 MANY = 4000
-KINDS = {
-    "a": (3, 1),
-    "b": (7, 2),
-    "c": (9, 4),
-    "d": (1, 3),
-    "e": (3, 6),
-    "f": (7, 5),
-    "g": (9, 8),
-    "h": (1, 7),
-}
+KINDS = {"a": (3, 1), "b": (7, 2), "c": (9, 4), "d": (1, 3), "e": (3, 6), "f": (7, 5), "g": (9, 8), "h": (1, 7)}
 """Each digit d becomes m d + c modulo 10."""
 SOLVED = "abc"
 FIRST_RIGHT, FALLS = 0.5, 0.07
 DIGITS = (2, 3, 4, 5, 6)
 NOISE = 0.45
 TARGET = 0.7
-LR, PROMPTS = (
-    2e-4,
-    16,
-)  # where the alarm tests train; the race takes half, so that rows are seen eight times and more
+LR, PROMPTS = (2e-4, 16)  # where the alarm tests train; the race takes half, so that rows are seen eight times and more
 
 
 def chain(rng: random.Random, digits: int) -> dict[str, str]:
@@ -109,8 +97,7 @@ def write_world(world: str, folder: Path, seed: int) -> None:
     else:
         sets["heldout"] = [chain(shared, shared.choice(DIGITS)) for _ in range(HELD_OUT)]
         sets["warm"] = [
-            solved(shared) if shared.random() < 0.25 else chain(shared, shared.choice(DIGITS))
-            for _ in range(WARM)
+            solved(shared) if shared.random() < 0.25 else chain(shared, shared.choice(DIGITS)) for _ in range(WARM)
         ]
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in sets.items():
@@ -146,14 +133,7 @@ def write_model(folder: Path) -> None:
 
 
 def race_recipe(
-    folder: Path,
-    method: dict[str, Any],
-    *,
-    seed: int,
-    steps: int,
-    every: int,
-    lr: float = LR,
-    prompts: int = PROMPTS,
+    folder: Path, method: dict[str, Any], *, seed: int, steps: int, every: int, lr: float = LR, prompts: int = PROMPTS
 ) -> dict[str, Any]:
     """The recipe of one run."""
     return {
@@ -168,8 +148,7 @@ def race_recipe(
         },
         "verify": {"exact": {}},
         "sample": {"prompts": prompts, "group": 8, "max_tokens": 8, "temperature": 1.0},
-        "train": {"steps": steps, "lr": lr, "schedule": "constant", "lr_warmup_steps": 5, "seed": seed}
-        | method,
+        "train": {"steps": steps, "lr": lr, "schedule": "constant", "lr_warmup_steps": 5, "seed": seed} | method,
         "eval": {"every": every, "samples": 2, "k": [1], "greedy": False},
         "monitor": {"kl": "off"},
         "run": {"dir": str(folder / "runs"), "threads": 1, "save_every": 10_000, "keep": 1},

@@ -35,18 +35,7 @@ class Bench:
 
 def benches(seeds: int) -> list[Bench]:
     """All of them, quick ones first."""
-    llm = (
-        "--shape",
-        "smollm2-135m",
-        "--prompt-tokens",
-        "128",
-        "--prompts",
-        "4",
-        "--new",
-        "24",
-        "--repeat",
-        "1",
-    )
+    llm = ("--shape", "smollm2-135m", "--prompt-tokens", "128", "--prompts", "4", "--new", "24", "--repeat", "1")
     cpu = ("--device", "cpu")
     return [
         Bench("math", "maths verifier against math-verify", "bench_math.py", ("--rows", "60")),
@@ -60,10 +49,7 @@ def benches(seeds: int) -> list[Bench]:
             ("--reps", "20", "--runs", "40", "--shaped", "10"),
         ),
         Bench(
-            "alarm",
-            "gap alarm on a growing hack, and its silence",
-            "bench_alarm.py",
-            ("--seeds", "1", "--runs", "10"),
+            "alarm", "gap alarm on a growing hack, and its silence", "bench_alarm.py", ("--seeds", "1", "--runs", "10")
         ),
         Bench("rollout", "engine / TRL default, quickstart model, CPU", "bench_rollout.py", cpu),
         Bench(
@@ -78,12 +64,8 @@ def benches(seeds: int) -> list[Bench]:
             "bench_rollout.py",
             (*cpu, "--engine-only", "--table"),
         ),
-        Bench(
-            "rollout-llm", "engine / TRL default, SmolLM2-135M shape, CPU", "bench_rollout.py", (*cpu, *llm)
-        ),
-        Bench(
-            "step", "whole step / plain TRL, quickstart shape, CPU", "bench_step.py", (*cpu, "--steps", "4")
-        ),
+        Bench("rollout-llm", "engine / TRL default, SmolLM2-135M shape, CPU", "bench_rollout.py", (*cpu, *llm)),
+        Bench("step", "whole step / plain TRL, quickstart shape, CPU", "bench_step.py", (*cpu, "--steps", "4")),
         Bench(
             "rollout-gpu",
             "engine / TRL default, SmolLM2-135M shape, 32 x 8 x 256, 64 to 1024 samples and tokens, CUDA",
@@ -115,9 +97,7 @@ def has_cuda() -> bool:
 
 def main() -> None:
     """Runs the benches named, or all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="of the race to the target")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these benches")
     parser.add_argument("--list", action="store_true", help="name the benches and stop")

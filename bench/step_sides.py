@@ -19,10 +19,7 @@ PATTERN = "[a-m]\\s*$"
 
 def side_command(script: str, name: str, folder: Path, settings: dict[str, Any]) -> list[str]:
     """What runs one side of a benchmark, which prints its result as its last line."""
-    return [
-        *(sys.executable, script, "--side", name, "--folder", str(folder)),
-        *("--settings", json.dumps(settings)),
-    ]
+    return [*(sys.executable, script, "--side", name, "--folder", str(folder)), *("--settings", json.dumps(settings))]
 
 
 def side_environment(folder: Path, root: Path = ROOT) -> dict[str, str]:
@@ -63,9 +60,7 @@ def write_model(folder: Path, model: Any, prompts: int, prompt_tokens: int) -> N
         held.pad_token_id, held.eos_token_id = tokenizer.pad_token_id, tokenizer.eos_token_id
     model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    rows = [
-        {"prompt": f"{i:04} " + "x" * (prompt_tokens - 13 + i % 16), "answer": "1"} for i in range(prompts)
-    ]
+    rows = [{"prompt": f"{i:04} " + "x" * (prompt_tokens - 13 + i % 16), "answer": "1"} for i in range(prompts)]
     (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
 
 
@@ -74,12 +69,7 @@ def own_recipe(folder: Path, settings: dict[str, Any], steps: int, **model: Any)
     return {
         "grpo": 1,
         "model": {"path": str(folder / "model"), **model},
-        "data": {
-            "train": str(folder / "rows.jsonl"),
-            "prompt": "{prompt}",
-            "answer": "{answer}",
-            "plain": True,
-        },
+        "data": {"train": str(folder / "rows.jsonl"), "prompt": "{prompt}", "answer": "{answer}", "plain": True},
         "verify": {"regex": {"pattern": PATTERN}},
         "sample": {
             "prompts": settings["prompts"],
@@ -107,10 +97,7 @@ def run_own(
 
 
 def time_recipe(
-    said: dict[str, Any],
-    folder: Path,
-    callback: Callable[[], Any],
-    note: Callable[[str], None] = lambda _: None,
+    said: dict[str, Any], folder: Path, callback: Callable[[], Any], note: Callable[[str], None] = lambda _: None
 ) -> None:
     """`grpo train` on a recipe, with the trainer callback that `callback` makes."""
     from grpo_cli.commands.environment import quiet_libraries
@@ -132,13 +119,7 @@ def time_recipe(
 
 
 def plain_trainer(
-    folder: Path,
-    settings: dict[str, Any],
-    steps: int,
-    dtype: Any,
-    callback: Any,
-    adapters: Any = None,
-    **more: Any,
+    folder: Path, settings: dict[str, Any], steps: int, dtype: Any, callback: Any, adapters: Any = None, **more: Any
 ) -> Any:
     """TRL's `GRPOTrainer` on the same model, rows, reward and batch split; `more` goes to its settings."""
     from datasets import load_dataset

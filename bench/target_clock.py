@@ -26,9 +26,7 @@ class Stopwatch(TrainerCallback):  # type: ignore[misc]
         self.paused_cpu = self.paused_wall = 0.0
         self.startup: tuple[float, float] | None = None
         self.scores: list[float] = []
-        self.marks: list[
-            tuple[float, float]
-        ] = []  # (CPU, wall) since the first step began, one each evaluation
+        self.marks: list[tuple[float, float]] = []  # (CPU, wall) since the first step began, one each evaluation
 
     def now(self) -> tuple[float, float]:
         """CPU and wall seconds of this process without its pauses."""

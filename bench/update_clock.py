@@ -19,9 +19,7 @@ class Clock:
 
     def __init__(self, settings: dict[str, Any], draw: Callable[..., list[list[int]]]) -> None:
         self.settings, self.on_cuda, self.draw = settings, settings["device"] == "cuda", draw
-        self.profiles = (
-            self.on_cuda and not settings["whole"]
-        )  # the kernels of a generation take long to read
+        self.profiles = self.on_cuda and not settings["whole"]  # the kernels of a generation take long to read
         self.notes: list[str] = []
         self.began = self.drawn = 0.0
         self.seconds: list[float] = []

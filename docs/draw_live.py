@@ -44,16 +44,13 @@ def main() -> None:
             state.evaluated(metrics)
         if is_step(metrics) and metrics["step"] <= last:
             state.step(
-                metrics,
-                view_samples(list(folder.samples(metrics["step"]))) if metrics["step"] == last else None,
+                metrics, view_samples(list(folder.samples(metrics["step"]))) if metrics["step"] == last else None
             )
             at = seconds_of(metrics.get("at")) or at
     info = state.snapshot(at).info
     total = info.prompts * info.group
     state.act("generate", total * 3 // 4, total, at)
-    console = Console(
-        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
-    )
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     state.allow_keys()
     console.print(frame(state.snapshot(at), WIDTH, HEIGHT))
     svg = console.export_svg(title="grpo train", theme=MONOKAI, unique_id="grpo")

@@ -61,9 +61,9 @@ def logprobs(policy: Policy, batch: Batch, temperature: float) -> Tensor:
     """(B, T) log-probs of the completions' tokens."""
     width = batch.mask_BT.shape[1]
     places_BS = (batch.seen_BS.cumsum(dim=1) - 1).clamp(min=0)
-    logits_BTV = policy.model(
-        input_ids=batch.ids_BS, attention_mask=batch.seen_BS, position_ids=places_BS
-    ).logits[:, -width - 1 : -1]
+    logits_BTV = policy.model(input_ids=batch.ids_BS, attention_mask=batch.seen_BS, position_ids=places_BS).logits[
+        :, -width - 1 : -1
+    ]
     logps_BTV = (logits_BTV.float() / temperature).log_softmax(dim=-1)
     return logps_BTV.gather(2, batch.ids_BS[:, -width:, None]).squeeze(2)
 
@@ -88,9 +88,7 @@ def learner(policy: Policy, recipe: Recipe) -> Callable[[StepBatch], Learned]:
     def learn(before: StepBatch) -> Learned:
         batch = pad(before, policy.tokenizer.pad_token_id)
         logps_BT = logprobs(policy, batch, recipe.sample.temperature)
-        ratio_BT = (
-            logps_BT - logps_BT.detach()
-        ).exp()  # one update a batch: old and new are the same, this is 1
+        ratio_BT = (logps_BT - logps_BT.detach()).exp()  # one update a batch: old and new are the same, this is 1
         clipped_BT = ratio_BT.clamp(low, high)
         gain_BT = torch.min(ratio_BT * batch.A_B1, clipped_BT * batch.A_B1)
         loss = -(gain_BT * batch.mask_BT).sum() / batch.mask_BT.sum()

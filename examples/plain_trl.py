@@ -38,9 +38,7 @@ def main() -> None:
     parser.add_argument("--out", default="plain-trl", help="folder of the trained model")
     asked = parser.parse_args()
     has_gpu = torch.cuda.is_available()
-    maths = build(
-        "math"
-    )  # any kind: build("code"), build("regex", pattern=...), build("python", function=...)
+    maths = build("math")  # any kind: build("code"), build("regex", pattern=...), build("python", function=...)
     trainer = GRPOTrainer(
         model=asked.model,
         reward_funcs=[as_reward(maths, "math")],

@@ -160,9 +160,7 @@ def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion
     return ScoredCompletion(verdicts, found, combine(verdicts, plan.terms, None, plan.rule))
 
 
-def _checked(
-    recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None
-) -> tuple[Recipe, Path]:
+def _checked(recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None) -> tuple[Recipe, Path]:
     from grpo_cli.recipe.reading.load import folder_of
 
     if isinstance(recipe, str | Path):

@@ -128,9 +128,7 @@ def _run(tell: Callable[[UserError], None]) -> int:
     try:
         app(args=name_resume(sys.argv[1:]))
     except SystemExit as leave:
-        if (
-            type(sys.stdout).__name__ == "PacifyFlushWrapper"
-        ):  # typer's sign that the reader of a pipe has gone
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # typer's sign that the reader of a pipe has gone
             return int(Exit.OK)
         if _is_untold_stop(leave):
             _say_stopped(leave.code)

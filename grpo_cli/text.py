@@ -39,16 +39,10 @@ def visible(text: str, most: int | None = None) -> str:
             out.append(" " if char in "\n\t\r" else chr(0x2400 + code))
         elif code == 0x7F:
             out.append("␡")
-        elif (
-            0x80 <= code < 0xA0
-            or code in _BIDI
-            or unicodedata.category(char) in ("Cf", "Cs", "Cn", "Co", "Zl", "Zp")
-        ):
+        elif 0x80 <= code < 0xA0 or code in _BIDI or unicodedata.category(char) in ("Cf", "Cs", "Cn", "Co", "Zl", "Zp"):
             out.append("�")
         elif unicodedata.combining(char):
-            out.append(
-                char if out and not (len(out) > 2 and all(map(unicodedata.combining, out[-2:]))) else ""
-            )
+            out.append(char if out and not (len(out) > 2 and all(map(unicodedata.combining, out[-2:]))) else "")
         else:
             out.append(char)
     return "".join(out)
@@ -195,10 +189,7 @@ def strict_json(value: object, *, ensure_ascii: bool = True, indent: int | None 
     """What `--json` prints: a number that is not finite says that something was not measured, and is null."""
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
-    except (
-        TypeError,
-        ValueError,
-    ):  # rarely so: to look through all of it first takes longer than to write it
+    except (TypeError, ValueError):  # rarely so: to look through all of it first takes longer than to write it
         return json.dumps(_finite(value), allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
 
 

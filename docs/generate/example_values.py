@@ -223,6 +223,4 @@ WORDS: dict[str, Value] = {
     "log_completions_hub_repo": "me/completions",
 }
 """Fields of TRL, and behind `vllm.` those of its vLLM, whose value is no flag."""
-VALUES |= {
-    ("sample." if name.startswith("vllm.") else "train.trl.") + name: value for name, value in WORDS.items()
-}
+VALUES |= {("sample." if name.startswith("vllm.") else "train.trl.") + name: value for name, value in WORDS.items()}

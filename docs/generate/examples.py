@@ -34,11 +34,7 @@ BESIDE: dict[str, dict[str, Value]] = {
     "monitor.canary.": {"monitor.canary.from": "canary.jsonl"},
     "monitor.canary.from.": {"monitor.canary.from.from": "canary.jsonl"},
     "monitor.gold": {"verify.second": {"kind": "numeric", "weight": 0}, "eval.every": 10},
-    "monitor.on_alarm": {
-        "verify.second": {"kind": "numeric", "weight": 0},
-        "monitor.gold": "second",
-        "eval.every": 10,
-    },
+    "monitor.on_alarm": {"verify.second": {"kind": "numeric", "weight": 0}, "monitor.gold": "second", "eval.every": 10},
     "prefer": {"train.method": "prefer"},
     "prefer.data.": {"prefer.data.from": "pairs.jsonl"},
     "prefer.gamma": {"prefer.loss": "simpo"},
@@ -120,7 +116,5 @@ def _flow(value: Value) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./-]*", value):
-        return (
-            value if value not in ("true", "false", "null", "no", "yes", "on", "off") else json.dumps(value)
-        )
+        return value if value not in ("true", "false", "null", "no", "yes", "on", "off") else json.dumps(value)
     return json.dumps(value, ensure_ascii=False)

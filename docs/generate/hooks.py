@@ -33,8 +33,7 @@ PLACES = {
 """By path in the tree: the path on the site, of what does not lie in docs/."""
 SOURCES = {place: path for path, place in PLACES.items()}
 TOKEN = re.compile(
-    r"^```.*?^```$|(?P<text>!?\[[^\]\n]*\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)|`[^`\n]*`",
-    re.M | re.S,
+    r"^```.*?^```$|(?P<text>!?\[[^\]\n]*\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)|`[^`\n]*`", re.M | re.S
 )
 """A fenced block, a link or code: whatever begins first, so that a link in code is none, and code in a link's text is."""
 

@@ -63,9 +63,7 @@ def _fields() -> dict[str, Schema]:
 def _walk(schema: Schema, path: str, found: dict[str, Schema]) -> None:
     for name, field in schema.get("properties", {}).items():
         here = f"{path}{name}"
-        is_taken = path == "stages." and (
-            name == "verify" or name in found
-        )  # the recipe's, which a stage takes too
+        is_taken = path == "stages." and (name == "verify" or name in found)  # the recipe's, which a stage takes too
         if is_taken:
             continue
         if here == "verify":  # options are those of a kind: `grpo explain math`
@@ -98,9 +96,7 @@ def _value(form: Schema) -> str:
     if form.get("type") == "array":
         items = " | ".join(dict.fromkeys(_value(one) for one in _forms(form.get("items", {}))))
         return f"list of {items}" if items else "list"
-    bounds = " and ".join(
-        f"{sign} {form[key]:g}" for key, sign in RANGE.items() if form.get(key, NO_BOUND) != NO_BOUND
-    )
+    bounds = " and ".join(f"{sign} {form[key]:g}" for key, sign in RANGE.items() if form.get(key, NO_BOUND) != NO_BOUND)
     kinds = form.get("type", [])
     words = [KINDS.get(k, k) for k in ([kinds] if isinstance(kinds, str) else kinds) if k != "null"]
     return f"{' | '.join(words)} {bounds}".strip()

@@ -66,7 +66,5 @@ def _first_sentence(text: str) -> str:
     without = re.sub(r"^```.*?^```$|^<!--.*?-->$", "", text, flags=re.M | re.S)
     said = next((block for block in re.split(r"\n\s*\n", without) if PROSE.match(block)), "")
     said = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(said.split()))
-    ends = (
-        found.start() for found in re.finditer(r"\.\s", said) if said[: found.start()].count("`") % 2 == 0
-    )
+    ends = (found.start() for found in re.finditer(r"\.\s", said) if said[: found.start()].count("`") % 2 == 0)
     return said[: next(ends, None)].rstrip(".:")

@@ -72,13 +72,9 @@ def _finding(said: dict[str, Any]) -> list[str]:
     summary = " ".join(said["summary"].split())
     facts = [f"Said {said['when']}.", f"Remedy: {said['remedy']}."]
     if said["monitor"]:
-        facts.append(
-            f"An alarm: `monitor.on_alarm: {{{said['monitor']}: warn}}`, or `pause`, or `roll_back`."
-        )
+        facts.append(f"An alarm: `monitor.on_alarm: {{{said['monitor']}: warn}}`, or `pause`, or `roll_back`.")
     if said["evidence"]:
         facts.append(f"Looks at {', '.join(code(name) for name in said['evidence'])}.")
     if said["bounds"]:
-        facts.append(
-            f"Bounds: {', '.join(code(f'{name} {value:g}') for name, value in said['bounds'].items())}."
-        )
+        facts.append(f"Bounds: {', '.join(code(f'{name} {value:g}') for name, value in said['bounds'].items())}.")
     return [f"### {said['finding']}\n", f"{summary[:1].upper()}{summary[1:]}\n", " ".join(facts) + "\n"]

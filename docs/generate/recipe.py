@@ -48,6 +48,4 @@ def _own(said: dict[str, Any]) -> list[str]:
         facts.append(f"Default: {code(json.dumps(said['default'], ensure_ascii=False))}.")
     if said["key"] == VERIFIER.partition(".")[0]:
         facts = ["Values: a mapping of names to [verifiers](verifiers.md), or one of them."]
-    return [f"{part}\n" for part in (said["summary"], " ".join(facts)) if part] + [
-        fenced(said["example"], "yaml")
-    ]
+    return [f"{part}\n" for part in (said["summary"], " ".join(facts)) if part] + [fenced(said["example"], "yaml")]

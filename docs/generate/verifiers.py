@@ -19,9 +19,7 @@ written."""
 def verifiers_page() -> str:
     """`reference/verifiers.md`."""
     kinds = sorted({*KINDS, "reward_model"})
-    return "\n".join(
-        [head("Verifiers by kind", ABOUT), *(part for kind in kinds for part in _kind(describe(kind)))]
-    )
+    return "\n".join([head("Verifiers by kind", ABOUT), *(part for kind in kinds for part in _kind(describe(kind)))])
 
 
 def _kind(said: dict[str, Any]) -> list[str]:
@@ -30,21 +28,13 @@ def _kind(said: dict[str, Any]) -> list[str]:
         parts.append(f"Reads: {', '.join(code(name) for name in said['columns'])}.\n")
     if said["options"]:
         rows = [
-            (
-                code_cell(one["name"]),
-                code_cell(in_words(one["type"])),
-                _default(one["default"]),
-                cell(one["about"]),
-            )
+            (code_cell(one["name"]), code_cell(in_words(one["type"])), _default(one["default"]), cell(one["about"]))
             for one in said["options"]
         ]
         parts.append(table(("option", "values", "default", "means"), rows))
     if said["examples"]:
         parts.append(
-            table(
-                ("verdict", "reason", "gold", "completion", "options", "shows"),
-                map(_example, said["examples"]),
-            )
+            table(("verdict", "reason", "gold", "completion", "options", "shows"), map(_example, said["examples"]))
         )
     return parts
 

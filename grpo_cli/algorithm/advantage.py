@@ -42,12 +42,7 @@ ROUNDING = 2 * torch.finfo(torch.float64).eps
 
 
 def group_advantages(
-    rewards_PG: Tensor,
-    *,
-    scale: Scale = "group",
-    ddof: int = 1,
-    floor: float = 1e-6,
-    weights_PG: Tensor | None = None,
+    rewards_PG: Tensor, *, scale: Scale = "group", ddof: int = 1, floor: float = 1e-6, weights_PG: Tensor | None = None
 ) -> Tensor:
     """(P, G) rewards to (P, G) advantages: reward minus the group's mean, over the std of group or batch.
 
@@ -91,9 +86,7 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
     return centred * count / (count - 1).clamp(min=1)
 
 
-def normalise_then_sum(
-    rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6
-) -> Tensor:
+def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> Tensor:
     """(P, G, K) parts to (P, G) advantages, as GDPO: each part is scaled in its group, summed by weight, scaled over the batch.
 
     A sample that lacks a part has no sum, so it is in none of the parts' means: each group is centred by itself, and one
@@ -103,9 +96,7 @@ def normalise_then_sum(
     # one part missing leaves the whole sample out: a sum over fewer parts would look like a lower reward
     unknown = rewards_PGK.isnan().any(dim=-1)
     rewards_PGK = rewards_PGK.masked_fill(unknown.unsqueeze(-1), float("nan"))
-    parts = [
-        group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])
-    ]
+    parts = [group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])]
     total = torch.stack(parts, dim=-1) @ weights_K.to(rewards_PGK.dtype)
     total = total.masked_fill(unknown, float("nan"))
     # parts may cancel: a group whose sums are equal has nothing to teach, whatever its parts are
@@ -138,9 +129,7 @@ def told_apart(outcomes_PG: Tensor, *, ddof: int = 1, floor: float = LEAST) -> T
     return group_advantages(outcomes_PG, scale="none", ddof=ddof, floor=floor).ne(0).any(dim=1)
 
 
-def gate(
-    outcomes_PG: Tensor, rewards_PG: Tensor, *, ddof: int = 1, floor: float = 1e-6
-) -> tuple[Tensor, Tensor]:
+def gate(outcomes_PG: Tensor, rewards_PG: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> tuple[Tensor, Tensor]:
     """(P, G) what is paid, and (P,) bool whether the outcomes of a group spread.
 
     Outcomes count where the reward is known. NaN, no verdict, stays NaN.

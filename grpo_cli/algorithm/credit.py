@@ -145,11 +145,7 @@ def _joined(A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | None) -> Credit:
 
 
 def _outcome(
-    train: Train,
-    rewards_PG: Tensor,
-    parts_PGK: Tensor | None,
-    weights_K: Tensor | None,
-    times_PG: Tensor | None,
+    train: Train, rewards_PG: Tensor, parts_PGK: Tensor | None, weights_K: Tensor | None, times_PG: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """(P, G) advantages of the samples, and which of them pruning by variance keeps."""
     floor, ddof, prune = train.floor, train.std_ddof, train.prune

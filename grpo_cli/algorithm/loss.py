@@ -186,9 +186,7 @@ class Objective:
         imitates = train.critic.positive if train.critic else 0.0
         every_row = bool(in_loss or imitates or acts_on_every_row(train.trl))
         drop = train.dead_groups != "keep" and not every_row
-        return cls(
-            train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, imitates, kept, every_row
-        )
+        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, imitates, kept, every_row)
 
     @property
     def needs_reference(self) -> bool:
@@ -253,9 +251,7 @@ def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Ten
     """
     # TRL computes exp(lp - old): with old = sg[lp] - log s it is s in value, with the gradient of every token's own lp
     now_BT = logps_BT.detach()
-    log_s_B1 = ((now_BT - old_BT) * mask_BT).sum(dim=1, keepdim=True) / mask_BT.sum(
-        dim=1, keepdim=True
-    ).clamp(min=1)
+    log_s_B1 = ((now_BT - old_BT) * mask_BT).sum(dim=1, keepdim=True) / mask_BT.sum(dim=1, keepdim=True).clamp(min=1)
     return now_BT - log_s_B1
 
 

@@ -155,9 +155,7 @@ def milestones(
         ends = reached(episode, order)
         place = segments(len(episode), ends)
         where.append(place)
-        shaped.append(
-            [reward * gamma ** (ends[k] - t) if k < len(ends) else 0.0 for t, k in enumerate(place)]
-        )
+        shaped.append([reward * gamma ** (ends[k] - t) if k < len(ends) else 0.0 for t, k in enumerate(place)])
     return _compared(episodes, shaped, where, "mean", floor)
 
 

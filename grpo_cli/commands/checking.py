@@ -83,9 +83,7 @@ def show_plan(recipe: Recipe, base: Path, name: str, *, as_json: bool) -> Exit:
     code = exit_code(findings)
     if as_json:
         effective: Json = recipe.model_dump(mode="json", by_alias=True)
-        print(
-            strict_json({**report(name, findings, code, time.perf_counter() - began), "effective": effective})
-        )
+        print(strict_json({**report(name, findings, code, time.perf_counter() - began), "effective": effective}))
         return code
     failed = [finding for finding in findings if finding.level is Level.FAIL]
     if failed:

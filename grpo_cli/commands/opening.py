@@ -190,7 +190,5 @@ def _remember(command: str, seconds: float) -> None:
             known = {}
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(f".{os.getpid()}")
-        partial.write_text(
-            json.dumps({**(known if isinstance(known, dict) else {}), command: round(seconds, 1)})
-        )
+        partial.write_text(json.dumps({**(known if isinstance(known, dict) else {}), command: round(seconds, 1)}))
         partial.replace(place)

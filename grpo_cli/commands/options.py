@@ -21,10 +21,7 @@ RecipePlace = Annotated[
 Sets = Annotated[
     list[str] | None,
     typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Override one key; may be repeated.",
-        autocompletion=completing.settings,
+        "--set", metavar="KEY=VALUE", help="Override one key; may be repeated.", autocompletion=completing.settings
     ),
 ]
 
@@ -38,10 +35,7 @@ def _trust(wanted: bool) -> bool:
 
 
 Trust = Annotated[
-    bool,
-    typer.Option(
-        "--trust", callback=_trust, help="Run code of a recipe that came with a model; read it first."
-    ),
+    bool, typer.Option("--trust", callback=_trust, help="Run code of a recipe that came with a model; read it first.")
 ]
 Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
@@ -49,9 +43,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout
 # check and probe
 Gpu = Annotated[
     str | None,
-    typer.Option(
-        metavar="CARD", help="Would it fit, how long: h100, 4090, 8xh200; left out, this machine's card."
-    ),
+    typer.Option(metavar="CARD", help="Would it fit, how long: h100, 4090, 8xh200; left out, this machine's card."),
 ]
 Price = Annotated[
     float | None, typer.Option(metavar="PRICE", help="What one card costs an hour; says what the run would.")
@@ -86,21 +78,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what 
 
 # eval
 ModelPlace = Annotated[
-    str,
-    typer.Argument(help="A checkpoint, a run, a model folder or a hub id.", autocompletion=completing.runs),
+    str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.", autocompletion=completing.runs)
 ]
-MeasuringRecipe = Annotated[
-    str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")
-]
+MeasuringRecipe = Annotated[str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")]
 EvalSets = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."
-    ),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."),
 ]
-Against = Annotated[
-    str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")
-]
+Against = Annotated[str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")]
 EvalOut = Annotated[
     Path | None,
     typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint, earlier ones set aside."),
@@ -120,64 +105,41 @@ PassFloor = Annotated[float | None, typer.Option(help="Exit 1 if pass@1 is below
 Prompts = Annotated[
     int | None, typer.Option("--prompts", "-n", min=1, help="Training prompts; default `gate.n`, else 64.")
 ]
-Samples = Annotated[
-    int | None, typer.Option(min=2, max=256, help="Samples of each; default `gate.samples`, else 8.")
-]
+Samples = Annotated[int | None, typer.Option(min=2, max=256, help="Samples of each; default `gate.samples`, else 8.")]
 ProbeSeed = Annotated[int | None, typer.Option(help="Seed of choosing and sampling; default `train.seed`.")]
 ProbeOut = Annotated[Path | None, typer.Option(help="Write the samples here, as `grpo verify` reads them.")]
 
 # verify
-Files = Annotated[
-    list[str], typer.Argument(metavar="FILE|-", help="JSON lines, plain, .gz or .zst; `-` is stdin.")
-]
+Files = Annotated[list[str], typer.Argument(metavar="FILE|-", help="JSON lines, plain, .gz or .zst; `-` is stdin.")]
 VerifyRecipe = Annotated[
-    str | None,
-    typer.Option("--recipe", help="Use the verifiers of this recipe.", autocompletion=completing.recipes),
+    str | None, typer.Option("--recipe", help="Use the verifiers of this recipe.", autocompletion=completing.recipes)
 ]
 Math = Annotated[bool, typer.Option("--math", help="Compare the boxed answer with the gold.")]
 Code = Annotated[bool, typer.Option("--code", help="Run the program against the row's tests.")]
 Regex = Annotated[list[str] | None, typer.Option("--regex", metavar="PATTERN", help="Search for a pattern.")]
-OtherKinds = Annotated[
-    list[str] | None, typer.Option("--verifier", metavar="KIND", help="Any other verifier.")
-]
+OtherKinds = Annotated[list[str] | None, typer.Option("--verifier", metavar="KIND", help="Any other verifier.")]
 VerifierOptions = Annotated[
     list[str] | None, typer.Option("--option", metavar="[NAME.]K=V", help="Set an option of a verifier.")
 ]
 Weights = Annotated[
-    list[str] | None,
-    typer.Option("--weight", metavar="NAME=W", help="Weight of a verifier in the reward."),
+    list[str] | None, typer.Option("--weight", metavar="NAME=W", help="Weight of a verifier in the reward.")
 ]
-Primary = Annotated[
-    str | None, typer.Option("--primary", metavar="NAME", help="Whose verdict is the outcome.")
-]
-CompletionKey = Annotated[
-    str | None, typer.Option("--completion-key", metavar="KEY", help="Field of the completion.")
-]
-AnswerKey = Annotated[
-    str | None, typer.Option("--answer-key", metavar="KEY", help="Field of the gold answer.")
-]
+Primary = Annotated[str | None, typer.Option("--primary", metavar="NAME", help="Whose verdict is the outcome.")]
+CompletionKey = Annotated[str | None, typer.Option("--completion-key", metavar="KEY", help="Field of the completion.")]
+AnswerKey = Annotated[str | None, typer.Option("--answer-key", metavar="KEY", help="Field of the gold answer.")]
 PromptKey = Annotated[str | None, typer.Option("--prompt-key", metavar="KEY", help="Field of the prompt.")]
 GoldRowsFile = Annotated[
-    str | None,
-    typer.Option("--rows", metavar="FILE", help="Rows with the golds, joined by id, `custom_id` or prompt."),
+    str | None, typer.Option("--rows", metavar="FILE", help="Rows with the golds, joined by id, `custom_id` or prompt.")
 ]
-GroupKey = Annotated[
-    str | None, typer.Option("--group-key", metavar="KEY", help="Field that names the group.")
-]
+GroupKey = Annotated[str | None, typer.Option("--group-key", metavar="KEY", help="Field that names the group.")]
 Order = Annotated[
-    Literal["auto", "contiguous", "scattered"],
-    typer.Option(help="Whether a group's lines stand together."),
+    Literal["auto", "contiguous", "scattered"], typer.Option(help="Whether a group's lines stand together.")
 ]
-ScoredOut = Annotated[
-    str | None, typer.Option("--out", metavar="FILE", help="Write scored lines here, not to stdout.")
-]
-OnlySummary = Annotated[
-    bool, typer.Option("--json", help="Print one summary object on stdout; lines need --out.")
-]
+ScoredOut = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write scored lines here, not to stdout.")]
+OnlySummary = Annotated[bool, typer.Option("--json", help="Print one summary object on stdout; lines need --out.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Answer every line at once, in order, flushed.")]
 ScoreFloor = Annotated[
-    float | None,
-    typer.Option("--fail-under", metavar="SCORE", help="Exit 1 if the mean score is below this."),
+    float | None, typer.Option("--fail-under", metavar="SCORE", help="Exit 1 if the mean score is below this.")
 ]
 Processes = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default one a core.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")]
@@ -185,28 +147,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stder
 # pairs
 PairSources = Annotated[
     list[str],
-    typer.Argument(
-        metavar="RUN|FILE|RECIPE", help="A run, files of judged samples, or a recipe that draws them."
-    ),
+    typer.Argument(metavar="RUN|FILE|RECIPE", help="A run, files of judged samples, or a recipe that draws them."),
 ]
 PairRecipe = Annotated[
     str | None, typer.Option("--recipe", help="The recipe that the samples must be of; a run brings its own.")
 ]
 PairsARow = Annotated[int, typer.Option("--pairs-a-row", min=1, help="Most pairs of one row.")]
 LengthGap = Annotated[
-    float,
-    typer.Option(
-        min=0, max=1, help="How far the lengths of a pair may differ, as a share of the longer one."
-    ),
+    float, typer.Option(min=0, max=1, help="How far the lengths of a pair may differ, as a share of the longer one.")
 ]
-Since = Annotated[
-    int, typer.Option(metavar="STEP", min=0, help="Of a run: leave out samples of earlier steps.")
-]
+Since = Annotated[int, typer.Option(metavar="STEP", min=0, help="Of a run: leave out samples of earlier steps.")]
 Unpaired = Annotated[bool, typer.Option(help="Write every usable answer with its label, as KTO takes them.")]
 PairPrompts = Annotated[
     int | None, typer.Option("--prompts", "-n", min=1, help="Of a recipe: training prompts; default all.")
 ]
 PairSamples = Annotated[int, typer.Option("--samples", min=2, max=4096, help="Of a recipe: samples of each.")]
-PairsOut = Annotated[
-    Path | None, typer.Option(help="Where the pairs go; default pairs.jsonl in the run or here.")
-]
+PairsOut = Annotated[Path | None, typer.Option(help="Where the pairs go; default pairs.jsonl in the run or here.")]

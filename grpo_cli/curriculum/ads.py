@@ -78,10 +78,7 @@ FAILED = 2
 
 
 def move_window(
-    window: Sequence[int],
-    rates: Mapping[int, float],
-    size: int,
-    skipped: Collection[int] = (),
+    window: Sequence[int], rates: Mapping[int, float], size: int, skipped: Collection[int] = ()
 ) -> list[int]:
     """The window after its rows were sampled: rows right too seldom give way to easier ones, those right too often to harder ones.
 
@@ -158,9 +155,7 @@ class ClusterWindow:
         """What became of rows of this cluster; None where nothing was judged. `skipped` are rows too."""
         judged = [rate for rate in rates.values() if rate is not None]
         if not self.is_ranked:
-            self.first |= {
-                row: START if rate is None else rate for row, rate in rates.items() if row not in self.first
-            }
+            self.first |= {row: START if rate is None else rate for row, rate in rates.items() if row not in self.first}
             self.begin()
         else:
             at = {row: place for place, row in enumerate(self.rows)}
@@ -201,9 +196,7 @@ class Ads(Uniform):
         self.chances: list[float] = []
         self.steps, self.mixed = 0, 0.0
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         if not self.bands:
             self._begin(order.n_rows, n)
         active = min(self.active, len(self.bands))

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DECAY = (
-    0.5  # how much of older evidence a new outcome keeps in the Beta counts: policies move, so data go stale
-)
+DECAY = 0.5  # how much of older evidence a new outcome keeps in the Beta counts: policies move, so data go stale
 WINDOW = 128  # outcomes of rows that were dead before, over which persistence is taken
 ENOUGH = 32  # fewer say nothing
 

@@ -12,17 +12,7 @@ from typing import Any
 
 from grpo_cli.curriculum.ads import Ads
 from grpo_cli.curriculum.ledger import Ledger, RowOutcome
-from grpo_cli.curriculum.strategies import (
-    Auto,
-    EasyToHard,
-    Greso,
-    Mopps,
-    Order,
-    Priority,
-    Screen,
-    Strategy,
-    Uniform,
-)
+from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Order, Priority, Screen, Strategy, Uniform
 
 
 class Selection:

@@ -88,10 +88,7 @@ class FilledBatch:
 
 
 def fill(
-    first: Sequence[Group],
-    sample: Callable[[int], list[Group]],
-    has_signal: Callable[[Group], bool],
-    most_rounds: int,
+    first: Sequence[Group], sample: Callable[[int], list[Group]], has_signal: Callable[[Group], bool], most_rounds: int
 ) -> FilledBatch:
     """A batch of `len(first)` groups with signal, as far as `most_rounds` further calls of `sample` give them.
 

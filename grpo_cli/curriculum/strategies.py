@@ -53,9 +53,7 @@ class Order:
 class Strategy(Protocol):
     """A way to pick rows by what is known of them."""
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         """`n` different rows, none of `exclude`; fewer only where no others are left."""
 
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
@@ -74,9 +72,7 @@ class Strategy(Protocol):
 class Uniform:
     """Every row once an epoch, in a new order each epoch."""
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         return order.take(n, exclude)
 
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
@@ -119,14 +115,11 @@ class Priority(Uniform):
 
     retest = 1 / 8
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
         weights = {row: variance(ledger.pass_rate(row)) for row in rows}
         stale = sorted(
-            (row for row in rows if row in ledger.entries),
-            key=lambda row: (ledger.entries[row].last_step, row),
+            (row for row in rows if row in ledger.entries), key=lambda row: (ledger.entries[row].last_step, row)
         )
         retested = stale[: int(n * self.retest)]
         chosen = retested + weighted_sample(
@@ -149,9 +142,7 @@ class Greso(Uniform):
     def __init__(self) -> None:
         self.q = {"easy": 0.5, "hard": 0.5}
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         n = min(n, order.n_rows - len(exclude))
         chosen: list[int] = []
         passed_over: list[int] = []
@@ -200,9 +191,7 @@ class Mopps(Uniform):
 
     candidates = 16
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
         pool = rng.sample(rows, min(len(rows), self.candidates * n))
         drawn = {}
@@ -218,9 +207,7 @@ class EasyToHard(Uniform):
     def __init__(self) -> None:
         self.queue: list[int] = []
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         n = min(n, order.n_rows - len(exclude))
         if len([row for row in self.queue if row not in exclude]) < n:
             mixed = [order.next() for _ in range(order.n_rows)]
@@ -250,9 +237,7 @@ class Auto(Uniform):
     def __init__(self) -> None:
         self.is_on = False
 
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
-    ) -> list[int]:
+    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         if not self.is_on:
             return order.take(n, exclude)
         rows = [row for row in range(order.n_rows) if row not in exclude]

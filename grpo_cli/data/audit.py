@@ -117,9 +117,7 @@ class Corpus:
         ranked = sorted(own, key=lambda triple: (self._rows_with[triple], triple))
         return ranked[: len(own) - ceil(self._threshold * len(own)) + 1]
 
-    def _nearest(
-        self, own: Triples, rows_of: dict[Words, list[int]], before: int
-    ) -> tuple[int, float] | None:
+    def _nearest(self, own: Triples, rows_of: dict[Words, list[int]], before: int) -> tuple[int, float] | None:
         """The most similar row earlier than `before` and its similarity, the earliest of equals; None below the threshold."""
         candidates = {index for triple in self._prefix(own) for index in rows_of.get(triple, ())}
         best: tuple[int, float] | None = None
@@ -216,9 +214,7 @@ def audit_golds(
         raise DataError(dropped, hint="mend the rows, or set `data.on_bad_gold: drop` to leave them out")
     kept = [index for index in range(len(rows)) if index not in mistakes]
     if rows and not kept:
-        raise DataError(
-            dropped, hint="every row has a bad gold: look at `data.answer`, `gold` and the verifier first"
-        )
+        raise DataError(dropped, hint="every row has a bad gold: look at `data.answer`, `gold` and the verifier first")
     return GoldAudit(
         [rows[i] for i in kept],
         {name: [found[i] for i in kept] for name, found in golds.items()},

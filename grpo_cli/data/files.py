@@ -64,9 +64,7 @@ def read_file(path: Path, name: str) -> Iterator[Record | BrokenFile]:
             yield from _parquet(path, name)
         else:
             known = ", ".join((*JSON_LINES[:1], *TABLES, ".parquet"))
-            raise DataError(
-                f"unknown kind of file; known: {known} (and .gz, .zst of the text ones)", place=name
-            )
+            raise DataError(f"unknown kind of file; known: {known} (and .gz, .zst of the text ones)", place=name)
     except PermissionError as err:
         raise SetupError("no permission to read this file", place=name) from err
     except UNREADABLE as err:
@@ -123,9 +121,7 @@ def _json(text: bytes, objects: Callable[[list[tuple[str, Any]]], dict[str, Any]
         raise ValueError("NUL bytes: the file was cut off by a crash, or is no text file")
     try:
         decoded = text.rstrip().decode("utf-8")
-        value = json.loads(
-            decoded, parse_constant=_refuse_constant, parse_int=_whole, object_pairs_hook=objects
-        )
+        value = json.loads(decoded, parse_constant=_refuse_constant, parse_int=_whole, object_pairs_hook=objects)
         if b"\\u" in text and b"\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as err:

@@ -51,9 +51,7 @@ def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
     if not any(message["role"] == "user" for message in messages):
         raise BadMessages("the prompt's messages have no user turn")
     if messages[-1]["role"] == "assistant":
-        raise BadMessages(
-            "the prompt's last message is the assistant's, which the model shall write; leave it out"
-        )
+        raise BadMessages("the prompt's last message is the assistant's, which the model shall write; leave it out")
     if system is not None and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": system})
     return messages
@@ -61,12 +59,7 @@ def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
 
 def _message(item: object, number: int) -> Message:
     where = f"message {number} of the prompt"
-    if (
-        isinstance(item, dict)
-        and "role" not in item
-        and isinstance(item.get("from"), str)
-        and "value" in item
-    ):
+    if isinstance(item, dict) and "role" not in item and isinstance(item.get("from"), str) and "value" in item:
         said = {key: value for key, value in item.items() if key not in ("from", "value")}
         item = {"role": SHAREGPT.get(item["from"], item["from"]), "content": item["value"], **said}
     if not isinstance(item, dict) or "role" not in item or not ("content" in item or item.get("tool_calls")):
@@ -146,9 +139,7 @@ def _is_tool(item: object) -> bool:
 
 def prompt_text(messages: Sequence[Message]) -> str:
     """The text that stands for the chat in records and on the screen: its turns without the system's."""
-    return "\n\n".join(
-        _shown(message) for message in messages if message["role"] not in ("system", "developer")
-    )
+    return "\n\n".join(_shown(message) for message in messages if message["role"] not in ("system", "developer"))
 
 
 def _shown(message: Message) -> str:

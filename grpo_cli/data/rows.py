@@ -149,9 +149,7 @@ class RowLayout:
             prompt=read("prompt", data.prompt),
             answer=None if data.answer is None else read("answer", data.answer),
             id=None if data.id is None else read("id", data.id, bare=True),
-            columns={
-                name: read(f"columns.{name}", source, bare=True) for name, source in data.columns.items()
-            },
+            columns={name: read(f"columns.{name}", source, bare=True) for name, source in data.columns.items()},
             system=None if data.system is None else read("system", data.system, loose=True),
             plain=data.plain,
             prefill=None if data.prefill is None else read("prefill", data.prefill, loose=True),
@@ -212,10 +210,7 @@ def told_golds(told: Template | None, answer: Template | None) -> list[str]:
     """What is wrong with words to the model that name the column of the gold: they would tell it the answer."""
     golds = {"answer"} if answer is None else {path.partition(".")[0] for path in answer.columns} | {"answer"}
     paths = [] if told is None else [path for path in told.columns if path.partition(".")[0] in golds]
-    return [
-        f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces"
-        for path in paths
-    ]
+    return [f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces" for path in paths]
 
 
 def _gold(value: Any) -> Any:
@@ -241,9 +236,7 @@ class FilledRows:
 
     def left_out(self) -> list[str]:
         """One sentence for each reason that left rows out."""
-        said = (
-            [f"`data.where` keeps {self.total - self.unkept:,} of {self.total:,} rows"] if self.unkept else []
-        )
+        said = [f"`data.where` keeps {self.total - self.unkept:,} of {self.total:,} rows"] if self.unkept else []
         if self.nulls:
             first = self.nulls[0]
             count = f"dropped {len(self.nulls):,} of {self.total - self.unkept:,} rows with a null"
@@ -297,28 +290,18 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
         raise DataError(mistakes, hint=_null_hint(mistakes, lacks=lacks))
     filled = FilledRows(rows, len(records), unkept, nulls)
     if records and not rows:
-        raise DataError(
-            "no row is left: " + "; ".join(filled.left_out()), hint=_first_values(records[0], layout.where)
-        )
+        raise DataError("no row is left: " + "; ".join(filled.left_out()), hint=_first_values(records[0], layout.where))
     return filled
 
 
 def _null_hint(mistakes: Sequence[Mistake], *, lacks: bool) -> str:
-    is_null = lacks or any(
-        m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes
-    )
-    return (
-        "`data.on_null: drop` leaves rows with a null, or without the column, out and counts them"
-        if is_null
-        else ""
-    )
+    is_null = lacks or any(m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes)
+    return "`data.on_null: drop` leaves rows with a null, or without the column, out and counts them" if is_null else ""
 
 
 def _first_values(record: Record, where: Where | None) -> str:
     values = {path: record.fields.get(path) for path in where.columns()} if where else {}
-    shown = ", ".join(
-        f"`{path}` is {json.dumps(value, ensure_ascii=False)[:60]}" for path, value in values.items()
-    )
+    shown = ", ".join(f"`{path}` is {json.dumps(value, ensure_ascii=False)[:60]}" for path, value in values.items())
     return f"in {record.place} {shown}" if shown else ""
 
 

@@ -55,10 +55,7 @@ class SampleFilter:
             "only": (taking.only in ("right", "wrong"), "`right` or `wrong`"),
             "a_row": (_is_whole(taking.a_row, 1), "a whole number of at least 1"),
             "shortest": (isinstance(taking.shortest, bool), "`true` or `false`"),
-            "language": (
-                taking.language is None or isinstance(taking.language, str),
-                "a script such as `LATIN`",
-            ),
+            "language": (taking.language is None or isinstance(taking.language, str), "a script such as `LATIN`"),
             "repetition": (_is_share(taking.repetition), "a share between 0 and 1"),
             "since": (_is_whole(taking.since, 0), "a step"),
         }
@@ -92,19 +89,11 @@ def run_rows(
                 continue
             count += 1
             line = item.fields
-            if not isinstance(line.get("fields") or {}, dict) or not isinstance(
-                line.get("tokens") or 0, int | float
-            ):
-                yield BrokenFile(
-                    item.place, "no sample of a run: `fields` must be an object, `tokens` a number"
-                )
+            if not isinstance(line.get("fields") or {}, dict) or not isinstance(line.get("tokens") or 0, int | float):
+                yield BrokenFile(item.place, "no sample of a run: `fields` must be an object, `tokens` a number")
                 continue
             row, text = str(line.get("row", "")), line.get("completion")
-            if (
-                isinstance(text, str)
-                and text not in seen.setdefault(row, set())
-                and _may_take(line, text, taking)
-            ):
+            if isinstance(text, str) and text not in seen.setdefault(row, set()) and _may_take(line, text, taking):
                 seen[row].add(text)
                 kept.setdefault(row, []).append(line)
     if not kept:
@@ -127,9 +116,7 @@ def _of_row(row: str, lines: Sequence[dict[str, Any]], taking: SampleFilter, sho
 
 def _may_take(line: Mapping[str, Any], text: str, taking: SampleFilter) -> bool:
     outcome = line.get("outcome")
-    is_asked = (
-        outcome == "right" if taking.only == "right" else outcome in ("wrong", "no_answer", "over_limit")
-    )
+    is_asked = outcome == "right" if taking.only == "right" else outcome in ("wrong", "no_answer", "over_limit")
     if not is_asked or line.get("truncated"):
         return False
     shaped = Shaped(text)
@@ -170,6 +157,4 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _is_share(value: object) -> bool:
-    return value is None or (
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    )
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)

@@ -50,9 +50,7 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
     """
     for option in options:
         if option not in OPTIONS:
-            raise RecipeError(
-                f"unknown option `{option}` of `hub:{name}`{near_or_known(option, OPTIONS)}", place=key
-            )
+            raise RecipeError(f"unknown option `{option}` of `hub:{name}`{near_or_known(option, OPTIONS)}", place=key)
     rows = _load(name, str(options.get("split", split)), options, key)
     return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
 
@@ -306,13 +304,9 @@ def _refuse_code(name: str, base: Path | None, key: str) -> None:
         return
     mend = "let the function write its rows to a file once, one JSON object a line, and name that file"
     if path.endswith(".py"):
-        raise RecipeError(
-            f"`{name}` is Python code, and no function is asked for rows here", place=key, hint=mend
-        )
+        raise RecipeError(f"`{name}` is Python code, and no function is asked for rows here", place=key, hint=mend)
     near = near_or_known(scheme, _SCHEMES)
-    raise RecipeError(
-        f"there is no source `{scheme}:`{near}", place=key, hint=f"is it a Python function? {mend}"
-    )
+    raise RecipeError(f"there is no source `{scheme}:`{near}", place=key, hint=f"is it a Python function? {mend}")
 
 
 def _task_split(options: dict[str, Any], split: Split, name: str, key: str) -> tuple[dict[str, Any], Split]:
@@ -386,9 +380,7 @@ def find_file(name: str, base: Path | None, key: str) -> Path:
                 place=key,
                 hint=f"say `{name.rstrip('/')}/*{inside}` for its files" if inside else "",
             )
-    near = sorted(
-        {f.name for place in places if place.parent.is_dir() for f in place.parent.iterdir() if f.is_file()}
-    )
+    near = sorted({f.name for place in places if place.parent.is_dir() for f in place.parent.iterdir() if f.is_file()})
     looked = " and ".join(f"`{place}`" for place in places) if len(places) > 1 else ""
     guess = near_or_known(path.name, near) if near else ""
     hints = [f"looked for {looked}" if looked else "", _hub_hint(name)]

@@ -64,9 +64,7 @@ class RowSignals:
     def exposed(self, draws: int) -> list[int]:
         """Rows whose question gets too large a share of a run of so many drawn rows."""
         return [
-            row
-            for row, share in enumerate(self.shares())
-            if share >= MOST_EXPOSURE and share * draws >= LEAST_DRAWS
+            row for row, share in enumerate(self.shares()) if share >= MOST_EXPOSURE and share * draws >= LEAST_DRAWS
         ]
 
     def contradicting(self) -> set[int]:

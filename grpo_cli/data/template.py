@@ -162,9 +162,7 @@ def look_up(fields: Mapping[str, Any], path: str) -> Any:
             value = value[int(key)]
         else:
             inside = ".".join(parts[:depth])
-            known = (
-                [f"{inside}.{k}" if inside else str(k) for k in value] if isinstance(value, Mapping) else []
-            )
+            known = [f"{inside}.{k}" if inside else str(k) for k in value] if isinstance(value, Mapping) else []
             raise MissingColumn(path, known, _held_as_text(value, inside, ".".join(parts[depth:])))
     return value
 

@@ -80,11 +80,7 @@ def _said(text: str, err: SyntaxError) -> str:
 
 def _allow(node: ast.expr) -> None:
     """Refuse every kind of node but those that `_value` and `_claim` read."""
-    if (
-        isinstance(node, ast.Name)
-        or (isinstance(node, ast.Constant) and _is_plain(node.value))
-        or _path(node)
-    ):
+    if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and _is_plain(node.value)) or _path(node):
         return
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -94,12 +90,8 @@ def _allow(node: ast.expr) -> None:
         raise TemplateError("of signs between numbers only + - * / are known", node.col_offset)
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not | ast.USub):
         raise TemplateError("of signs before a value only `not` and - are known", node.col_offset)
-    elif not isinstance(
-        node, ast.BoolOp | ast.UnaryOp | ast.BinOp | ast.Compare | ast.List | ast.Tuple | ast.Set
-    ):
-        raise TemplateError(
-            "an expression is made of columns, numbers, texts, lists and comparisons", node.col_offset
-        )
+    elif not isinstance(node, ast.BoolOp | ast.UnaryOp | ast.BinOp | ast.Compare | ast.List | ast.Tuple | ast.Set):
+        raise TemplateError("an expression is made of columns, numbers, texts, lists and comparisons", node.col_offset)
     inner = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
     for child in inner:
         if isinstance(child, ast.expr):
@@ -132,10 +124,7 @@ def _claim(node: ast.expr, fields: Mapping[str, Any]) -> bool:
         return not _claim(node.operand, fields)
     if isinstance(node, ast.Compare):
         sides = [_value(one, fields) for one in (node.left, *node.comparators)]
-        return all(
-            _holds(sign, left, right)
-            for sign, left, right in zip(node.ops, sides[:-1], sides[1:], strict=True)
-        )
+        return all(_holds(sign, left, right) for sign, left, right in zip(node.ops, sides[:-1], sides[1:], strict=True))
     value = _value(node, fields)
     if value is None or isinstance(value, bool):
         return bool(value)

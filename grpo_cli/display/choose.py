@@ -76,9 +76,7 @@ class JsonDisplay(Display):
     def finish(self, card: Card) -> None:
         """The end, without the history that the steps told already."""
         skip = ("history", "evaluations")
-        self._emit(
-            "finish", {f.name: getattr(card, f.name) for f in dataclasses.fields(card) if f.name not in skip}
-        )
+        self._emit("finish", {f.name: getattr(card, f.name) for f in dataclasses.fields(card) if f.name not in skip})
 
     def _emit(self, event: str, values: Mapping[str, Any]) -> None:
         line = dump_line({"event": event, "at": iso_now(), **values})

@@ -19,17 +19,7 @@ from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.protocol import Display
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
 from grpo_cli.statistics.step import as_drawn
-from grpo_cli.text import (
-    as_ascii,
-    duration,
-    number,
-    percent,
-    plus_minus,
-    reasons,
-    score,
-    two_decimals,
-    visible,
-)
+from grpo_cli.text import as_ascii, duration, number, percent, plus_minus, reasons, score, two_decimals, visible
 
 GONE = (errno.EPIPE, errno.EIO)
 """Errors of a write after the reader of a pipe, or a terminal, has gone."""
@@ -255,9 +245,7 @@ def eval_line(metrics: Metrics) -> str:
         value = metrics[f"eval/pass@{k}"]
         parts.append(f"pass@{k} {score(value)} {plus_minus(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
     if metrics.get("eval/greedy") is not None:
-        parts.append(
-            f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}".rstrip()
-        )
+        parts.append(f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}".rstrip())
     if metrics.get("eval/think") is not None:
         parts.append(f"think {percent(metrics['eval/think'])}")
     if metrics.get("eval/n") is not None:

@@ -177,10 +177,7 @@ def meeting_settings(nodes: Nodes, environ: Mapping[str, str] = os.environ) -> d
 
 
 def launch(
-    world: int,
-    argv: Sequence[str],
-    nodes: Nodes,
-    beside: Callable[[Path], AbstractContextManager[None]] | None = None,
+    world: int, argv: Sequence[str], nodes: Nodes, beside: Callable[[Path], AbstractContextManager[None]] | None = None
 ) -> int:
     """Run `grpo ARGV` as `world` ranks on this machine and return the exit code of the whole.
 
@@ -222,9 +219,13 @@ def _waited(process: subprocess.Popen[bytes], control: Path, nodes: Nodes) -> in
         own = own_address(host, int(port))
         print(f"machine {nodes.rank} waits for the others at {nodes.rendezvous}", file=sys.stderr)
         if is_own(own):
-            hint = f"here `{host}` is {own}, this machine itself: where others have to find it, name an address they see"
+            hint = (
+                f"here `{host}` is {own}, this machine itself: where others have to find it, name an address they see"
+            )
         else:
-            hint = f"does each of the {nodes.count} machines run the same command, and does a firewall close port {port}?"
+            hint = (
+                f"does each of the {nodes.count} machines run the same command, and does a firewall close port {port}?"
+            )
         print(f"\nhint: {hint}", file=sys.stderr)
     return process.wait()
 
@@ -251,9 +252,7 @@ def enter_rank() -> None:
     """In a rank: die with torchrun, note the process id, and talk where the parent talks (rank 0) or into a file."""
     control, rank = Path(os.environ[CONTROL]), os.environ["RANK"]
     die_with_parent()
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # torchrun ignores both, and a child inherits that
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # torchrun ignores both, and a child inherits that
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     (control / f"rank-{rank}.pid").write_text(str(os.getpid()))
     for target in (1, 2):
@@ -359,7 +358,4 @@ def _verdict(control: Path, code: int, signalled: int) -> int:
 
 def _tail(file: Path, most: int = 30) -> None:
     if file.is_file():
-        print(
-            "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-most:]),
-            file=sys.stderr,
-        )
+        print("\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-most:]), file=sys.stderr)

@@ -82,9 +82,7 @@ def check_port_free(rendezvous: str) -> None:
     """
     port = int(rendezvous.rpartition(":")[2])
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
-        door.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a run that ended here just now is no listener
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a run that ended here just now is no listener
         try:
             door.bind(("", port))
         except OSError as err:
@@ -119,8 +117,6 @@ def _ipv4(name: str) -> str | None:
 
 def _ipv6(name: str) -> list[str]:
     with suppress(OSError):
-        fields = [
-            line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="utf-8").splitlines()
-        ]
+        fields = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="utf-8").splitlines()]
         return [str(ipaddress.IPv6Address(bytes.fromhex(f[0]))) for f in fields if f[5] == name]
     return []

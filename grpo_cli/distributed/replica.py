@@ -32,11 +32,7 @@ class Replica:
 
     @classmethod
     def where_needed(
-        cls,
-        strategy: str,
-        policy: nn.Module,
-        compute_dtype: torch.dtype | None,
-        note: Callable[[Level, str], None],
+        cls, strategy: str, policy: nn.Module, compute_dtype: torch.dtype | None, note: Callable[[Level, str], None]
     ) -> Replica | None:
         """A replica under a strategy that splits parameters; says what it takes."""
         if not splits_parameters(strategy):

@@ -128,7 +128,5 @@ def held_bytes(model: nn.Module, optimizer: Optimizer) -> int:
 def _here(tensor: Tensor) -> Tensor:
     if isinstance(tensor, DTensor):
         return tensor.to_local()
-    part: Tensor = getattr(
-        tensor, "ds_tensor", tensor
-    )  # ZeRO-3 leaves an empty tensor and keeps its share beside
+    part: Tensor = getattr(tensor, "ds_tensor", tensor)  # ZeRO-3 leaves an empty tensor and keeps its share beside
     return part

@@ -126,13 +126,9 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
     load = find(spec) if ":" in spec else functools.partial(_loader(spec), spec)
     env = load(**options)
     if not all(hasattr(env, name) for name in ("rollout", "rubric", "is_completed")):
-        raise BadFunction(
-            f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 is wanted"
-        )
+        raise BadFunction(f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 is wanted")
     if getattr(env, "tool_defs", None):
-        raise BadFunction(
-            f"`{spec}` has tools, which are not passed on: name its functions under `environment.tools`"
-        )
+        raise BadFunction(f"`{spec}` has tools, which are not passed on: name its functions under `environment.tools`")
     if env.rubric.has_group_rewards:
         raise BadFunction(f"`{spec}` scores whole groups, and an episode is scored by itself here")
     faults: list[Exception] = []
@@ -182,9 +178,7 @@ def _said(message: Any) -> Said:
     held = message if isinstance(message, Mapping) else {"role": message.role, "content": message.content}
     content = held["content"]
     if not isinstance(content, str):
-        raise BadReturn(
-            f"a message of `{held['role']}` has a {type(content).__name__} as content: only text is taken"
-        )
+        raise BadReturn(f"a message of `{held['role']}` has a {type(content).__name__} as content: only text is taken")
     return str(held["role"]), content
 
 

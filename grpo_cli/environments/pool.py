@@ -171,9 +171,7 @@ class Worlds:
         answers = self._answers(worlds, [world.ask("demonstrate") for world in worlds], "demonstrate")
         return [found if isinstance(found, Fault) else str(found["action"]) for found in answers]
 
-    def _answers(
-        self, worlds: Sequence[World], asks: Sequence[Ask], what: str
-    ) -> list[Mapping[str, Any] | Fault]:
+    def _answers(self, worlds: Sequence[World], asks: Sequence[Ask], what: str) -> list[Mapping[str, Any] | Fault]:
         results = self._asked(asks)
         gone = [i for i, one in enumerate(results) if isinstance(one, Done) and one.value.get("lost")]
         for i in gone:
@@ -204,9 +202,7 @@ class Worlds:
         fault = self._fault(result, what)
         if fault.text not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add(fault.text)
-            if (
-                not self.scores
-            ):  # else the sample has no verdict, and that is written where verdicts are counted
+            if not self.scores:  # else the sample has no verdict, and that is written where verdicts are counted
                 log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)
@@ -226,7 +222,5 @@ class Worlds:
             "memory": ("memory", f"{name} took more than `environment.memory_mb`"),
             "died": ("worker_died", f"{name} ended its process"),
         }
-        reason, text = said.get(
-            result.reason, ("worker_unavailable", "no process for environments could be started")
-        )
+        reason, text = said.get(result.reason, ("worker_unavailable", "no process for environments could be started"))
         return Fault(reason, text)

@@ -75,9 +75,7 @@ def _fields_said(value: object, where: str) -> dict[str, Any]:
     if isinstance(value, Mapping):
         for name in value:
             if name not in _FIELDS:
-                raise BadReturn(
-                    f"{where} returned an unknown key `{name}`{near_or_known(str(name), _FIELDS)}"
-                )
+                raise BadReturn(f"{where} returned an unknown key `{name}`{near_or_known(str(name), _FIELDS)}")
         return dict(value)
     own = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, "_fields", ())
     if isinstance(value, tuple) and not own:

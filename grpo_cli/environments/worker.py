@@ -20,16 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from grpo_cli.environments.step import (
-    Step,
-    as_json,
-    awaited,
-    kind_of,
-    method_of,
-    read_number,
-    read_step,
-    read_text,
-)
+from grpo_cli.environments.step import Step, as_json, awaited, kind_of, method_of, read_number, read_step, read_text
 from grpo_verifiers.kinds.functions.conventions import BadFunction, find, place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
@@ -70,9 +61,7 @@ class EnvironmentFactory:
         }
 
 
-def environment_factory_of(
-    kind: Kind, specs: Sequence[str], options: Mapping[str, Any]
-) -> EnvironmentFactory:
+def environment_factory_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
     """Import what a recipe names.
 
     Raises:
@@ -111,9 +100,7 @@ def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFa
 
 def _check_call(owner: object, method: str, arguments: Sequence[str], spec: str) -> None:
     """Raises BadFunction where the method of a class, or of an object, cannot be called with the arguments by their places."""
-    bound = not inspect.isclass(owner) or isinstance(
-        inspect.getattr_static(owner, method), staticmethod | classmethod
-    )
+    bound = not inspect.isclass(owner) or isinstance(inspect.getattr_static(owner, method), staticmethod | classmethod)
     try:
         signature = inspect.signature(getattr(owner, method))
     except (TypeError, ValueError):

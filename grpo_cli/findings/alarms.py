@@ -16,14 +16,7 @@ from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn
 
-MONITORS = {
-    "W70": "gold",
-    "W71": "canary",
-    "W33": "entropy",
-    "W22": "length",
-    "W23": "repetition",
-    "W44": "saturation",
-}
+MONITORS = {"W70": "gold", "W71": "canary", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
 """Which monitor of `monitor.on_alarm` an alarm belongs to."""
 
 KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean", "reward/std")  # fmt: skip
@@ -58,9 +51,7 @@ class Alarms:
             repeats_itself(history, self.limits),
             saturated(history, self.limits, self.parts),
         ]
-        return self._raised(
-            [f for f in found if f is not None], ("W33", "W22", "W23", "W44"), self.limits.silent_steps
-        )
+        return self._raised([f for f in found if f is not None], ("W33", "W22", "W23", "W44"), self.limits.silent_steps)
 
     def evaluated(self, metrics: Metrics) -> list[Finding]:
         """What is newly alarming after this evaluation."""
@@ -172,9 +163,7 @@ def gold_gap(evaluations: History) -> Finding | None:
     said = gap_alarm(evaluations)
     if said is None:
         return None
-    return finding_at(
-        "W70", evaluations, said, "read the samples that only the training verifier likes, and mend it"
-    )
+    return finding_at("W70", evaluations, said, "read the samples that only the training verifier likes, and mend it")
 
 
 def canary_dropped(looks: History) -> Finding | None:
@@ -185,9 +174,7 @@ def canary_dropped(looks: History) -> Finding | None:
     said = canary_alarm(looks[-1])
     if said is None:
         return None
-    hint = (
-        "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it"
-    )
+    hint = "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it"
     return finding_at("W71", looks, said, hint)
 
 
@@ -235,12 +222,7 @@ def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> F
     """W44: a side reward (a format, say) rose until it is full, and no more answers are right than at the start."""
     before = mean_over(history[: limits.window], "right", limits.window)
     now = mean_over(history[-limits.window :], "right", limits.window)
-    if (
-        before is None
-        or now is None
-        or len(history) < limits.stalled_steps
-        or now > before + limits.right_gain
-    ):
+    if before is None or now is None or len(history) < limits.stalled_steps or now > before + limits.right_gain:
         return None
     for name, full in parts.items():
         key = f"reward/{name}/mean"

@@ -28,14 +28,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W31": ("kl", "reward/total/mean"),
     "W32": ("kl", "entropy", "right"),
     "W33": ("entropy/sampled", "entropy", "reward/total/mean", "group/all_wrong", "right"),
-    "W34": (
-        "critic/explained_variance",
-        "value/mean",
-        "return/mean",
-        "critic/loss",
-        "time/critic",
-        "critic/mib",
-    ),
+    "W34": ("critic/explained_variance", "value/mean", "return/mean", "critic/loss", "time/critic", "critic/mib"),
     "W40": ("error", "over_limit"),
     "W41": ("time/verify", "time/generate"),
     "W42": ("right", "error", "length/mean"),
@@ -54,14 +47,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W62": ("shape/alone", "group/all_wrong", "group/all_right", "right", "length/mean"),
     "W63": ("group/inverted", "right", "reward/total/mean"),
     "W71": ("canary/pass@1", "canary/drop", "canary/p"),
-    "W70": (
-        "eval/pass@1",
-        "eval/gold/pass@1",
-        "eval/gold/gap",
-        "eval/gold/gap/low",
-        "eval/gold/z",
-        "eval/gold/fooled",
-    ),
+    "W70": ("eval/pass@1", "eval/gold/pass@1", "eval/gold/gap", "eval/gold/gap/low", "eval/gold/z", "eval/gold/fooled"),
 }
 """Metrics shown with a finding; the parts of the reward join W43, W44 and W45."""
 
@@ -130,9 +116,7 @@ def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
         if any(m.get(key) is not None for m in history)
     )
     step = nearest_step(run.folder, finding.step, split)
-    samples = (
-        samples_behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
-    )
+    samples = samples_behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
     return Diagnosis(finding, evidence, step, tuple(samples), _next(run, finding, step))
 
 
@@ -145,9 +129,7 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
         return _again(run, "train.alive_by=outcome")
     if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W49", "W63", "W70", "W71") and step is not None:
         path, recipe = run.folder.sample_path(step, split_of(code)), run.folder.path / "recipe.yaml"
-        return (
-            f"grpo verify {shlex.quote(str(path))} --recipe {shlex.quote(str(recipe))} --json --out /dev/null"
-        )
+        return f"grpo verify {shlex.quote(str(path))} --recipe {shlex.quote(str(recipe))} --json --out /dev/null"
     if code == "W20":
         return _again(run, f"sample.max_tokens={2 * int(run.recipe.get('sample.max_tokens') or 512)}")
     if code == "W47":

@@ -85,9 +85,7 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
     if signal is not None and all(
         signal
     ):  # rewards differ: only the bar for "right" is out of reach, or under all of them
-        text = (
-            f"no mixed group for {len(last)} steps, though rewards differ: no group is divided by `right_at`"
-        )
+        text = f"no mixed group for {len(last)} steps, though rewards differ: no group is divided by `right_at`"
         return finding_at(
             "W10", history, text, "set `verify.NAME.right_at` to the reward from which an answer is right"
         )
@@ -312,9 +310,7 @@ def nothing_to_credit(history: History, limits: Limits) -> Finding | None:
 
 def gradient_spike(history: History, limits: Limits) -> Finding | None:
     """W50: a gradient norm far above its median."""
-    norms = [
-        m["grad_norm"] for m in history if m.get("grad_norm") is not None and math.isfinite(m["grad_norm"])
-    ]
+    norms = [m["grad_norm"] for m in history if m.get("grad_norm") is not None and math.isfinite(m["grad_norm"])]
     if len(norms) <= limits.window or history[-1].get("grad_norm") is None:
         return None
     usual = percentile(norms[-4 * limits.window - 1 : -1], 0.5) or 0.0

@@ -54,8 +54,12 @@ def held_out_fell(evaluations: History) -> Finding | None:
         p = 2 * NormalDist().cdf(-z)
         if z <= 0 or p * looks * (looks + 1) >= ALPHA:
             continue
-        text = f"held-out {name} is {after:.3f}, {before:.3f} at step {first.get('step', 0)}: training has made it worse"
-        hint = "keep the weights it began with; lower `train.lr`, raise `train.kl.beta`, or read what the reward pays for"
+        text = (
+            f"held-out {name} is {after:.3f}, {before:.3f} at step {first.get('step', 0)}: training has made it worse"
+        )
+        hint = (
+            "keep the weights it began with; lower `train.lr`, raise `train.kl.beta`, or read what the reward pays for"
+        )
         return finding_at("W53", evaluations, text, hint)
     return None
 
@@ -66,9 +70,7 @@ def held_out_unjudged(evaluations: History) -> Finding | None:
     if failed <= Limits().verifier_trouble * samples:
         return None
     text = f"verifiers fail on {failed:,} of {samples:,} held-out samples: these count neither as right nor as wrong"
-    return finding_at(
-        "W40", evaluations, text, "see `reason` in the samples under `eval/`, and mend the verifier"
-    )
+    return finding_at("W40", evaluations, text, "see `reason` in the samples under `eval/`, and mend the verifier")
 
 
 class HeldOutFall:
@@ -203,9 +205,7 @@ def is_doubtful(line: Mapping[str, Any]) -> bool:
     return drop is not None and p is not None and drop > line["canary/bar"] and p >= ALPHA_OF_CANARY
 
 
-def shares_of(
-    records: Sequence[SampleRecord], verifier: str | None, right_at: float
-) -> dict[str, list[float]]:
+def shares_of(records: Sequence[SampleRecord], verifier: str | None, right_at: float) -> dict[str, list[float]]:
     """What each prompt's judged samples are by one verifier; None: by the primary one. No verdict counts neither way."""
     found: dict[str, list[float]] = {}
     for record in records:

@@ -54,9 +54,7 @@ class RunData:
     def names(self, prefix: str, suffix: str) -> list[str]:
         """The middle parts of keys such as `reward/NAME/mean`, in the recipe's order."""
         keys = (key for metrics in (*self.steps[:1], *self.steps[-1:]) for key in metrics)
-        middles = (
-            k[len(prefix) : len(k) - len(suffix)] for k in keys if k.startswith(prefix) and k.endswith(suffix)
-        )
+        middles = (k[len(prefix) : len(k) - len(suffix)] for k in keys if k.startswith(prefix) and k.endswith(suffix))
         return list(dict.fromkeys(middle for middle in middles if "/" not in middle))
 
 
@@ -145,11 +143,7 @@ def flat_recipe(text: str) -> dict[str, Any]:
 
 def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:
     if isinstance(value, dict) and value:
-        return [
-            leaf
-            for key, inner in value.items()
-            for leaf in _leaves(inner, f"{path}.{key}" if path else str(key))
-        ]
+        return [leaf for key, inner in value.items() for leaf in _leaves(inner, f"{path}.{key}" if path else str(key))]
     return [(path, value)]
 
 
@@ -166,14 +160,8 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
     verify = {name: {"kind": recipe.get(f"verify.{name}.kind", name)} for name in names}
     train = {"steps": recipe.get("train.steps"), "algorithm": recipe.get("train.algorithm", "default")}
     try:
-        plain = Recipe.model_validate(
-            {"grpo": 1, "model": model, "data": data, "verify": verify, "train": train}
-        )
+        plain = Recipe.model_validate({"grpo": 1, "model": model, "data": data, "verify": verify, "train": train})
         defaults = flat_recipe(to_yaml(plain))
     except (UserError, ValueError):  # an older recipe, or one whose verifiers need options
         return None
-    return [
-        (key, defaults.get(key), value)
-        for key, value in recipe.items()
-        if repr(defaults.get(key)) != repr(value)
-    ]
+    return [(key, defaults.get(key), value) for key, value in recipe.items() if repr(defaults.get(key)) != repr(value)]

@@ -41,9 +41,7 @@ def duplicate_rows(folder: RunFolder) -> tuple[Finding, list[SampleRecord]] | No
     text = f"{extra} of {seen} rows seen repeat the prompt of another"
     if differing:
         text += f"; {differing} of these prompts have different answers"
-    finding = Finding(
-        "W60", steps[-1], text, "drop the copies: they weigh double, and leak where they are held out"
-    )
+    finding = Finding("W60", steps[-1], text, "drop the copies: they weigh double, and leak where they are held out")
     return finding, [record for same in repeated[:2] for record in same[:2]]
 
 
@@ -77,9 +75,7 @@ def _groups_of(*kinds: Kind) -> Pick:
 
     def pick(records: Sequence[SampleRecord]) -> list[SampleRecord]:
         groups = list(group_samples(records).values())
-        of_kind = {
-            kind: [g for g in groups if GroupCounts.of(r.outcome for r in g).kind == kind] for kind in kinds
-        }
+        of_kind = {kind: [g for g in groups if GroupCounts.of(r.outcome for r in g).kind == kind] for kind in kinds}
         return [next(r for r in group if r.is_judged) for kind in kinds for group in of_kind[kind]]
 
     return pick

@@ -9,17 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from grpo_cli.findings.finding import (
-    Finding,
-    History,
-    Limits,
-    finite,
-    median,
-    reward_scale,
-    smooth,
-    step_of,
-    two_ends,
-)
+from grpo_cli.findings.finding import Finding, History, Limits, finite, median, reward_scale, smooth, step_of, two_ends
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn, mean, percentile
 
@@ -166,10 +156,7 @@ def _policy_signs(history: History, at: int, now: int, limits: Limits) -> list[s
         ("kl", "kl", 0.05),
     ):
         # the best step may lie after the first bad update: the longer look back is not touched by it
-        looks = (
-            median(history[: at + 1], key),
-            median(history[max(0, at - limits.window + 1) : at + 1], key),
-        )
+        looks = (median(history[: at + 1], key), median(history[max(0, at - limits.window + 1) : at + 1], key))
         before = min((look for look in looks if look is not None), default=None)
         after = median(history[now - limits.window + 1 : now + 1], key)
         if after is not None and before is not None and after > max(floor, limits.policy_growth * before):
@@ -195,6 +182,4 @@ def _share_right(metrics: Metrics, name: str) -> float | None:
 
 def _verifiers(history: History) -> list[str]:
     keys = dict.fromkeys(key for metrics in (*history[:1], *history[-1:]) for key in metrics)
-    return [
-        k[len("verify/") : -len("/calls")] for k in keys if k.startswith("verify/") and k.endswith("/calls")
-    ]
+    return [k[len("verify/") : -len("/calls")] for k in keys if k.startswith("verify/") and k.endswith("/calls")]

@@ -54,14 +54,9 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
 def sources(recipe: Recipe, base: Path | None) -> Iterator[Question]:
     """Whether every file is there that a recipe and its stages take rows from; no row is read."""
     for one in (recipe, *_stages(recipe)):
-        named = [
-            *named_sources(one.data, "train"),
-            *(named_sources(one.data, "eval") if one.data.eval else ()),
-        ]
+        named = [*named_sources(one.data, "train"), *(named_sources(one.data, "eval") if one.data.eval else ())]
         for section, phases in (("warmup", one.warmup), ("sft", one.sft)):
-            named += [
-                (f"{section}[{i}].data", p.data) for i, p in enumerate(phases or ()) if p.data is not None
-            ]
+            named += [(f"{section}[{i}].data", p.data) for i, p in enumerate(phases or ()) if p.data is not None]
         named += [("monitor.canary", one.monitor.canary.rows)] if one.monitor.canary is not None else []
         named += [("prefer.data", one.prefer.data)] if one.prefer is not None and one.prefer.data else []
         for key, source in named:

@@ -183,8 +183,7 @@ def room_for_prompts(recipe: Recipe, which: Which, own: int | None, served: int 
         SetupError: the completions alone do not fit.
     """
     context = min(
-        (int(known) for known in (own, recipe.sample.started_context, served) if known is not None),
-        default=None,
+        (int(known) for known in (own, recipe.sample.started_context, served) if known is not None), default=None
     )
     if context is None:
         return None
@@ -194,8 +193,5 @@ def room_for_prompts(recipe: Recipe, which: Which, own: int | None, served: int 
     room = context - longest
     if room < 1:
         whose = "vLLM's context" if context != own else "the model's context"
-        raise SetupError(
-            f"`{key}` is {longest}, {whose} only {context} tokens",
-            hint=f"lower `{key}`",
-        )
+        raise SetupError(f"`{key}` is {longest}, {whose} only {context} tokens", hint=f"lower `{key}`")
     return room

@@ -121,9 +121,7 @@ class Workplace:
         if done is not None:
             self.display.note("info", done.text())
         elif not self.policy.is_pretrained:
-            self.display.note(
-                "warn", f"`{self.recipe.model.path}` has random weights and the recipe no `warmup`"
-            )
+            self.display.note("warn", f"`{self.recipe.model.path}` has random weights and the recipe no `warmup`")
 
     def _cold_start(self) -> ColdStart | None:
         from grpo_cli.policy.coldstart import warm_up
@@ -149,9 +147,7 @@ class Workplace:
 
 
 @contextmanager
-def open_rows(
-    recipe: Recipe, base: Path | None, display: Display, splits: Sequence[Which]
-) -> Iterator[JudgedRows]:
+def open_rows(recipe: Recipe, base: Path | None, display: Display, splits: Sequence[Which]) -> Iterator[JudgedRows]:
     """Start the recipe's judge and load rows with it. Ends the judge.
 
     Raises:

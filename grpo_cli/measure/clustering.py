@@ -91,9 +91,7 @@ def make_clusters(found: Embeddings, recipe: Recipe) -> Clusters:
     # directions, because the length of a state says how frequent its tokens are, not what they are about
     points_ND = principal(found.vectors_NH)
     if not bool(torch.isfinite(points_ND).all()):
-        raise DataError(
-            "`select: ads` cannot cluster the rows: the model's states are not all finite numbers"
-        )
+        raise DataError("`select: ads` cannot cluster the rows: the model's states are not all finite numbers")
     different = len(torch.unique(points_ND.round(decimals=6), dim=0))
     if different < min(spec.active, wanted):
         raise DataError(

@@ -121,9 +121,7 @@ def measure(
         if k == 1 or not full:
             continue
         pass_k[k] = pass_at_k_interval([(c.judged, c.right) for c in counts if c.judged >= k], k)
-        maj_k[k] = fmean(
-            maj_at_k([r.answer for r in group], [r.is_right for r in group], k) for group in full
-        )
+        maj_k[k] = fmean(maj_at_k([r.answer for r in group], [r.is_right for r in group], k) for group in full)
     return MeasuredSamples(
         pass_1=_pass_1(judged, samples),
         pass_k=pass_k,
@@ -189,11 +187,7 @@ class Evaluator:
         self.prompt_ids = [] if self.episodes else [policy.encode(row) for row in split.rows]
 
     def run(
-        self,
-        step: int,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
-        *,
-        is_between: bool = False,
+        self, step: int, on_progress: Callable[[int, int], None] = lambda done, total: None, *, is_between: bool = False
     ) -> Evaluation:
         """Sample, judge and measure; `step` only marks the records. The same seed each time: paired over time.
 
@@ -209,11 +203,7 @@ class Evaluator:
         return Evaluation(
             sampled,
             self._measure(
-                step,
-                len(self.rows),
-                1,
-                replace(self.sampling, temperature=0.0),
-                lambda n: on_progress(base + n, total),
+                step, len(self.rows), 1, replace(self.sampling, temperature=0.0), lambda n: on_progress(base + n, total)
             ),
         )
 
@@ -232,9 +222,7 @@ class Evaluator:
         texts = texts_of(flat, self.policy.decode)
         tasks = [self.tasks[row] for row in range(n)[some] for _ in range(samples)]
         found = judge_spoken(self.judge, flat, texts, tasks)
-        judgements = [
-            j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])
-        ]
+        judgements = [j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])]
         local_records = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
         place = {row.id: i for i, row in enumerate(self.rows)}
         # back into the order of the rows, so that files and sums do not depend on the number of ranks
@@ -282,10 +270,6 @@ class Evaluator:
                 assistant_prefix=self.tasks[place].assistant_prefix,
             )
             for place, completion, text, judgement in zip(
-                (place for place in places for _ in range(samples)),
-                completions,
-                texts,
-                judgements,
-                strict=True,
+                (place for place in places for _ in range(samples)), completions, texts, judgements, strict=True
             )
         ]

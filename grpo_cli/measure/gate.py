@@ -135,9 +135,7 @@ def causes(probe: Probe) -> list[Cause]:
         )
     if here is not None and here.all_wrong >= NEARLY_ALL and probe.unlearnable is not None:
         text, hint = probe.unlearnable
-        found.append(
-            Cause(f"{here.all_wrong:.0%} of groups of {here.group} would be all wrong: {text}", hint)
-        )
+        found.append(Cause(f"{here.all_wrong:.0%} of groups of {here.group} would be all wrong: {text}", hint))
     return found
 
 

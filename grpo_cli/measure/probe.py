@@ -102,9 +102,7 @@ def _noise(
     return found
 
 
-def _signals(
-    recipe: Recipe, records: Sequence[SampleRecord], samples: int, noise: ScorerNoise | None
-) -> list[bool]:
+def _signals(recipe: Recipe, records: Sequence[SampleRecord], samples: int, noise: ScorerNoise | None) -> list[bool]:
     """Whether training would learn from each group of `samples` records: what it would pay them, with shaping, behind its gate,
     or as its placebo arm, differs."""
     pay, train, found = RewardRule(recipe), recipe.train, []

@@ -84,9 +84,7 @@ class Probe:
 
     def as_json(self) -> dict[str, Any]:
         """The object in `--json`, examples as sample lines; `noise` where it was measured."""
-        measured = (
-            {"noise": self.noise.as_json() | {"floor": self.noise.floor(self.group)}} if self.noise else {}
-        )
+        measured = {"noise": self.noise.as_json() | {"floor": self.noise.floor(self.group)}} if self.noise else {}
         return measured | {
             "prompts": [p.as_json() for p in self.prompts],
             "n": len(self.prompts),
@@ -163,9 +161,7 @@ def summarise(
 
 def examples(records: Sequence[SampleRecord], most: int = EXAMPLES) -> dict[str, tuple[SampleRecord, ...]]:
     """A few samples of every outcome but right, and of what was cut off, each from another prompt where there are some."""
-    kinds = {
-        kind.value: [r for r in records if _kind(r) is kind] for kind in Outcome if kind is not Outcome.RIGHT
-    }
+    kinds = {kind.value: [r for r in records if _kind(r) is kind] for kind in Outcome if kind is not Outcome.RIGHT}
     kinds["truncated"] = [r for r in records if r.truncated]
     out: dict[str, tuple[SampleRecord, ...]] = {}
     for kind, matching in kinds.items():
@@ -232,9 +228,7 @@ def is_noisy(recipe: Recipe) -> bool:
     return recipe.train.std_floor == "noise" or any(asked)
 
 
-def scored_twice(
-    recipe: Recipe, base: Path | None, rows: Split, records: Sequence[SampleRecord]
-) -> ScorerNoise | None:
+def scored_twice(recipe: Recipe, base: Path | None, rows: Split, records: Sequence[SampleRecord]) -> ScorerNoise | None:
     """The noise of what the outcome pays, over at most 64 of these judged answers; None where none was scored twice.
 
     A judge of its own scores them again: the first one may keep what it said of an answer. An episode's outcome is a fact of

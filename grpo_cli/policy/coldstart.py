@@ -69,9 +69,7 @@ def warm_up(
     if not recipe.warmup:
         return None
     with lifted(policy.model):
-        return _warmed(
-            recipe, phase_rows(recipe, recipe.warmup, rows, base, held_out), policy, on_progress, play
-        )
+        return _warmed(recipe, phase_rows(recipe, recipe.warmup, rows, base, held_out), policy, on_progress, play)
 
 
 def _warmed(
@@ -100,11 +98,7 @@ def _warmed(
 
 
 def phase_rows(
-    recipe: Recipe,
-    phases: Sequence[WarmupPhase],
-    rows: Sequence[Row],
-    base: Path | None,
-    held_out: Sequence[Row],
+    recipe: Recipe, phases: Sequence[WarmupPhase], rows: Sequence[Row], base: Path | None, held_out: Sequence[Row]
 ) -> list[tuple[WarmupPhase, Sequence[Row]]]:
     """Each phase with its rows: its own, or the training rows where it names none.
 

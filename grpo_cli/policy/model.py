@@ -138,9 +138,7 @@ def load_config(spec: Model) -> PretrainedConfig:
 
 def _auto_tokenizer(name: str, **more: str | None) -> Tokenizer:
     named = str(Path(name).expanduser())
-    found: Tokenizer = AutoTokenizer.from_pretrained(
-        named, padding_side="left", trust_remote_code=False, **more
-    )
+    found: Tokenizer = AutoTokenizer.from_pretrained(named, padding_side="left", trust_remote_code=False, **more)
     return found
 
 
@@ -273,9 +271,7 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
         refuse_4bit(spec, on_gpu=device.type == "cuda")
         from transformers import BitsAndBytesConfig
 
-        extra["quantization_config"] = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16
-        )
+        extra["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
     name = spec.path if _is_hub(spec) else str(Path(spec.path).expanduser())
     return _whole(name, dtype, revision=spec.revision, **extra)
 
@@ -288,12 +284,7 @@ def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
     """
     model: CausalLM
     model, found = AutoModelForCausalLM.from_pretrained(
-        name,
-        dtype=dtype,
-        trust_remote_code=False,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,
-        **extra,
+        name, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **extra
     )
     if found["mismatched_keys"]:
         key, there, wanted = min(found["mismatched_keys"])
@@ -324,9 +315,7 @@ def _load_gguf(file: Path, dtype: torch.dtype, tokenizer: Tokenizer) -> CausalLM
     )
     plain = loaded.config.to_dict()
     plain.pop("quantization_config", None)
-    plain.update(
-        _name_or_path=str(file), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
-    )
+    plain.update(_name_or_path=str(file), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     model = type(loaded)(type(loaded.config)(**plain))
     missing = model.load_state_dict(loaded.state_dict(), strict=False)
     if missing.unexpected_keys:

@@ -43,9 +43,7 @@ class Policy:
     banned: frozenset[int] = frozenset()
 
     @classmethod
-    def of(
-        cls, model: CausalLM, tokenizer: Tokenizer, *, dtype: str = "auto", is_pretrained: bool = True
-    ) -> Policy:
+    def of(cls, model: CausalLM, tokenizer: Tokenizer, *, dtype: str = "auto", is_pretrained: bool = True) -> Policy:
         """The policy that a loaded model is; `dtype` as in `model.dtype` of a recipe."""
         device = next(model.parameters()).device
         autocast = compute_dtype(dtype, device, sum(p.numel() for p in model.parameters()))

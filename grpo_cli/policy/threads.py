@@ -10,9 +10,7 @@ from pathlib import Path
 from grpo_verifiers.processes.pool import allowed_cores
 
 
-def cgroup_quota(
-    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
-) -> float | None:
+def cgroup_quota(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> float | None:
     """The smallest CPU quota, in cores, of this process's cgroup and its parents (v2, then v1); None without one."""
     quotas = []
     for folder in _cgroup_folders(root, membership):

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 SPECIAL = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-WHOLE = [
-    "\\boxed{",
-    "<think>",
-    "</think>",
-    "<answer>",
-    "</answer>",
-]  # one token each: they carry the structure
+WHOLE = ["\\boxed{", "<think>", "</think>", "<answer>", "</answer>"]  # one token each: they carry the structure
 
 CHAT_TEMPLATE = (
     "{%- for m in messages -%}<|{{ m['role'] }}|>{{ m['content'] }}"

@@ -57,12 +57,7 @@ class TurnSuffixes:
         form = call_form(prompts, name) if has_calls else None
         return cls(
             Conversation(
-                lambda messages, opens: prompts.chat_text(messages, opens=opens),
-                encode,
-                end_ids,
-                role,
-                name,
-                form,
+                lambda messages, opens: prompts.chat_text(messages, opens=opens), encode, end_ids, role, name, form
             )
         )
 

@@ -81,9 +81,7 @@ def supervise(
         loss = F.cross_entropy(*_predicted(model, ids, mask, labels))
         loss_value = loss.item()
         if not math.isfinite(loss_value):
-            raise TrainingError(
-                f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`"
-            )
+            raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, _ in optimizers:
@@ -167,12 +165,7 @@ def content_key(
 ) -> str:
     """A hash of everything that decides the warmed-up weights, so that a second run may reuse them."""
     digest = hashlib.sha256()
-    head = {
-        "model": model_key,
-        "seed": seed,
-        "torch": torch.__version__,
-        "phases": [asdict(p) for p in phases],
-    }
+    head = {"model": model_key, "seed": seed, "torch": torch.__version__, "phases": [asdict(p) for p in phases]}
     digest.update(json.dumps(head, sort_keys=True).encode())
     for part in demonstrations:
         for demo in part:

@@ -73,9 +73,7 @@ def _line(record: Record) -> PairLine | Mistake:
         return Mistake(record.place, "no pair but a single answer: `grpo pairs --unpaired` wrote it")
     for key in TEXTS:
         if not isinstance(fields.get(key), str):
-            return Mistake(
-                record.place, f"no pair: {f'`{key}` must be text' if key in fields else f'no `{key}`'}"
-            )
+            return Mistake(record.place, f"no pair: {f'`{key}` must be text' if key in fields else f'no `{key}`'}")
     if fields["chosen"] == fields["rejected"]:
         return Mistake(record.place, "no pair: `chosen` and `rejected` are the same text")
     row = fields.get("row")

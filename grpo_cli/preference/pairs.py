@@ -104,9 +104,7 @@ def pair_up(answers: Sequence[JudgedAnswer], limits: PairLimits) -> list[AnswerP
     """The pairs of one row, those of likest length first; among equals the earlier samples."""
     winners = [one for one in answers if one.is_right]
     losers = [one for one in answers if not one.is_right]
-    near = [
-        pair for w in winners for pair in (AnswerPair(w, one) for one in losers) if pair.gap <= limits.gap
-    ]
+    near = [pair for w in winners for pair in (AnswerPair(w, one) for one in losers) if pair.gap <= limits.gap]
     near.sort(key=lambda pair: (pair.gap, pair.chosen.place, pair.rejected.place))
     used: Counter[int] = Counter()
     found: list[AnswerPair] = []
@@ -122,15 +120,10 @@ def shuffle_labels(answers: Sequence[JudgedAnswer], seed: str) -> list[JudgedAns
     """The placebo: the same answers, with right and wrong dealt out anew among them."""
     labels = [one.is_right for one in answers]
     random.Random(seed).shuffle(labels)
-    return [
-        JudgedAnswer(one.place, one.text, label, one.length)
-        for one, label in zip(answers, labels, strict=True)
-    ]
+    return [JudgedAnswer(one.place, one.text, label, one.length) for one, label in zip(answers, labels, strict=True)]
 
 
-def pairs_of_row(
-    row: str, samples: Sequence[SampleRecord], limits: PairLimits, placebo: str | None = None
-) -> RowPairs:
+def pairs_of_row(row: str, samples: Sequence[SampleRecord], limits: PairLimits, placebo: str | None = None) -> RowPairs:
     """The pairs of one row's samples; `placebo` is the seed with which its labels are shuffled."""
     answers = answers_of(samples)
     if placebo is not None:
@@ -156,9 +149,7 @@ def by_row(samples: Iterable[SampleRecord]) -> Mapping[str, list[SampleRecord]]:
     return found
 
 
-def make_pairs(
-    samples: Iterable[SampleRecord], limits: PairLimits, placebo: str | None = None
-) -> list[RowPairs]:
+def make_pairs(samples: Iterable[SampleRecord], limits: PairLimits, placebo: str | None = None) -> list[RowPairs]:
     """What every row gives, in the order in which rows come."""
     return [pairs_of_row(row, of, limits, placebo) for row, of in by_row(samples).items()]
 
@@ -241,9 +232,7 @@ class PairSummary:
                 f" over {gap.n:,} rows"
             )
         if self.chosen_shorter is not None:
-            said.append(
-                f"the winner is the shorter one in {self.chosen_shorter:.0%} of the pairs of unequal length"
-            )
+            said.append(f"the winner is the shorter one in {self.chosen_shorter:.0%} of the pairs of unequal length")
         return said
 
 

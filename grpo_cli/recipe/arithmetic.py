@@ -68,9 +68,7 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
     if steps_epoch == 0 or not n_rows:
         raise DataError(
             f"{n_rows:,} training rows do not fill one step of {sample.prompts} prompts: 0 steps would run",
-            hint=f"lower `sample.prompts` to {n_rows} or fewer, or give more rows"
-            if n_rows
-            else "give some rows",
+            hint=f"lower `sample.prompts` to {n_rows} or fewer, or give more rows" if n_rows else "give some rows",
         )
     check_rows(recipe, n_rows)
     completions = sample.prompts * sample.group
@@ -153,9 +151,7 @@ def unreached(recipe: Recipe, steps: int, context: int | None) -> list[str]:
         never.append(("monitor.kl.every", kl.every, "the KL is never measured"))
     if canary is not None and canary.every != type(canary).model_fields["every"].default:
         never.append(("monitor.canary.every", canary.every, "it is asked before and after only"))
-    said += [
-        f"`{key}: {n}` is more than {run}: {what}" for key, n, what in never if n is not None and n > steps
-    ]
+    said += [f"`{key}: {n}` is more than {run}: {what}" for key, n, what in never if n is not None and n > steps]
     if ev.every is not None and ev.between is not None and ev.limit is not None and ev.between >= ev.limit:
         said.append(
             f"`eval.between: {ev.between}` is not less than `eval.limit: {ev.limit}`: all evaluations are alike"
@@ -178,9 +174,7 @@ def _beyond(recipe: Recipe, context: int | None) -> list[str]:
         if name == "overlong" and options.max_tokens is not None:
             start = (1 - options.cache) * options.max_tokens
         if start >= most:
-            said.append(
-                f"`shaping.{name}` begins at {start:g} tokens and `sample.max_tokens` is {most}: it never acts"
-            )
+            said.append(f"`shaping.{name}` begins at {start:g} tokens and `sample.max_tokens` is {most}: it never acts")
     return said
 
 

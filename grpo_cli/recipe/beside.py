@@ -28,9 +28,7 @@ def verifiers_beside(recipe: Recipe) -> list[str]:
 
 def paid_beside(recipe: Recipe) -> list[str]:
     """All that pays wrong answers by something else than the outcome: verifiers, terms of shaping, penalties."""
-    terms = [
-        name for name, one in recipe.shaping.items() if one.weight and name != "length" and one.only is None
-    ]
+    terms = [name for name, one in recipe.shaping.items() if one.weight and name != "length" and one.only is None]
     overlong = ["overlong"] if recipe.train.overlong else []
     fines = ["invalid_penalty"] if any(recipe.fines.values()) else []
     return [*verifiers_beside(recipe), *terms, *overlong, *fines]

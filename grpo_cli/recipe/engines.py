@@ -41,13 +41,9 @@ ENGINES = {
     kind.name: kind
     for kind in (
         EngineKind("auto", tries=("graph", "transformers"), takes_settings=True),
+        EngineKind("graph", "grpo_cli.rollout.graph.engine:make_graph_engine", is_selective=True, exact_logps=True),
         EngineKind(
-            "graph", "grpo_cli.rollout.graph.engine:make_graph_engine", is_selective=True, exact_logps=True
-        ),
-        EngineKind(
-            "transformers",
-            "grpo_cli.rollout.transformers_engine:make_transformers_engine",
-            has_own_seeds=False,
+            "transformers", "grpo_cli.rollout.transformers_engine:make_transformers_engine", has_own_seeds=False
         ),
         EngineKind("vllm", through_trl=True, takes_settings=True),
     )

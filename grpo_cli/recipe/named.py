@@ -61,8 +61,7 @@ def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) 
             continue
         if isinstance(section, Verify) and name == "options":
             marks = {
-                one.name: one.metadata.get("names")
-                for one in dataclasses.fields(kind_class(section.kind).Options)
+                one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(section.kind).Options)
             }
             models = {key for key in value if marks.get(key) == Names.MODEL.value}
             new = value | {key: changed(value[key], (*path, key), Names.MODEL) for key in models}
@@ -85,9 +84,7 @@ def _of_section(section: Section, path: Path) -> Iterator[NamedThing]:
             yield from _of_value(value, here, _mark(field.annotation, field.metadata))
 
 
-def _of_value(
-    value: object, path: Path, what: Names | None, folders: tuple[str, ...] = ()
-) -> Iterator[NamedThing]:
+def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str, ...] = ()) -> Iterator[NamedThing]:
     if isinstance(value, Section):
         yield from _of_section(value, path)
     elif isinstance(value, dict):
@@ -103,10 +100,7 @@ def _of_value(
 def _of_options(spec: Verify, path: Path) -> Iterator[NamedThing]:
     marks = {one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(spec.kind).Options)}
     folders = tuple(
-        folder
-        for name, mark in marks.items()
-        if mark == Names.FOLDERS.value
-        for folder in spec.options.get(name, [])
+        folder for name, mark in marks.items() if mark == Names.FOLDERS.value for folder in spec.options.get(name, [])
     )
     for name, value in spec.options.items():
         mark = marks.get(name) or Names.FILE.value
@@ -122,10 +116,5 @@ def _mark(annotation: object, metadata: typing.Iterable[Any] = ()) -> Names | No
     if typing.get_origin(annotation) is dict:
         return Names.FILE if typing.get_args(annotation)[1] is Any else None
     return next(
-        (
-            mark
-            for arg in typing.get_args(annotation)
-            if (mark := _mark(arg, getattr(arg, "__metadata__", ())))
-        ),
-        None,
+        (mark for arg in typing.get_args(annotation) if (mark := _mark(arg, getattr(arg, "__metadata__", ())))), None
     )

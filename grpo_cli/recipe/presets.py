@@ -36,12 +36,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "dr_grpo": {"loss": "dr_grpo", "scale": "none"},
     "dapo": {"clip": {"high": 0.28}, "dead_groups": "resample", "overlong": 0.2},
     "gspo": {"loss": "grpo", "ratio": "sequence", "clip": {"low": 3e-4, "high": 4e-4}, "inner_epochs": 4},
-    "gspo_token": {
-        "loss": "grpo",
-        "ratio": "sequence_token",
-        "clip": {"low": 3e-4, "high": 4e-4},
-        "inner_epochs": 4,
-    },
+    "gspo_token": {"loss": "grpo", "ratio": "sequence_token", "clip": {"low": 3e-4, "high": 4e-4}, "inner_epochs": 4},
     "cispo": {"loss": "cispo", "clip": {"cap": 5.0}, "inner_epochs": 4},
     "sapo": {"loss": "sapo", "inner_epochs": 4},
     "rloo": {
@@ -52,13 +47,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     },
     "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
     "gigpo": {"scale": "none", "credit": {"method": "gigpo", "norm": "mean", "gamma": 0.95, "weight": 1.0}},
-    "ppo": {
-        "baseline": "critic",
-        "scale": "none",
-        "kl": {"estimator": "k1_token"},
-        "mini_batches": 4,
-        "critic": {},
-    },
+    "ppo": {"baseline": "critic", "scale": "none", "kl": {"estimator": "k1_token"}, "mini_batches": 4, "critic": {}},
 }
 
 
@@ -81,8 +70,6 @@ def fill(train: Mapping[str, Any]) -> dict[str, Any]:
     if preset is None:
         return dict(train)
     own, said = preset["credit"], train.get("credit")
-    if own and (
-        "scale" in train or (isinstance(said, Mapping) and said.get("method", own["method"]) != own["method"])
-    ):
+    if own and ("scale" in train or (isinstance(said, Mapping) and said.get("method", own["method"]) != own["method"])):
         preset["credit"] = {"method": own["method"]}  # its options go with its own scale and method
     return merge(preset, train)

@@ -52,9 +52,7 @@ def recipe_schema() -> Schema:
     _stages(schema["properties"], defs["Stage"])
     defs["Shaping"]["properties"].pop("options")
     defs["Shaping"]["additionalProperties"] = True
-    free = {
-        name: kind for name, kind in FIELDS.items() if name not in OURS | ALWAYS and not name.startswith(VLLM)
-    }
+    free = {name: kind for name, kind in FIELDS.items() if name not in OURS | ALWAYS and not name.startswith(VLLM)}
     vllm = {name.removeprefix(VLLM): kind for name, kind in FIELDS.items() if name.startswith(VLLM)}
     _fields(defs["Train"]["properties"]["trl"], free)
     _fields(defs["Sample"]["properties"]["vllm"], vllm)
@@ -66,9 +64,7 @@ def recipe_schema() -> Schema:
             "train": {"oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}]},
         },
     }
-    out: Schema = (
-        {"$schema": DRAFT} | schema | {"title": "grpo recipe"} | {"anyOf": [{"required": ["extends"]}, whole]}
-    )
+    out: Schema = {"$schema": DRAFT} | schema | {"title": "grpo recipe"} | {"anyOf": [{"required": ["extends"]}, whole]}
     out.pop("required", None)
     return out
 
@@ -120,11 +116,7 @@ def _verifiers(top: Schema, defs: Schema) -> None:
         defs[f"verify_{kind}"] = {
             "type": "object",
             "description": (options.__doc__ or "").strip().split("\n")[0],
-            "properties": {
-                **own,
-                "kind": {"const": kind, "description": own["kind"]["description"]},
-                **shown,
-            },
+            "properties": {**own, "kind": {"const": kind, "description": own["kind"]["description"]}, **shown},
             "additionalProperties": False,
         }
     named = [{"allOf": [{"$ref": f"#/$defs/verify_{kind}"}, {"required": ["kind"]}]} for kind in KINDS]
@@ -134,9 +126,7 @@ def _verifiers(top: Schema, defs: Schema) -> None:
         "type": "object",
         "description": top["verify"]["description"],
         "minProperties": 1,
-        "properties": {
-            kind: {"anyOf": [{"$ref": f"#/$defs/verify_{kind}"}, *bare, *short]} for kind in KINDS
-        },
+        "properties": {kind: {"anyOf": [{"$ref": f"#/$defs/verify_{kind}"}, *bare, *short]} for kind in KINDS},
         "additionalProperties": {"anyOf": short},
     }
     if "python" in KINDS:

@@ -24,15 +24,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 
 TRUSTS = "GRPO_TRUST"
 """Set to 1 by `--trust`, for this process and those it starts."""
-WEIGHTS = (
-    ".safetensors",
-    ".safetensors.index.json",
-    ".gguf",
-    "_model.bin",
-    "model.bin.index.json",
-    ".pt",
-    ".pth",
-)
+WEIGHTS = (".safetensors", ".safetensors.index.json", ".gguf", "_model.bin", "model.bin.index.json", ".pt", ".pth")
 """How files of weights end."""
 CODE = (".py", ".pyc", ".so")
 MARKS = ("manifest.json", "run.json")
@@ -87,9 +79,7 @@ def _refuse_code(named: NamedThing, base: Path, came_with: Path | None) -> None:
                 f"`{named.key}` names `{named.text}`, code inside `{holder}`, a folder that came with a model: it is not run",
                 hint=HINT,
             )
-    holder = next(
-        (found for folder in folders if _holds_code(folder) and (found := _model_folder(folder))), None
-    )
+    holder = next((found for folder in folders if _holds_code(folder) and (found := _model_folder(folder))), None)
     top = where.partition(".")[0]
     if came_with is not None and not where.endswith(".py") and top in sys.stdlib_module_names:
         raise RecipeError(
@@ -137,9 +127,7 @@ def _holds_code(folder: Path) -> bool:
     """Whether Python would import anything from here, perhaps in the place of an installed package."""
     try:
         with os.scandir(folder) as entries:
-            return any(
-                one.name.endswith(CODE) or os.path.isfile(f"{one.path}/__init__.py") for one in entries
-            )
+            return any(one.name.endswith(CODE) or os.path.isfile(f"{one.path}/__init__.py") for one in entries)
     except OSError:
         return False
 

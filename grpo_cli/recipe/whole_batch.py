@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 ROUTER = "router_aux_loss_coef"
 
-NEUTRAL = {
-    "entropy_coef": 0,
-    "use_adaptive_entropy": False,
-    "top_entropy_quantile": 1,
-    ROUTER: 0,
-}
+NEUTRAL = {"entropy_coef": 0, "use_adaptive_entropy": False, "top_entropy_quantile": 1, ROUTER: 0}
 """What each of them says where it does nothing. Left out they are that, also the router's: a model's own coefficient
 counts only where it is asked for with null."""
 

@@ -15,17 +15,7 @@ from pathlib import Path
 
 MOST = 500
 """Files that are followed."""
-WRITERS = (
-    "write_text",
-    "write_bytes",
-    "to_csv",
-    "to_json",
-    "to_parquet",
-    "save",
-    "savez",
-    "commit",
-    "FileHandler",
-)
+WRITERS = ("write_text", "write_bytes", "to_csv", "to_json", "to_parquet", "save", "savez", "commit", "FileHandler")
 """Calls by which a module writes files, beside `open` with a mode that writes."""
 
 
@@ -111,11 +101,7 @@ def _module_files(module: str, folders: Sequence[Path]) -> list[Path]:
 
 
 def _read_by(tree: ast.AST, path: Path, folders: Sequence[Path]) -> Iterator[Path]:
-    texts = [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if _is_writer(tree):
         return
     for text in texts:
@@ -135,10 +121,7 @@ def _is_writer(tree: ast.AST) -> bool:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in WRITERS:
             return True
-        given = [
-            *node.args[isinstance(node.func, ast.Name) :],
-            *(k.value for k in node.keywords if k.arg == "mode"),
-        ]
+        given = [*node.args[isinstance(node.func, ast.Name) :], *(k.value for k in node.keywords if k.arg == "mode")]
         modes = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         if name == "open" and any(set(mode) & set("wax+") and len(mode) < 5 for mode in modes):
             return True

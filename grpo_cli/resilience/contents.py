@@ -46,9 +46,7 @@ def files_behind(recipe: Recipe, base: Path | None) -> dict[str, dict[str, str]]
     found = _of_recipe(recipe, base, later=recipe.stages is not None)
     for at, stage in enumerate(recipe.stages or ()):
         own = _of_recipe(Recipe.model_validate(stage_data(recipe, at)), base, later=True)
-        found |= {
-            f"stages.{stage.name}.{key}": files for key, files in own.items() if found.get(key) != files
-        }
+        found |= {f"stages.{stage.name}.{key}": files for key, files in own.items() if found.get(key) != files}
     return found
 
 
@@ -66,9 +64,7 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
             # of a pattern the file that matched
             own = next((name for name in names if row.place.startswith(name)), row.place.rpartition(":")[0])
             rows.setdefault(own or ", ".join(names), []).append(row)
-        found[f"data.{which}"] = {
-            kept.get(name, name): _digest_of_rows(of_one) for name, of_one in rows.items()
-        }
+        found[f"data.{which}"] = {kept.get(name, name): _digest_of_rows(of_one) for name, of_one in rows.items()}
     return found
 
 

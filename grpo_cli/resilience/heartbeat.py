@@ -17,12 +17,7 @@ class Heartbeat:
     """Watches the calls of `beat`; one message per hang, and one more when it is over."""
 
     def __init__(
-        self,
-        run: RunFolder,
-        display: Any,
-        limit_s: float,
-        every_s: float = 1.0,
-        peers: Peers | None = None,
+        self, run: RunFolder, display: Any, limit_s: float, every_s: float = 1.0, peers: Peers | None = None
     ) -> None:
         self.peers = peers
         self.run, self.display, self.limit_s, self.every_s = run, display, limit_s, every_s

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 
 from grpo_cli.statistics.failures import Failures
 
-ERRORS_HINT = (
-    "a verifier or its sandbox fails (tracebacks are in train.log); `stop.verifier_errors` sets the limit"
-)
+ERRORS_HINT = "a verifier or its sandbox fails (tracebacks are in train.log); `stop.verifier_errors` sets the limit"
 MOST_LINES = 20
 """Kinds of failures with a line of their own."""
 SLOW_S = 10.0
@@ -31,9 +29,7 @@ class FailureLines:
             if key in self._kinds or len(self._kinds) >= MOST_LINES or self.note is None:
                 continue
             self._kinds.add(key)
-            text = (
-                f"no verdict on {failure.rows[0]}: `{failure.verifier}`: {failure.reason}: {failure.message}"
-            )
+            text = f"no verdict on {failure.rows[0]}: `{failure.verifier}`: {failure.reason}: {failure.message}"
             self.note(text, "such samples are counted and never paid 0; more of this kind are only counted")
 
     @contextmanager

@@ -26,11 +26,7 @@ class GroupJudge:
     """The judge of a run's rows; samples are judged while others are generated where that pays."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        judge: Judge,
-        tasks: RowTasks,
-        decode: Callable[[list[list[int]]], list[str]],
+        self, recipe: Recipe, judge: Judge, tasks: RowTasks, decode: Callable[[list[list[int]]], list[str]]
     ) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
         self.pay = RewardRule(recipe)
@@ -59,9 +55,7 @@ class GroupJudge:
             at = own.stop
         return found
 
-    def _group(
-        self, sampled: RowCompletions, texts: list[str], judged: list[Judgement], call: EngineCall
-    ) -> Group:
+    def _group(self, sampled: RowCompletions, texts: list[str], judged: list[Judgement], call: EngineCall) -> Group:
         # only now is the group whole: what no answer is worth depends on the others' scores
         judged, completions = self.judge.settled(judged), sampled.completions
         if self.marks is not None:
@@ -118,9 +112,7 @@ class StreamingJudge:
         self._found: Future[dict[tuple[int, int], Judgement]] | None = None
 
     @classmethod
-    def where_it_pays(
-        cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]
-    ) -> StreamingJudge | None:
+    def where_it_pays(cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> StreamingJudge | None:
         """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together.
 
         Episodes end together, after their environments have spoken: nothing is early.

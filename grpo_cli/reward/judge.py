@@ -205,10 +205,7 @@ class Judge:
                     out[i] = self.combine({**out[i].verdicts, name: new})
         # after the floors, which look at all verdicts of a verifier
         kept = without_skipped([judgement.verdicts for judgement in out])
-        return [
-            j if verdicts is j.verdicts else self.combine(verdicts)
-            for j, verdicts in zip(out, kept, strict=True)
-        ]
+        return [j if verdicts is j.verdicts else self.combine(verdicts) for j, verdicts in zip(out, kept, strict=True)]
 
     @property
     def wants_whole_batch(self) -> bool:

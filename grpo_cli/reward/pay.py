@@ -87,9 +87,7 @@ class RewardRule:
         """Raises RecipeError for shaping terms that cannot be meant."""
         self.terms = build_terms(shaping_entries(recipe))
         self.most, self.train = recipe.sample.max_tokens, recipe.train
-        self.outcome = OutcomeRule.of(
-            recipe.verify, rule_of(recipe.combine), recipe.train.alive_by, recipe.fines
-        )
+        self.outcome = OutcomeRule.of(recipe.verify, rule_of(recipe.combine), recipe.train.alive_by, recipe.fines)
 
     def of(
         self,
@@ -115,9 +113,7 @@ class RewardRule:
         # shaping is no verdict: a sample that nobody judged is not paid for its form
         if judged.reward is None:
             return math.nan
-        return judged.reward + sum(
-            shape(self.terms, Shaped(text, tokens, self.most, judged.is_right)).values()
-        )
+        return judged.reward + sum(shape(self.terms, Shaped(text, tokens, self.most, judged.is_right)).values())
 
 
 # Shaping: small rewards for form, added to what the verifiers pay.
@@ -140,10 +136,7 @@ def shaping_entries(recipe: Recipe) -> dict[str, ShapingEntry]:
     Raises:
         RecipeError: `overlong` is asked for in both places.
     """
-    entries = {
-        str(name): ShapingEntry(dict(one.options), one.weight, one.only)
-        for name, one in recipe.shaping.items()
-    }
+    entries = {str(name): ShapingEntry(dict(one.options), one.weight, one.only) for name, one in recipe.shaping.items()}
     if not recipe.train.overlong:
         return entries
     if "overlong" in entries:
@@ -176,9 +169,7 @@ def build_terms(entries: Mapping[str, ShapingEntry], place: str = "`shaping.{}`"
 Control = Literal["random", "shuffled", "format_only"]
 
 
-def placebo(
-    control: Control, rewards: Sequence[float], judgements: Sequence[Judgement], key: str
-) -> list[float]:
+def placebo(control: Control, rewards: Sequence[float], judgements: Sequence[Judgement], key: str) -> list[float]:
     """The rewards of a group under a control; NaN (no verdict) stays where it is. Chance depends on `key` alone.
 
     `random` is a fair coin. `shuffled` permutes the group's own rewards, so their spread is the true one.

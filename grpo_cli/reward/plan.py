@@ -141,9 +141,7 @@ def from_flags(
     mistakes = check_rule(SUM, terms)
     if mistakes:
         raise UsageError(mistakes[0])
-    return ScoringPlan(
-        {name: ScoringEntry(kind, opts, terms[name]) for name, (kind, opts) in found.items()}, ""
-    )
+    return ScoringPlan({name: ScoringEntry(kind, opts, terms[name]) for name, (kind, opts) in found.items()}, "")
 
 
 def _add(found: dict[str, tuple[str, dict[str, Any]]], kind: str, options: dict[str, Any]) -> None:
@@ -161,9 +159,7 @@ def _set_option(found: dict[str, tuple[str, dict[str, Any]]], text: str) -> None
     name, dot, key = path.partition(".")
     if not dot:
         if len(found) > 1:
-            raise UsageError(
-                f"`--option {text}`: say for which verifier", hint=f"such as `{next(iter(found))}.{text}`"
-            )
+            raise UsageError(f"`--option {text}`: say for which verifier", hint=f"such as `{next(iter(found))}.{text}`")
         name, key = next(iter(found)), path
     if name not in found:
         raise UsageError(f"`--option {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
@@ -245,11 +241,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
 def recipe_beside(files: Sequence[str]) -> str | None:
     """The recipe of the run folder that all files lie in (`RUN/samples/…`, `RUN/eval/…`), if there is one."""
     found = {str(Path(file).resolve().parent.parent / "recipe.yaml") for file in files if file != "-"}
-    if (
-        len(found) == 1
-        and "-" not in files
-        and all(Path(f).parent.name in ("samples", "eval") for f in files)
-    ):
+    if len(found) == 1 and "-" not in files and all(Path(f).parent.name in ("samples", "eval") for f in files):
         recipe = next(iter(found))
         return recipe if Path(recipe).is_file() else None
     return None

@@ -99,9 +99,7 @@ class RewardModelVerifier(Verifier):
             )
         labels = model.config.num_labels
         if self.options.label is not None and not 0 <= self.options.label < labels:
-            raise Unavailable(
-                f"`{self.options.model}` has {labels} labels, none with the number {self.options.label}"
-            )
+            raise Unavailable(f"`{self.options.model}` has {labels} labels, none with the number {self.options.label}")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         tokenizer.padding_side = "right"  # padding in front would move the places of the tokens
@@ -131,8 +129,7 @@ class RewardModelVerifier(Verifier):
         scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
         seconds = (time.perf_counter() - began) / len(samples)
         return [
-            self._verdict(scores[i], seconds) if i in scores else over_limit("too_long")
-            for i in range(len(samples))
+            self._verdict(scores[i], seconds) if i in scores else over_limit("too_long") for i in range(len(samples))
         ]
 
     def _scores(self, model: Any, tokenizer: Any, ids: list[list[int]]) -> list[float]:
@@ -142,9 +139,7 @@ class RewardModelVerifier(Verifier):
             return []
         batch = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
         with torch.inference_mode():
-            logits_NL = model(
-                input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
-            ).logits.float()
+            logits_NL = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.float()
         if logits_NL.shape[1] == 1:
             single_N = logits_NL[:, 0]
             scores_N = single_N.sigmoid() if self.options.scale == "sigmoid" else single_N.clamp(0.0, 1.0)

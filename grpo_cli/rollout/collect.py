@@ -96,9 +96,7 @@ class Collect(Generic[G]):
         by_row = {group.row: group for group in self.ranks.gathered(own)}
         return [by_row[row] for row in rows]
 
-    def sample(
-        self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0
-    ) -> list[RowCompletions]:
+    def sample(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[RowCompletions]:
         """`size` completions for each of this rank's rows, its samples from `first` on."""
         total, settings = len(rows) * size, self.settings(call)
         # judges may listen: a sample's verdict is asked for as soon as it ends, while others are generated
@@ -106,9 +104,7 @@ class Collect(Generic[G]):
         with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
             prompts, generate = self._opened(rows, size, settings, first)
             found = generate(
-                settings,
-                on_finish=on_finish,
-                on_progress=lambda done, _: self.progress.phase("generate", done, total),
+                settings, on_finish=on_finish, on_progress=lambda done, _: self.progress.phase("generate", done, total)
             )
         return [RowCompletions(*each) for each in zip(rows, prompts, found, strict=True)]
 

@@ -251,16 +251,16 @@ class CannotDrive(SetupError):
     """The engine `name` does not drive this model, for `reason`."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(
-            f"the engine `{name}` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
-        )
+        super().__init__(f"the engine `{name}` cannot drive this model: {reason}", hint="set `sample.engine: auto`")
         self.reason = reason
 
 
 # What a call may ask for, checked before any work: an error here names the request, one later would lose a step.
 
 NOT_FINITE = "the model's logits are not finite"
-NOT_FINITE_HINT = "its weights are broken: start anew with a lower `train.lr`, from a good checkpoint as `model` if you like"
+NOT_FINITE_HINT = (
+    "its weights are broken: start anew with a lower `train.lr`, from a good checkpoint as `model` if you like"
+)
 
 
 def check_settings(settings: SamplingSettings) -> None:
@@ -268,21 +268,14 @@ def check_settings(settings: SamplingSettings) -> None:
     s = settings
     rules = [
         ("max_tokens", s.max_tokens, s.max_tokens >= 1, "at least 1"),
-        (
-            "temperature",
-            s.temperature,
-            math.isfinite(s.temperature) and s.temperature >= 0,
-            "0 (greedy) or more",
-        ),
+        ("temperature", s.temperature, math.isfinite(s.temperature) and s.temperature >= 0, "0 (greedy) or more"),
         ("top_p", s.top_p, 0 < s.top_p <= 1, "above 0, at most 1"),
         ("top_k", s.top_k, s.top_k >= 0, "0 (off) or more"),
         ("min_p", s.min_p, 0 <= s.min_p <= 1, "from 0 to 1"),
         ("repetition_penalty", s.repetition_penalty, 0 < s.repetition_penalty < math.inf, "above 0"),
     ]
     wrong = [
-        Mistake("", f"`sample.{key}` is {value}; it must be {bound}")
-        for key, value, fits, bound in rules
-        if not fits
+        Mistake("", f"`sample.{key}` is {value}; it must be {bound}") for key, value, fits, bound in rules if not fits
     ]
     if wrong:
         raise RecipeError(wrong)
@@ -313,14 +306,9 @@ def check_requests(
             too_long = True
             wrong.append(
                 Mistake(
-                    place,
-                    f"{length} tokens and {settings.max_tokens} new ones exceed the model's context of {context}",
+                    place, f"{length} tokens and {settings.max_tokens} new ones exceed the model's context of {context}"
                 )
             )
     if wrong:
-        hint = (
-            "lower `sample.max_tokens`, or drop long prompts with `data.max_prompt_tokens`"
-            if too_long
-            else ""
-        )
+        hint = "lower `sample.max_tokens`, or drop long prompts with `data.max_prompt_tokens`" if too_long else ""
         raise DataError(wrong, hint=hint)

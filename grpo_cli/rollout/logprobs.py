@@ -30,13 +30,7 @@ CHUNKS, CHUNK_ROWS = 4, 16
 HEAD_NUMBERS = 1 << 24
 """Logits held at once; more are computed again in the backward pass."""
 
-SCALED_HEAD = (
-    "final_logit_softcapping",
-    "logit_scale",
-    "output_multiplier",
-    "lm_head_multiplier",
-    "logits_scaling",
-)
+SCALED_HEAD = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 """What a config may do to its logits after the head; models that do it are left to TRL."""
 
 
@@ -88,9 +82,7 @@ def score_shared(
     """
     base: Any = causal_model(model)
     # with the mask: two prompts may differ in their padding only
-    prompts, inverse = torch.unique(
-        torch.stack([ids[:, :-keep], mask[:, :-keep]], dim=1), dim=0, return_inverse=True
-    )
+    prompts, inverse = torch.unique(torch.stack([ids[:, :-keep], mask[:, :-keep]], dim=1), dim=0, return_inverse=True)
     completions, counts = ids[:, -keep:], mask[:, -keep:].bool()
     places = torch.arange(1, keep + 1, device=ids.device)
     lengths = (counts * places).amax(dim=1)
@@ -107,10 +99,7 @@ def score_shared(
     # back to columns, 0 where no token stands, then back to the rows' own order
     at = counts[order]
     return Scores(
-        *(
-            found.new_zeros(at.shape).masked_scatter(at, found)[torch.argsort(order)]
-            for found in (logps, entropies)
-        )
+        *(found.new_zeros(at.shape).masked_scatter(at, found)[torch.argsort(order)] for found in (logps, entropies))
     )
 
 

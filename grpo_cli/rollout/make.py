@@ -112,9 +112,7 @@ def policy_engine(name: str, policy: Policy, say: Callable[[str], None]) -> Engi
         RecipeError: there is no such engine.
         SetupError: it cannot drive this model.
     """
-    return make_engine(
-        name, policy.model, policy.tokenizer, end_ids=policy.end_ids, autocast=policy.autocast, say=say
-    )
+    return make_engine(name, policy.model, policy.tokenizer, end_ids=policy.end_ids, autocast=policy.autocast, say=say)
 
 
 def measuring_engine(sample: Sample, policy: Policy, say: Callable[[str], None]) -> Engine:

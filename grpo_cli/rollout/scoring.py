@@ -95,9 +95,7 @@ class DraftScorer:
         import torch
 
         device = self.base.get_input_embeddings().weight.device
-        longest = (
-            max(len(prompt) + len(ids) for prompt, ids in pairs) - 1
-        )  # nothing is predicted from the last
+        longest = max(len(prompt) + len(ids) for prompt, ids in pairs) - 1  # nothing is predicted from the last
         padded = [([*prompt, *ids][:-1] + [0] * longest)[:longest] for prompt, ids in pairs]
         rows = [row for row, (_, ids) in enumerate(pairs) for _ in ids]
         columns = [len(prompt) - 1 + place for prompt, ids in pairs for place in range(len(ids))]

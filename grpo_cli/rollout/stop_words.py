@@ -77,9 +77,7 @@ def stop_words(texts: Sequence[str], tokenizer: Tokenizer | None) -> StopWords |
     return StopWords(texts, tokenizer)
 
 
-def finisher(
-    stops: StopWords | None, end_ids: Collection[int]
-) -> Callable[[list[int], list[float]], Completion]:
+def finisher(stops: StopWords | None, end_ids: Collection[int]) -> Callable[[list[int], list[float]], Completion]:
     """From the ids and log-probs that an engine of others drew, which may have run on behind a text, to completions."""
 
     def finished(token_ids: list[int], logps: list[float]) -> Completion:

@@ -73,14 +73,8 @@ class TransformersEngine:
         device = next(base.parameters()).device
         longest = max(len(request.prompt_ids) for request in requests)
         # on the left: `generate` appends, so the last prompt token must stand in the last column
-        padded = [
-            [self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)
-        ]
-        real = [
-            [0] * (longest - len(q.prompt_ids)) + [1] * len(q.prompt_ids)
-            for q in requests
-            for _ in range(q.n)
-        ]
+        padded = [[self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)]
+        real = [[0] * (longest - len(q.prompt_ids)) + [1] * len(q.prompt_ids) for q in requests for _ in range(q.n)]
         stops = stop_words(settings.stop, self.tokenizer)
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
         # only the device that samples: forking all of them would start a context on each
@@ -209,11 +203,7 @@ class SampleWatch:
             self.logps[row].append(logps[row])
             if self.stops is not None and self.stops.end_with(self.tokens[row]):
                 self.stopped.add(row)
-            if (
-                token in self.end_ids
-                or row in self.stopped
-                or len(self.tokens[row]) == self.settings.max_tokens
-            ):
+            if token in self.end_ids or row in self.stopped or len(self.tokens[row]) == self.settings.max_tokens:
                 ended.append(row)
         # now, not at the end: verdicts overlap with the samples that go on
         for row in ended:
@@ -234,12 +224,7 @@ class SampleWatch:
 
 
 def make_transformers_engine(
-    model: nn.Module,
-    ends: set[int],
-    *,
-    tokenizer: Tokenizer | None,
-    pad_id: int | None,
-    **_: object,
+    model: nn.Module, ends: set[int], *, tokenizer: Tokenizer | None, pad_id: int | None, **_: object
 ) -> TransformersEngine:
     """The `rollout.make.Factory` of this engine."""
     return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)

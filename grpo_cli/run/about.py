@@ -25,9 +25,7 @@ def versions() -> dict[str, str]:
 def git_commit() -> str | None:
     """The commit of the working directory, where it is a git checkout."""
     try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
-        )
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip() or None

@@ -23,11 +23,7 @@ def find_run(named: str, root: str | Path = "runs") -> RunFolder:
         if not runs:
             raise DataError(f"no run under `{root}`", hint="`grpo train RECIPE` makes one")
         return runs[-1]
-    if (
-        "/" not in named
-        and not (Path(named) / "run.json").is_file()
-        and (root / named / "run.json").is_file()
-    ):
+    if "/" not in named and not (Path(named) / "run.json").is_file() and (root / named / "run.json").is_file():
         return RunFolder.open(root / named)
     try:
         return RunFolder.open(named)

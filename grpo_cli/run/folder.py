@@ -47,12 +47,7 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls,
-        dir: str | Path,
-        name: str | None,
-        recipe_text: str,
-        manifest: Mapping[str, Any],
-        label: str = "run",
+        cls, dir: str | Path, name: str | None, recipe_text: str, manifest: Mapping[str, Any], label: str = "run"
     ) -> RunFolder:
         """A new folder; without a name it is `<mmdd>-<label>-<4 letters>`.
 
@@ -66,9 +61,7 @@ class RunFolder:
             with _writing(root):
                 root.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise SetupError(
-                f"`{root}` is a file, so no run can lie in it", hint="set `run.dir` to a folder"
-            ) from None
+            raise SetupError(f"`{root}` is a file, so no run can lie in it", hint="set `run.dir` to a folder") from None
         for _ in range(20):
             path = root / (name or new_name(label))
             if _appears(path, recipe_text, manifest):
@@ -150,9 +143,7 @@ class RunFolder:
     def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
         """What the gate's probe found (`probe.json`) and its samples (`probe.jsonl`)."""
         with self._writing():
-            lines.replace(
-                self.path / "probe.jsonl", "".join([dump_line(record.as_json()) for record in records])
-            )
+            lines.replace(self.path / "probe.jsonl", "".join([dump_line(record.as_json()) for record in records]))
             lines.replace(self.path / "probe.json", dump_line(found))
 
     def alarm_path(self, step: int, code: str) -> Path:
@@ -210,10 +201,7 @@ class RunFolder:
 
     def steps(self, split: Split = "train") -> list[int]:
         """The steps that have samples."""
-        found = (
-            re.fullmatch(r"step-(\d+)\.jsonl", p.name)
-            for p in (self.path / FOLDERS[split]).glob("step-*.jsonl")
-        )
+        found = (re.fullmatch(r"step-(\d+)\.jsonl", p.name) for p in (self.path / FOLDERS[split]).glob("step-*.jsonl"))
         return sorted(int(match[1]) for match in found if match)
 
     def move_aside(self, after_step: int) -> int:

@@ -24,10 +24,7 @@ class _ToRunLog(logging.Handler):
 def libraries_to_log(run: RunFolder) -> Iterator[None]:
     """While inside, warnings (each text once) and log records of every library are lines of the run's log."""
     handler, root, seen = _ToRunLog(run), logging.getLogger(), set[str]()
-    loggers = [
-        root,
-        *(logging.getLogger(name) for name in ("transformers", "trl", "accelerate", "datasets", "peft")),
-    ]
+    loggers = [root, *(logging.getLogger(name) for name in ("transformers", "trl", "accelerate", "datasets", "peft"))]
     kept = [(logger, logger.handlers[:], logger.propagate) for logger in loggers]
 
     def show(

@@ -15,9 +15,7 @@ def why_no_name(name: str) -> str:
         return "it must be one folder name"
     if name.startswith("."):
         return "a name with a dot in front is hidden"
-    return _why_no_word(name) or (
-        f"it has more than {MOST_BYTES} bytes" if len(name.encode()) > MOST_BYTES else ""
-    )
+    return _why_no_word(name) or (f"it has more than {MOST_BYTES} bytes" if len(name.encode()) > MOST_BYTES else "")
 
 
 def why_no_place(path: str) -> str:

@@ -316,9 +316,7 @@ def _plain(value: object) -> object:
     """Numpy scalars and arrays as Python values; dates and anything else as text."""
     for name in ("item", "tolist"):
         convert = getattr(value, name, None)
-        if convert is not None and getattr(value, "ndim", 0) == (
-            0 if name == "item" else getattr(value, "ndim", 0)
-        ):
+        if convert is not None and getattr(value, "ndim", 0) == (0 if name == "item" else getattr(value, "ndim", 0)):
             return convert()
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)

@@ -184,12 +184,7 @@ def recipe_of_text(text: str) -> dict[str, Any]:
         raise ValueError("too large for a recipe")
     try:
         found = YAML(typ="safe").load(text)
-    except (
-        YAMLError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as err:  # the parser raises the last three bare
+    except (YAMLError, TypeError, AttributeError, RecursionError) as err:  # the parser raises the last three bare
         raise ValueError(str(err).partition("\n")[0] or type(err).__name__) from None
     if not isinstance(found, dict):
         raise ValueError("must be a mapping")

@@ -66,9 +66,7 @@ class Duration:
         return self.generate + self.update + self.other
 
 
-def duration(
-    work: Work, card: Gpu, cache_rows: int, held_out: int = 0, cost: StepCost | None = None
-) -> Duration:
+def duration(work: Work, card: Gpu, cache_rows: int, held_out: int = 0, cost: StepCost | None = None) -> Duration:
     """Seconds of a step on `card` with so many rows of cache, and of the run with `held_out` rows to evaluate; by what was
     measured on such a card, where it was."""
     generate, update = generate_seconds(work, card, cache_rows), update_seconds(work, card)
@@ -120,9 +118,7 @@ def forward_flops(work: Work) -> float:
     tokens = prompts * lengths.prompt + rows * lengths.completion
     row = lengths.prompt + lengths.completion
     attention = 4 * sizes.layers * sizes.attention_width * rows * row * row / 2
-    return (
-        2 * sizes.body_parameters * tokens + 2 * sizes.head_parameters * rows * lengths.completion + attention
-    )
+    return 2 * sizes.body_parameters * tokens + 2 * sizes.head_parameters * rows * lengths.completion + attention
 
 
 def update_seconds(work: Work, card: Gpu) -> float:

@@ -196,7 +196,9 @@ class Fit:
         found = f"{said}: about {peak / GIB:.3g} of {card.memory:.3g} GiB a card; {_hours(self.hours)}"
         if self.cost is not None:
             least, likely, most = self.cost
-            found += f", cost {_money(likely)} ({_money(least)} to {_money(most)}) at {self.ask.price:g} a card and hour"
+            found += (
+                f", cost {_money(likely)} ({_money(least)} to {_money(most)}) at {self.ask.price:g} a card and hour"
+            )
         return found
 
     @property
@@ -218,15 +220,11 @@ class Fit:
 
     def lines(self) -> list[str]:
         """The parts of the sum, and what it takes for granted."""
-        parts = [
-            f"{size / GIB:7.2f} GiB  {name}" for name, size in self.memory.parts.items() if size >= GIB / 200
-        ]
+        parts = [f"{size / GIB:7.2f} GiB  {name}" for name, size in self.memory.parts.items() if size >= GIB / 200]
         pool = self.memory.pool / GIB
         graphs = f"; CUDA graphs of the update keep {pool:.3g} GiB more where there is room" if pool else ""
         d = self.duration
-        step = (
-            f"a step {d.step:.3g} s = {d.generate:.3g} generate + {d.update:.3g} update + {d.other:.2g} other"
-        )
+        step = f"a step {d.step:.3g} s = {d.generate:.3g} generate + {d.update:.3g} update + {d.other:.2g} other"
         return [
             *parts,
             f"{OUTSIDE / GIB:7.2f} GiB  driver{graphs}",
@@ -247,11 +245,7 @@ class Fit:
         )
         if self.step_cost is not None:
             return f"{said}; a rollout and a pass were measured here"
-        speed = (
-            ""
-            if self.ask.cards.card.name in time.MEASURED
-            else ", at the share of its rate measured on an H200"
-        )
+        speed = "" if self.ask.cards.card.name in time.MEASURED else ", at the share of its rate measured on an H200"
         return said + speed
 
     def unknown(self) -> list[str]:
@@ -345,9 +339,7 @@ def ask_of(gpu: str | None, price: float | None) -> CardQuestion | None:
         UsageError: no such card, no card to put the price on, or a price that is none.
     """
     if price is not None and not 0 <= price < float("inf"):
-        raise UsageError(
-            f"`{price:g}` is no price", place="--price", hint="what one card costs an hour, such as 2.5"
-        )
+        raise UsageError(f"`{price:g}` is no price", place="--price", hint="what one card costs an hour, such as 2.5")
     cards = read_cards(gpu) if gpu is not None else cards_here()
     if cards is not None:
         return CardQuestion(cards, price)

@@ -132,10 +132,7 @@ def _measured(counts: Counts, size: int) -> DeadGroupForecast:
 
 
 def _grow(
-    counts: Counts,
-    drawn: int,
-    sizes: Sequence[int],
-    fit: Callable[[Counts, int], tuple[float, float]] | None = None,
+    counts: Counts, drawn: int, sizes: Sequence[int], fit: Callable[[Counts, int], tuple[float, float]] | None = None
 ) -> list[tuple[float, float]]:
     """All-wrong and all-right shares above the samples drawn: the fit's, scaled to meet the measured ones at `drawn`."""
     parts = [agreeing(n, c, drawn) for n, c in counts]

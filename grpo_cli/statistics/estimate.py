@@ -213,9 +213,7 @@ def detectable_exactly(n: int, power: float = 0.8, alpha: float = 0.05) -> float
     needed = next((k for k in range(1, n + 1) if mcnemar_exact(0, k) <= alpha), None)
     if needed is None:
         return math.inf
-    return float(
-        bdtri(needed - 1, n, 1 - power)
-    )  # the share at which fewer than needed have the chance 1 - power
+    return float(bdtri(needed - 1, n, 1 - power))  # the share at which fewer than needed have the chance 1 - power
 
 
 def _are_alike(values: Sequence[float]) -> bool:

@@ -119,10 +119,7 @@ MOST_REASONS = 8
 
 
 def step_stats(
-    samples: Sequence[SampleRecord],
-    group_size: int,
-    ks: Sequence[int] = (1,),
-    signal: Sequence[bool] | None = None,
+    samples: Sequence[SampleRecord], group_size: int, ks: Sequence[int] = (1,), signal: Sequence[bool] | None = None
 ) -> Stats:
     """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
 
@@ -132,9 +129,7 @@ def step_stats(
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
     out |= reward_stats(samples)
     out |= group_stats(list(groups.values()), group_size, ks, signal)
-    out["unique_answers"] = mean(
-        [share for group in groups.values() if (share := _unique_share(group)) is not None]
-    )
+    out["unique_answers"] = mean([share for group in groups.values() if (share := _unique_share(group)) is not None])
     out |= outcome_stats(samples)
     for name in _verifier_names(samples):
         out |= verifier_stats(name, [s.verdicts[name] for s in samples if name in s.verdicts])
@@ -145,10 +140,7 @@ def step_stats(
 
 
 def group_stats(
-    groups: Sequence[Sequence[SampleRecord]],
-    group_size: int,
-    ks: Sequence[int],
-    signal: Sequence[bool] | None = None,
+    groups: Sequence[Sequence[SampleRecord]], group_size: int, ks: Sequence[int], signal: Sequence[bool] | None = None
 ) -> Stats:
     """Counts of groups, the k-of-G histogram and pass@k.
 
@@ -228,9 +220,7 @@ def verifier_stats(name: str, verdicts: Sequence[Verdict]) -> Stats:
     out |= {f"verify/{name}/{outcome.value}": counts[outcome] for outcome in Outcome}
     out[f"verify/{name}/mean_s"] = mean(seconds)
     out[f"verify/{name}/p95_s"] = percentile(seconds, 0.95)
-    reasons = sorted(
-        Counter(v.reason for v in verdicts if v.reason).items(), key=lambda item: (-item[1], item[0])
-    )
+    reasons = sorted(Counter(v.reason for v in verdicts if v.reason).items(), key=lambda item: (-item[1], item[0]))
     for reason, count in reasons[:MOST_REASONS]:
         out[f"verify/{name}/reason/{reason}"] = count / len(verdicts)
     if len(reasons) > MOST_REASONS:

@@ -117,9 +117,7 @@ def arithmetic(model: nn.Module) -> tuple[int, int, int]:
     """`body`, `head` and `attention` of a model, adapters counted; of experts, as many as a token is sent to."""
     base = causal_model(model)
     config: Any = base.config.get_text_config()
-    experts = next(
-        (n for name in ("num_local_experts", "num_experts") if (n := getattr(config, name, None))), 0
-    )
+    experts = next((n for name in ("num_local_experts", "num_experts") if (n := getattr(config, name, None))), 0)
     active = getattr(config, "num_experts_per_tok", None) or experts
     head = base.get_output_embeddings()
     # a look-up multiplies nothing; the head counts apart, for it sees completions only

@@ -153,9 +153,7 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
             [(turn.start, turn.end, part) for turn, part in zip(turns(c), row, strict=True)]
             for c, row in zip(flat, parts, strict=True)
         ]
-        counts = torch.tensor(
-            [[len(turns(c)) for c in group.completions] for group in groups], dtype=torch.float64
-        )
+        counts = torch.tensor([[len(turns(c)) for c in group.completions] for group in groups], dtype=torch.float64)
         # `over: steps`: an episode counts in the mean of its group once for each of its turns
         return TokenCredit(model, model, on(values), counts if spec.over == "steps" else None)
     plans = on([[(turn.start, turn.start + turn.planned, 1.0) for turn in turns(c)] for c in flat])
@@ -213,11 +211,7 @@ def _gigpo(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Ep
 
 def _milestones(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
     call = partial(
-        milestones,
-        gamma=spec.gamma or DISCOUNT["milestones"],
-        reward=spec.reward,
-        order=spec.order,
-        floor=train.floor,
+        milestones, gamma=spec.gamma or DISCOUNT["milestones"], reward=spec.reward, order=spec.order, floor=train.floor
     )
     # how many of the judged episodes reach each milestone, and how many of those that reach one are not right
     ends, right = [], []
@@ -227,9 +221,7 @@ def _milestones(train: Train, spec: TurnCredit, groups: Sequence[Group], episode
                 ends.append(len(reached(steps, spec.order)))
                 right.append(judged.is_right)
     most = max(1, len(spec.order), *ends) if ends else 0
-    metrics = {
-        f"credit/milestone_{k}/reached": fmean(float(n >= k) for n in ends) for k in range(1, most + 1)
-    }
+    metrics = {f"credit/milestone_{k}/reached": fmean(float(n >= k) for n in ends) for k in range(1, most + 1)}
     won = [is_right for n, is_right in zip(ends, right, strict=True) if n]
     if won:
         metrics["credit/milestone_without_success"] = fmean(float(not is_right) for is_right in won)
@@ -289,11 +281,7 @@ class Method:
         own = credit(self.train, rewards_PG, parts_PGK, weights_K)
         metrics = beside_outcome(self.train, groups, pay.alive_P, own.A_PG)
         if self.train.credit is None:
-            made = (
-                own
-                if penalty_PG is None
-                else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
-            )
+            made = own if penalty_PG is None else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
             return replace(made, metrics=metrics)
         found = turn_parts(self.train, self.train.credit, self.by_turn(groups))
         finer = token_credit(self.train, groups, found)

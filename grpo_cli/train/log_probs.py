@@ -101,12 +101,8 @@ class SharedPromptLogProbs:
         rows = request.rows or len(request.ids_BS)
         with self.accelerator.autocast():
             found = [
-                score_shared(
-                    self.model, ids, mask, request.keep, self.temperature, absolute=self.trl.absolute
-                )
-                for ids, mask in zip(
-                    torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True
-                )
+                score_shared(self.model, ids, mask, request.keep, self.temperature, absolute=self.trl.absolute)
+                for ids, mask in zip(torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True)
             ]
         return torch.cat([s.logps_BT for s in found]), torch.cat([s.entropies_BT for s in found]), None
 
@@ -230,9 +226,7 @@ def check_agreement(trainer: Trainer, engine: Engine, policy: Policy, row: Row, 
     )
     sampled = [completions[0] for completions in found]
     scored_BT = score(trainer, _batch(prompts, sampled, policy.device)).float().cpu()
-    apart = [
-        (row[: len(c.logps)] - torch.tensor(c.logps)).abs() for row, c in zip(scored_BT, sampled, strict=True)
-    ]
+    apart = [(row[: len(c.logps)] - torch.tensor(c.logps)).abs() for row, c in zip(scored_BT, sampled, strict=True)]
     mean = float(torch.cat(apart).mean())
     exact = policy.autocast is None and next(policy.model.parameters()).dtype == torch.float32
     if not mean <= (EXACT if exact else HALF):  # a NaN is no agreement

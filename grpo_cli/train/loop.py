@@ -156,9 +156,7 @@ class Loop:
         self.lines = FailureLines()
 
     @classmethod
-    def of(
-        cls, parts: RolloutParts, run: RunFolder, display: Display, clusters: Clusters | None = None
-    ) -> Loop:
+    def of(cls, parts: RolloutParts, run: RunFolder, display: Display, clusters: Clusters | None = None) -> Loop:
         """The loop over the rows of `parts`; `clusters` of them where `select: ads` asks for some.
 
         Raises:
@@ -224,12 +222,7 @@ class Loop:
     def state(self, skipped_steps: int) -> TrainState:
         """For a checkpoint."""
         return TrainState(
-            self.ranks.world,
-            self.steps_done,
-            self.select.state(),
-            self.samples_seen,
-            skipped_steps,
-            self.errors_seen,
+            self.ranks.world, self.steps_done, self.select.state(), self.samples_seen, skipped_steps, self.errors_seen
         )
 
     def load_state(self, state: TrainState) -> None:
@@ -349,11 +342,5 @@ def sampled_entropy(groups: Sequence[Group]) -> float | None:
 
     An unbiased estimate of the policy's entropy where the samples come from the policy.
     """
-    logps = [
-        p
-        for group in groups
-        for c in group.completions
-        for p, own in zip(c.logps, c.mask, strict=True)
-        if own
-    ]
+    logps = [p for group in groups for c in group.completions for p, own in zip(c.logps, c.mask, strict=True) if own]
     return -math.fsum(logps) / len(logps) if logps else None

@@ -73,24 +73,8 @@ from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import StepBatch
-from grpo_cli.train.trl_batch import (
-    EmptyRows,
-    Generated,
-    Prompt,
-    RankSamples,
-    leave_out_cut,
-    put_credit,
-    reward,
-)
-from grpo_cli.train.updates import (
-    MiniBatches,
-    NonFinite,
-    Norm,
-    UpdateMetrics,
-    by_length,
-    may_sort,
-    reshuffled,
-)
+from grpo_cli.train.trl_batch import EmptyRows, Generated, Prompt, RankSamples, leave_out_cut, put_credit, reward
+from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, by_length, may_sort, reshuffled
 
 
 class Trainer(ShardedTrainer):
@@ -141,18 +125,14 @@ class Trainer(ShardedTrainer):
                 assert head is not None
                 mark_whole(head)
         # whether rows of like length are put into the same micro-batch
-        self.sorts = args.gradient_accumulation_steps > 1 and may_sort(
-            train.loss, acts_on_every_row(train.trl)
-        )
+        self.sorts = args.gradient_accumulation_steps > 1 and may_sort(train.loss, acts_on_every_row(train.trl))
         # whether the log-probs that samples were drawn with are those of the policy before the update
         self.takes_logps = bool(
             self.strategy == "ddp" and not self.use_vllm and are_exact(loop.collect.engine, model, args)
         )
         # small operations of the model that run as one kernel during training; none on a CPU
         fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
-        self.fused: list[Patch] = (
-            update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
-        )
+        self.fused: list[Patch] = update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
         self.mini = MiniBatches.of(args)
@@ -224,11 +204,7 @@ class Trainer(ShardedTrainer):
         return self.samples.generated(with_logps=self.use_vllm)
 
     def _calculate_rewards(
-        self,
-        inputs: Batch,
-        prompts: list[Prompt],
-        completions: list[Prompt],
-        completion_ids_list: list[list[int]],
+        self, inputs: Batch, prompts: list[Prompt], completions: list[Prompt], completion_ids_list: list[list[int]]
     ) -> torch.Tensor:
         """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `put_credit` replaces."""
         rewards = [reward for group in self.before.groups for reward in group.rewards]
@@ -265,9 +241,7 @@ class Trainer(ShardedTrainer):
     ) -> LogProbs:
         call = super()._get_per_token_logps_and_entropies
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
-        return self.source(
-            LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain)
-        )
+        return self.source(LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
 
     @contextmanager
     def log_probs_from(self, source: LogProbSource) -> Iterator[None]:
@@ -316,9 +290,7 @@ class Trainer(ShardedTrainer):
     def _save_checkpoint(self, model: nn.Module, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
-        if (
-            loop.ranks.is_main and not loop.run.path.is_dir()
-        ):  # TRL would make it anew, with nothing else in it
+        if loop.ranks.is_main and not loop.run.path.is_dir():  # TRL would make it anew, with nothing else in it
             raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             check_space(loop.run.path, checkpoint_bytes(self.model))
@@ -384,9 +356,7 @@ def hooked_loss(
     if objective.imitates:
         # -log p of right answers, weighted by `train.critic.positive` (VAPO, arXiv 2504.05118)
         assert scored.logps_BT is not None
-        loss = loss + objective.imitates * _averaged(
-            trainer, scored, -scored.logps_BT * scored.inputs["imitation"]
-        )
+        loss = loss + objective.imitates * _averaged(trainer, scored, -scored.logps_BT * scored.inputs["imitation"])
     if not objective.own_beta:
         return loss
     assert scored.logps_BT is not None
@@ -415,9 +385,7 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
     begins, 0 where it is new."""
     window, drops = trainer.args.gradient_accumulation_steps, trainer.objective.drop_dead
     if again:
-        batches = reshuffled(
-            batches, step_seed(trainer.loop.recipe.train.seed, trainer.before.step + 1) + again
-        )
+        batches = reshuffled(batches, step_seed(trainer.loop.recipe.train.seed, trainer.before.step + 1) + again)
     if trainer.packed is not None:
         group = trainer.loop.recipe.sample.group if trainer.sorts else None
         batches = trainer.packed.redistributed(batches, window, group, drops)
@@ -429,9 +397,7 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
     return batches
 
 
-def log_prob_source(
-    trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool
-) -> LogProbSource:
+def log_prob_source(trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool) -> LogProbSource:
     """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `TrlLogProbs`."""
     # each of these needs TRL's own pass: other ranks wait in it, or it computes more than we do
     shares = (
@@ -440,18 +406,11 @@ def log_prob_source(
         and can_share(model)
     )
     trl = TrlLogProbs(absolute)
-    return (
-        SharedPromptLogProbs(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
-    )
+    return SharedPromptLogProbs(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
 
 
 def packed_source(
-    trainer: Trainer,
-    loop: Loop,
-    model: nn.Module,
-    args: GRPOConfig,
-    fused: list[Patch],
-    absolute: bool,
+    trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Patch], absolute: bool
 ) -> PackedSource | None:
     """The packed update of a CUDA device, once it has computed the same on this model; where it cannot be used, the screen
     shows why. `absolute` as in `TrlLogProbs`."""

@@ -97,9 +97,7 @@ class RankSamples:
         With vLLM TRL weighs the loss by how far its log-probs are from the model's own.
         """
         is_chat = not isinstance(self.prompts[0], str)
-        answers: list[Prompt] = [
-            [{"role": "assistant", "content": text}] if is_chat else text for text in self.texts
-        ]
+        answers: list[Prompt] = [[{"role": "assistant", "content": text}] if is_chat else text for text in self.texts]
         ids = _arrays([c.token_ids for c in self.completions])
         logps = [c.logps for c in self.completions] if with_logps else None
         # TRL multiplies its loss by this mask, so that observations of an environment have no gradient

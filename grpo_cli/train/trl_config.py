@@ -39,14 +39,7 @@ HOOKED = {
     "_get_per_token_logps_and_entropies": [
         *("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"),
         *("compute_aux_loss", "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask"),
-        *(
-            "spatial_shapes",
-            "num_tiles",
-            "image_sizes",
-            "token_type_ids",
-            "mm_token_type_ids",
-            "image_position_ids",
-        ),
+        *("spatial_shapes", "num_tiles", "image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids"),
     ],
     "_get_grad_norm": ["self", "model", "grad_norm"],
     "create_accelerator_and_postprocess": ["self"],
@@ -98,9 +91,7 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
     def refused(**fields: object) -> Exception | None:
         train = plain.train.model_copy(update={"trl": fields})
         try:
-            _rehearse(
-                grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False)
-            )
+            _rehearse(grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False))
         except Exception as err:  # noqa: BLE001 - returned: libraries raise every class here
             return err
         return None
@@ -115,9 +106,7 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
     raise RecipeError(
         f"training does not take it: {sentence(error)}",
         place=", ".join(f"train.trl.{name}" for name in names),
-        hint=next(
-            (HINTS[name] for name in names if name in HINTS), "left out, it has the library's own value"
-        ),
+        hint=next((HINTS[name] for name in names if name in HINTS), "left out, it has the library's own value"),
     ) from error
 
 
@@ -148,12 +137,7 @@ def _rehearse(config: GRPOConfig) -> None:
 
 
 def grpo_config(
-    recipe: Recipe,
-    folder: Path,
-    batch: Batching,
-    device: torch.device,
-    bf16: bool,
-    banned: Collection[int] = (),
+    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, bf16: bool, banned: Collection[int] = ()
 ) -> GRPOConfig:
     """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
     train, on_cpu = recipe.train, device.type == "cpu"
@@ -214,9 +198,7 @@ def vllm_fields(recipe: Recipe, banned: Collection[int] = ()) -> dict[str, Any]:
     sample, vllm = recipe.sample, dict(recipe.sample.vllm)
     if vllm.get("server_base_url"):  # with a slash at its end TRL would look for the server for ever
         vllm["server_base_url"] = address(vllm)
-    rules: dict[str, Any] = {
-        name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")
-    }
+    rules: dict[str, Any] = {name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
     more = stop_and_ban(sample.stop, banned)
     if more:
         rules["generation_kwargs"] = more

@@ -204,8 +204,7 @@ class NonFinite:
         self._culprits = ""
         if self.stops:
             raise TrainingError(
-                f"{text}; the weights were not touched",
-                hint="lower `train.lr`, or look at the samples of this step",
+                f"{text}; the weights were not touched", hint="lower `train.lr`, or look at the samples of this step"
             )
         self.skipped += 1
         self.say(f"{text}; the step is skipped")
@@ -247,9 +246,7 @@ class UpdateMetrics:
         self._sizes.clear()
         # with one ratio a row TRL's clipping is a mean over rows, of which some are masked
         means = {
-            key: _mean(values, rows, counted)
-            if self.by_row and "clip_ratio" in key
-            else _mean(values, tokens, tokens)
+            key: _mean(values, rows, counted) if self.by_row and "clip_ratio" in key else _mean(values, tokens, tokens)
             for key, values in metrics.items()
         }
         metrics.clear()

@@ -20,9 +20,7 @@ def test_worked_example_with_ddof_0() -> None:
 
 def test_one_right_of_four() -> None:
     assert advantages([1, 0, 0, 0]) == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-6)
-    assert advantages([1, 0, 0, 0], ddof=0) == pytest.approx(
-        [1.732051, -0.57735, -0.57735, -0.57735], abs=1e-6
-    )
+    assert advantages([1, 0, 0, 0], ddof=0) == pytest.approx([1.732051, -0.57735, -0.57735, -0.57735], abs=1e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.3, 1e-8, -7.5])
@@ -41,18 +39,14 @@ def test_batch_scale_is_reinforce_plus_plus_baseline() -> None:
 
 
 def test_rloo_subtracts_the_mean_of_the_others() -> None:
-    assert leave_one_out(torch.tensor([[1.0, 0, 1, 0]]))[0].tolist() == pytest.approx(
-        [2 / 3, -2 / 3, 2 / 3, -2 / 3]
-    )
+    assert leave_one_out(torch.tensor([[1.0, 0, 1, 0]]))[0].tolist() == pytest.approx([2 / 3, -2 / 3, 2 / 3, -2 / 3])
 
 
 def test_a_sample_without_a_verdict_leaves_the_baseline_and_gets_zero() -> None:
     nan = float("nan")
     got = advantages([1.0, 0.0, nan, 1.0, 0.0])
     assert got[2] == 0.0
-    assert [got[i] for i in (0, 1, 3, 4)] == pytest.approx(
-        [0.866025, -0.866025, 0.866025, -0.866025], abs=1e-6
-    )
+    assert [got[i] for i in (0, 1, 3, 4)] == pytest.approx([0.866025, -0.866025, 0.866025, -0.866025], abs=1e-6)
 
 
 def test_a_group_with_one_verdict_carries_no_signal() -> None:

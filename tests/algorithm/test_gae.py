@@ -70,10 +70,7 @@ def test_rewards_of_turns_are_paid_where_they_end_and_sum_to_the_outcome() -> No
 
 def test_moments_of_parts_are_those_of_the_whole() -> None:
     values = [0.1, -3.0, 2.5, 7.0, 0.1]
-    whole, parts = (
-        Moments.of(values),
-        Moments.joined([Moments.of(values[:2]), Moments(), Moments.of(values[2:])]),
-    )
+    whole, parts = (Moments.of(values), Moments.joined([Moments.of(values[:2]), Moments(), Moments.of(values[2:])]))
     assert (parts.n, parts.mean, parts.squares) == pytest.approx((whole.n, whole.mean, whole.squares))
     assert whole.std == pytest.approx(float(torch.tensor(values).std()))
 
@@ -95,12 +92,7 @@ def test_long_answers_are_looked_at_further_ahead(tokens: int, want: float) -> N
 
 
 def test_no_critic_and_no_discount_is_reinforce() -> None:
-    assert advantages(token_rewards(0.7, [1, 1, 0, 1]), [0.0] * 4, [1, 1, 0, 1], decay=1.0) == [
-        0.7,
-        0.7,
-        0.0,
-        0.7,
-    ]
+    assert advantages(token_rewards(0.7, [1, 1, 0, 1]), [0.0] * 4, [1, 1, 0, 1], decay=1.0) == [0.7, 0.7, 0.0, 0.7]
 
 
 def test_a_critic_that_says_the_mean_of_the_group_is_grpo_without_the_deviation() -> None:
@@ -116,9 +108,7 @@ def test_a_critic_that_says_the_mean_of_the_group_is_grpo_without_the_deviation(
         by_critic = by_critic - (ratio * torch.tensor(found, dtype=torch.float64)).sum() / sum(lengths)
         by_group = by_group - own * ratio.sum() / sum(lengths)
     for one, other in zip(
-        torch.autograd.grad(by_critic, logps, retain_graph=True),
-        torch.autograd.grad(by_group, logps),
-        strict=True,
+        torch.autograd.grad(by_critic, logps, retain_graph=True), torch.autograd.grad(by_group, logps), strict=True
     ):
         assert torch.allclose(one, other, atol=1e-7)
 
@@ -168,12 +158,8 @@ def test_a_unit_is_set_by_the_first_batch_and_follows_slowly() -> None:
     second = first.after(Moments.of([4.0, 4.0 + 3 * 2**0.5]))
     assert (second.mean, second.std) == pytest.approx((0.9 + 0.4 + 0.15 * 2**0.5, 0.9 * 2**0.5 + 0.3))
     for alike in ([], [5.0], [0.3] * 7):
-        assert (
-            ReturnUnit().after(Moments.of(alike)) == ReturnUnit() and first.after(Moments.of(alike)) == first
-        )
+        assert ReturnUnit().after(Moments.of(alike)) == ReturnUnit() and first.after(Moments.of(alike)) == first
     assert ReturnUnit().after(Moments.of([0.0, 1e-9])).std == 1e-6
     # parts of a batch on several ranks are one batch
     parts = [Moments.of([0.0, 2.0, 7.0]), Moments.of([1.0]), Moments.of([])]
-    assert ReturnUnit().after(Moments.joined(parts)).std == pytest.approx(
-        Moments.of([0.0, 2.0, 7.0, 1.0]).std
-    )
+    assert ReturnUnit().after(Moments.joined(parts)).std == pytest.approx(Moments.of([0.0, 2.0, 7.0, 1.0]).std)

@@ -47,9 +47,7 @@ def test_a_presets_loss_equals_the_slow_definition(name: str, first: bool) -> No
     now = OLD if first else LOGPS
     got = table_loss(built, now, torch.tensor(ADVANTAGES, dtype=torch.float64), **batch())
     train = built.loop.recipe.train
-    assert got.item() == pytest.approx(
-        slow_loss(train, rows(now), rows(OLD), rows(REF), ADVANTAGES), abs=1e-6
-    )
+    assert got.item() == pytest.approx(slow_loss(train, rows(now), rows(OLD), rows(REF), ADVANTAGES), abs=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["grpo", "bnpo", "dapo", "dr_grpo", "sapo"])
@@ -151,10 +149,7 @@ def slopes(built: Any, ratios: list[float], advantage: float) -> tuple[list[floa
     values = []
     for i in range(len(ratios)):
         one = table_loss(
-            built,
-            logps[i : i + 1],
-            torch.tensor([advantage], dtype=torch.float64),
-            old_per_token_logps=old[i : i + 1],
+            built, logps[i : i + 1], torch.tensor([advantage], dtype=torch.float64), old_per_token_logps=old[i : i + 1]
         )
         one.backward()
         values.append(-one.item())
@@ -207,13 +202,9 @@ WIDE = {"clip": {"low": 0.5, "high": 0.5}}
 
 
 def test_gspo_shares_the_sequence_ratio_among_tokens() -> None:
-    assert token_gradient(trainer(algorithm="gspo", **WIDE), FOUR, 1.0) == pytest.approx(
-        [0.262818] * 4, abs=1e-6
-    )
+    assert token_gradient(trainer(algorithm="gspo", **WIDE), FOUR, 1.0) == pytest.approx([0.262818] * 4, abs=1e-6)
     plain = trainer(algorithm="grpo", kl={"beta": 0.0}, **WIDE)
-    assert token_gradient(plain, FOUR, 1.0) == pytest.approx(
-        [0.276293, 0.276293, 0.237807, 0.262818], abs=1e-6
-    )
+    assert token_gradient(plain, FOUR, 1.0) == pytest.approx([0.276293, 0.276293, 0.237807, 0.262818], abs=1e-6)
 
 
 def test_gspos_narrow_clip() -> None:
@@ -263,10 +254,7 @@ def test_aggregations_of_two_lengths() -> None:
 def test_the_inner_loop_stops_outside_the_band(epochs: int) -> None:
     built = trainer(algorithm="grpo", kl={"beta": 0.0})
     logit = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    old, A = (
-        torch.full((2, 1), math.log(0.5), dtype=torch.float64),
-        torch.tensor([1.0, -1.0], dtype=torch.float64),
-    )
+    old, A = (torch.full((2, 1), math.log(0.5), dtype=torch.float64), torch.tensor([1.0, -1.0], dtype=torch.float64))
     for _ in range(epochs):
         logps = torch.nn.functional.logsigmoid(torch.stack([logit, -logit]))
         (gradient,) = torch.autograd.grad(table_loss(built, logps, A, old_per_token_logps=old), logit)

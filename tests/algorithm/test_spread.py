@@ -107,11 +107,7 @@ def test_no_other_place_makes_a_mask_of_what_counts() -> None:
         if re.search(r'\["completion_mask"\]|"completion_mask":', code):
             reads.add(name)
         products += [
-            f"{name}: {line.strip()}"
-            for line in code.splitlines()
-            if re.search(r"tool_mask.*\*|\*.*tool_mask", line)
+            f"{name}: {line.strip()}" for line in code.splitlines() if re.search(r"tool_mask.*\*|\*.*tool_mask", line)
         ]
-    assert products == [
-        'algorithm/loss.py: return mask * batch["tool_mask"] if "tool_mask" in batch else mask'
-    ]
+    assert products == ['algorithm/loss.py: return mask * batch["tool_mask"] if "tool_mask" in batch else mask']
     assert reads == set(ATTENDED)

@@ -24,11 +24,7 @@ def test_a_recipe_is_loaded_under_its_overrides() -> None:
 def test_completions_are_scored_in_order() -> None:
     rows = [{"answer": ["5", "five"]}, {"answer": "5"}, {"answer": "5"}]
     found = verify(["\\boxed{5}", "\\boxed{6}", "no idea"], rows, {"math": {}})
-    assert [(one.outcome, one.reward) for one in found] == [
-        ("right", 1.0),
-        ("wrong", 0.0),
-        ("no_answer", 0.0),
-    ]
+    assert [(one.outcome, one.reward) for one in found] == [("right", 1.0), ("wrong", 0.0), ("no_answer", 0.0)]
     assert found[0].verdicts["math"].answer == "5"
 
 

@@ -25,8 +25,7 @@ TENSOR = re.compile(r"\bTensor\b")
 AXIS = r"(?:[PGBTSVHDNCK]|\.\.\.|…|\d+|batch|(?:new )?tokens|rows|places|targets|prompts|samples|sequences|(?:\w+ )?heads|columns|(?:\w+ )?width|n|numbers)"
 SIZE = rf"{AXIS}(?: ?[x+/] ?{AXIS}| or {AXIS}| of \w+ \w+)*"
 SHAPE = re.compile(
-    rf"\b\w+_[PGBTSVHDNCK1-9]+\b|\[{SIZE}(?:, ?{SIZE})*\]|\({SIZE},(?: ?{SIZE},?)*\)|\bscalars?\b|\bshapes?\b",
-    re.ASCII,
+    rf"\b\w+_[PGBTSVHDNCK1-9]+\b|\[{SIZE}(?:, ?{SIZE})*\]|\({SIZE},(?: ?{SIZE},?)*\)|\bscalars?\b|\bshapes?\b", re.ASCII
 )
 SUFFIX = re.compile(r"_[PGBTSVHDNCK1-9]+$")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -184,9 +183,7 @@ def main() -> None:
         print(f"{room:44} {code:6} lines of code {100 * said / max(code, 1):6.1f} comments per 100")
     said, code = (sum(column) for column in zip(*rooms.values(), strict=True))
     print(f"lines of code {code}, comments per 100 {100 * said / code:.2f}")
-    print(
-        f"public functions {len(places)}, documented {sum(ast.get_docstring(p.node) is not None for p in places)}"
-    )
+    print(f"public functions {len(places)}, documented {sum(ast.get_docstring(p.node) is not None for p in places)}")
     print(f"tensor functions {len(tensors)}, with shapes {sum(says_shapes(p.node) for p in tensors)}")
     print(f"functions that raise {len(raising)}, that say so {sum(says_errors(p.node) for p in raising)}")
     if options.missing:

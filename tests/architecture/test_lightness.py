@@ -69,9 +69,7 @@ def protocols_of_one() -> list[str]:
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.ClassDef):
                 members = members_of(node)
-                if any(
-                    ast.unparse(base).split("[")[0] in ("Protocol", "typing.Protocol") for base in node.bases
-                ):
+                if any(ast.unparse(base).split("[")[0] in ("Protocol", "typing.Protocol") for base in node.bases):
                     protocols[node.name] = (module, members)
                 else:
                     classes.append((module, node.name, members))

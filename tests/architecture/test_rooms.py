@@ -42,7 +42,7 @@ JOBS_FLOORS = (
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 
 MANY_HOMES = {
-    "Sample": "the recipe's section `sample`, and what a verifier of a user's own is handed: both names are promises",
+    "Sample": "the recipe's section `sample`, and what a verifier of a user's own is handed: both names are promises"
 }
 """Class names that stand twice, and why."""
 MOST_ANY = 150

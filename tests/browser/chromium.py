@@ -67,13 +67,7 @@ class Chromium:
         """Load a file and wait until its script is through."""
         self.errors.clear()
         self.requests.clear()
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.send(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
@@ -138,9 +132,7 @@ class Chromium:
         message: dict[str, Any] = json.loads(raw)
         params = message.get("params", {})
         if message.get("method") == "Runtime.exceptionThrown":
-            self.errors.append(
-                str(params["exceptionDetails"].get("exception", {}).get("description", params))
-            )
+            self.errors.append(str(params["exceptionDetails"].get("exception", {}).get("description", params)))
         if message.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.errors.append(params["entry"]["text"])
         if message.get("method") == "Page.javascriptDialogOpening":

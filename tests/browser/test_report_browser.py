@@ -44,9 +44,7 @@ def page(run: RunFolder) -> Path:
 
 def draw_all(browser: Chromium) -> None:
     browser.run("plots.forEach(draw)")
-    browser.wait(
-        "[...document.querySelectorAll('.plot')].every((p) => p.clientWidth === 0 || p.querySelector('svg'))"
-    )
+    browser.wait("[...document.querySelectorAll('.plot')].every((p) => p.clientWidth === 0 || p.querySelector('svg'))")
 
 
 def test_it_opens_without_an_error_and_without_a_request(browser: Chromium, page: Path) -> None:
@@ -65,10 +63,7 @@ def test_hostile_text_neither_runs_nor_breaks_the_page(browser: Chromium, page: 
     browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert browser.run("window.hacked") is None
     assert browser.run("document.querySelectorAll('script').length") == 2
-    assert (
-        browser.run("document.querySelectorAll('main img, main iframe, main a[href^=javascript]').length")
-        == 0
-    )
+    assert browser.run("document.querySelectorAll('main img, main iframe, main a[href^=javascript]').length") == 0
     text = browser.run("document.body.innerText")
     assert "\x1b" not in text and "\u202e" not in text
     assert "</script><script>" in text
@@ -197,12 +192,7 @@ def test_an_episode_is_shown_turn_by_turn(browser: Chromium, tmp_path: Path) -> 
         {"text": "<act>up</act>", "observation": "<b>the door</b>", "tokens": 6, "reward": 1.0, "milestone": "door", "advantage": 0.7},
     ]  # fmt: skip
     folder.write_samples(
-        2,
-        [
-            SampleRecord(
-                2, "room", 0, "go", "<act>left</act>", reward=1.0, tokens=11, turns=turns, values=[0.25, 0.5]
-            )
-        ],
+        2, [SampleRecord(2, "room", 0, "go", "<act>left</act>", reward=1.0, tokens=11, turns=turns, values=[0.25, 0.5])]
     )
     page = write_report(arms_of([collect(folder)]), tmp_path / "episodes.html")
     browser.open(page)
@@ -269,9 +259,7 @@ def test_the_theme_follows_the_system_and_the_button(browser: Chromium, page: Pa
     colour = "getComputedStyle(document.body).backgroundColor"
     browser.open(page, dark=True)
     dark = browser.run(colour)
-    scheme = (
-        "getComputedStyle(document.documentElement).colorScheme"  # of buttons that the browser draws itself
-    )
+    scheme = "getComputedStyle(document.documentElement).colorScheme"  # of buttons that the browser draws itself
     assert browser.run(scheme) == "dark"
     browser.click("#theme")
     assert browser.run(colour) == "rgb(255, 255, 255)" != dark
@@ -302,9 +290,7 @@ def test_several_runs_are_laid_over_each_other(browser: Chromium, tmp_path: Path
     assert names["lr=1e-06, mean of 3 seeds"][1] == pytest.approx(
         [sum(column) / 3 for column in zip(*lines, strict=True)], rel=1e-4
     )
-    assert names["lr=1e-06, range"][1] == pytest.approx(
-        [max(column) for column in zip(*lines, strict=True)], rel=1e-4
-    )
+    assert names["lr=1e-06, range"][1] == pytest.approx([max(column) for column in zip(*lines, strict=True)], rel=1e-4)
     assert "placebo" in names
     draw_all(browser)
     dots = "document.querySelectorAll('[data-figure=reward-all] circle').length"
@@ -358,5 +344,7 @@ def test_names_of_rows_and_labels_beside_long_values_are_whole(browser: Chromium
     browser.run(
         "document.querySelectorAll('.stacked td').forEach((cell) => { cell.textContent = 'a long value '.repeat(40); })"
     )
-    widths = "[...document.querySelectorAll('.stacked td')].map((c) => parseFloat(getComputedStyle(c, '::before').width))"
+    widths = (
+        "[...document.querySelectorAll('.stacked td')].map((c) => parseFloat(getComputedStyle(c, '::before').width))"
+    )
     assert min(browser.run(widths)) > 30

@@ -85,10 +85,7 @@ FAMILIES = {
         first="<bos>",
     ),
     "mistral": Family(
-        MISTRAL,
-        {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
-        ("[INST]", "[/INST]"),
-        first="<s>",
+        MISTRAL, {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}, ("[INST]", "[/INST]"), first="<s>"
     ),
     "deepseek_r1": Family(
         DEEPSEEK_R1,
@@ -97,9 +94,7 @@ FAMILIES = {
         ("<think>", "</think>"),
         first="<｜begin▁of▁sentence｜>",
     ),
-    "smollm": Family(
-        SMOLLM, {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
-    ),
+    "smollm": Family(SMOLLM, {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}),
     "base": Family(None, {"eos_token": "<|endoftext|>"}),
     "tags": Family(
         QWEN3,
@@ -122,9 +117,7 @@ def make_tokenizer(family: str, **named: Any) -> PreTrainedTokenizerFast:
         inner.post_processor = processors.TemplateProcessing(
             single=f"{kind.first} $A", special_tokens=[(kind.first, inner.token_to_id(kind.first))]
         )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, **{"chat_template": kind.template, **kind.named, **named}
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **{"chat_template": kind.template, **kind.named, **named})
 
 
 def make_model(folder: Path, family: str = "qwen3", *, seed: int = 0, **config: Any) -> Path:

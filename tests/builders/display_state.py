@@ -38,10 +38,10 @@ def step_metrics(step: int) -> dict[str, Any]:
     return metrics
 
 
-def view(
-    completion: str = "48/2 = 24 in May, so 48 + 24 = 72 clips in total. The answer is \\boxed{72}",
-) -> SampleView:
-    question = "Natalia sold clips to 48 of her friends in April, and then she sold half as many in May. How many in all?"
+def view(completion: str = "48/2 = 24 in May, so 48 + 24 = 72 clips in total. The answer is \\boxed{72}") -> SampleView:
+    question = (
+        "Natalia sold clips to 48 of her friends in April, and then she sold half as many in May. How many in all?"
+    )
     lines = (
         SampleLine(Outcome.RIGHT, 0.77, 1.1, completion),
         SampleLine(Outcome.WRONG, -1.29, 0.0, "Half of 48 is 24, so the answer is \\boxed{24}"),
@@ -59,16 +59,9 @@ def run_state(steps: int = 142, view: SampleView | None = None) -> RunState:
             state.evaluated({"step": 0, "eval/pass@1": 0.203, "eval/pass@1/half": 0.049, "eval/n": 256})
         if step == 125:
             state.evaluated({"step": 125, "eval/pass@1": 0.488, "eval/pass@1/half": 0.061, "eval/n": 256})
-            state.note(
-                "good", "checkpoint saved  runs/1127-gsm8k-k3f9/checkpoints/step-000125", "", BEGAN + 3800
-            )
+            state.note("good", "checkpoint saved  runs/1127-gsm8k-k3f9/checkpoints/step-000125", "", BEGAN + 3800)
         if step == 131:
-            state.note(
-                "warn",
-                "4 of 16 groups all right for 10 steps",
-                "consider harder prompts  [W12]",
-                BEGAN + 3980,
-            )
+            state.note("warn", "4 of 16 groups all right for 10 steps", "consider harder prompts  [W12]", BEGAN + 3980)
     state.act("generate", 96, 128, BEGAN + 4300)
     return state
 

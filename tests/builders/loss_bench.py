@@ -71,9 +71,7 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
         torch.device("cpu"),
         False,
     )
-    built = Trainer(
-        loop, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None
-    )
+    built = Trainer(loop, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None)
     built.source = TrlLogProbs(absolute=False)  # TRL's own scoring is what `_force` stands in for
     built.current_gradient_accumulation_steps = micro_batches
     built.model.train()

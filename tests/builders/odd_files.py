@@ -19,33 +19,14 @@ WHOLE = (
         b'{"a": "\\ud800\\u001b]0;x\\u0007"}',
         b'{"format": 1, "files": [{}]}',
     ),
-    *(
-        b"{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}",
-        b"{{ 'x' * 10**10 }}",
-    ),
+    *(b"{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}", b"{{ 'x' * 10**10 }}"),
     *(b"{% if", b"{{ messages[9].content.x.y }}", b"{{ raise_exception('\x1b[2J') }}"),
     *(b"- a: b\n  c: [\n", b"a: &x [*x]\n", b"a: &x {b: *x}\n", b"a: 1e999999\n", b"? {a: b}\n: c\n"),
 )
 """In place of a whole file."""
 GONE = object()
 VALUES = (
-    *(
-        None,
-        True,
-        5,
-        -1,
-        2.5,
-        -3.5,
-        1e308,
-        2**60,
-        10**400,
-        float("nan"),
-        float("inf"),
-        "x",
-        "",
-        "NaN",
-        "\ud800",
-    ),
+    *(None, True, 5, -1, 2.5, -3.5, 1e308, 2**60, 10**400, float("nan"), float("inf"), "x", "", "NaN", "\ud800"),
     *([], [[]], [1, "x", None], {}, {"a": {}}, GONE),
 )
 """In place of a value; `GONE` leaves its key out."""
@@ -114,9 +95,7 @@ def _odd_value(name: str, raw: bytes, chance: random.Random) -> OddFile:
         at = chance.randrange(len(lines))
         path = chance.choice(list(_paths(lines[at])))
         lines[at] = _put(lines[at], path, value)
-        return OddFile(
-            name, f"{at}: {path} = {value!r:.30}", ("\n".join(map(json.dumps, lines)) + "\n").encode()
-        )
+        return OddFile(name, f"{at}: {path} = {value!r:.30}", ("\n".join(map(json.dumps, lines)) + "\n").encode())
     if name.endswith(".yaml"):
         from ruamel.yaml import YAML
 
@@ -129,9 +108,7 @@ def _odd_value(name: str, raw: bytes, chance: random.Random) -> OddFile:
 
 def _paths(value: Any, path: Path_ = ()) -> Iterator[Path_]:
     yield path
-    inner = (
-        value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    )
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for key, one in inner:
         yield from _paths(one, (*path, key))
 

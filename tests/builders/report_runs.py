@@ -54,14 +54,9 @@ def make_run(
     for step in range(1, steps + 1):
         chance = 0.2 + (0.6 * step / steps if learns else 0.0)
         records = [
-            sample(rng, step, f"row{step % 7}-{group}", group, chance, hostile)
-            for group in range(4)
-            for _ in range(4)
+            sample(rng, step, f"row{step % 7}-{group}", group, chance, hostile) for group in range(4) for _ in range(4)
         ]
-        metrics: dict[str, Any] = step_metrics(step) | {
-            "kl": 0.001 * step,
-            "entropy": 0.7 - 0.01 * step + 0.01 * seed,
-        }
+        metrics: dict[str, Any] = step_metrics(step) | {"kl": 0.001 * step, "entropy": 0.7 - 0.01 * step + 0.01 * seed}
         for key in [k for k in metrics if k.startswith(("verify/", "group/", "reward/", "pass@", "length/"))]:
             del metrics[key]
         folder.write_samples(step, records)

@@ -35,12 +35,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Mistral": {"sliding_window": None},
     "Granite": {"logits_scaling": 2.0},
     "Mistral-window": {"sliding_window": 5},
-    "Gemma2": {
-        "head_dim": 16,
-        "sliding_window": 5,
-        "query_pre_attn_scalar": 16,
-        "attn_logit_softcapping": 3.0,
-    },
+    "Gemma2": {"head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 3.0},
     "Gemma3": {
         "head_dim": 16,
         "sliding_window": 5,
@@ -73,9 +68,7 @@ def prompts(count: int, seed: int = 0, shortest: int = 1, longest: int = 12) -> 
     return [torch.randint(0, 60, (length,), generator=generator).tolist() for length in lengths]
 
 
-def plain_logps(
-    model: Any, prompt: list[int], completion: list[int], temperature: float = 1.0
-) -> torch.Tensor:
+def plain_logps(model: Any, prompt: list[int], completion: list[int], temperature: float = 1.0) -> torch.Tensor:
     """Log-probs of the completion by one forward pass over the whole sequence."""
     ids = torch.tensor([prompt + completion])
     with torch.no_grad():

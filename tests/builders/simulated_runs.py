@@ -27,9 +27,7 @@ def simulate(
     for step in range(1, steps + 1):
         learned = 1 - math.exp(-step / pace)
         p = chance(step) if chance else 0.2 + (top - 0.2) * learned
-        rights = [
-            sum(rng.random() < q for _ in range(GROUP)) for q in (spread(rng, p) for _ in range(PROMPTS))
-        ]
+        rights = [sum(rng.random() < q for _ in range(GROUP)) for q in (spread(rng, p) for _ in range(PROMPTS))]
         metrics = counts(rights) | {
             "step": step,
             "length/mean": start_length * (1 + longer * learned) * rng.uniform(0.93, 1.07),

@@ -30,12 +30,9 @@ class StandIn:
             settings = SamplingSettings(one.max_tokens, one.temperature)
             ((drawn,),) = DRAW(self.engine, [Request(prompt["prompt_token_ids"], 1, seed=one.seed)], settings)
             logps = [
-                {token: SimpleNamespace(logprob=logp)}
-                for token, logp in zip(drawn.token_ids, drawn.logps, strict=True)
+                {token: SimpleNamespace(logprob=logp)} for token, logp in zip(drawn.token_ids, drawn.logps, strict=True)
             ]
-            found.append(
-                SimpleNamespace(outputs=[SimpleNamespace(token_ids=drawn.token_ids, logprobs=logps)])
-            )
+            found.append(SimpleNamespace(outputs=[SimpleNamespace(token_ids=drawn.token_ids, logprobs=logps)]))
         return found
 
 
@@ -52,7 +49,5 @@ class Held:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package, as far as a call goes."""
-    monkeypatch.setitem(
-        sys.modules, "vllm", SimpleNamespace(SamplingParams=lambda **said: SimpleNamespace(**said))
-    )
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=lambda **said: SimpleNamespace(**said)))
     monkeypatch.setattr(server, "_installed", lambda name: True)

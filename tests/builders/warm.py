@@ -82,9 +82,7 @@ class Warm:
         )
         return int(self._answer()["pid"]), output
 
-    def run(
-        self, argv: list[str], folder: Path, *, kill_when: Callable[[], bool] | None = None, **more: Any
-    ) -> Ended:
+    def run(self, argv: list[str], folder: Path, *, kill_when: Callable[[], bool] | None = None, **more: Any) -> Ended:
         """Start, wait (and kill when something is so), and tell how it ended."""
         began = time.monotonic()
         pid, output = self.start(argv, folder, **more)

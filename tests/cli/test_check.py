@@ -22,8 +22,7 @@ train: {steps: 3}
 
 def rows(first: int, count: int) -> str:
     return "".join(
-        json.dumps({"question": f"{i}+{i * i}=?", "answer": str(i + i * i)}) + "\n"
-        for i in range(first, first + count)
+        json.dumps({"question": f"{i}+{i * i}=?", "answer": str(i + i * i)}) + "\n" for i in range(first, first + count)
     )
 
 
@@ -75,12 +74,7 @@ def test_json_is_one_object_with_every_check(tmp_path: Path) -> None:
 def test_a_named_card_is_answered_for_with_its_cost(tmp_path: Path) -> None:
     found = json.loads(run(tmp_path, "--gpu", "2xh100", "--price", "2.5", "--json").stdout)
     (fit,) = [one for one in found["checks"] if one["check"] == "fit"]
-    assert (fit["level"], fit["data"]["gpu"], fit["data"]["gpus"], fit["data"]["answer"]) == (
-        "ok",
-        "H100",
-        2,
-        "fits",
-    )
+    assert (fit["level"], fit["data"]["gpu"], fit["data"]["gpus"], fit["data"]["answer"]) == ("ok", "H100", 2, "fits")
     assert fit["data"]["cost"]["likely"] == pytest.approx(fit["data"]["hours"]["likely"] * 2 * 2.5)
     assert "fits 2 x H100" in fit["message"]
 
@@ -129,9 +123,7 @@ def test_each_trouble_has_its_words_and_its_code(tmp_path: Path, train: str, cod
     assert done.returncode == code
 
 
-SHAPED = RECIPE.replace(
-    "verify: {math: {}}", "verify: {math: {}, form: {kind: regex, pattern: x, weight: 0.1}}"
-)
+SHAPED = RECIPE.replace("verify: {math: {}}", "verify: {math: {}, form: {kind: regex, pattern: x, weight: 0.1}}")
 
 
 def test_shaping_that_wrong_answers_train_on_alone_is_a_warning(tmp_path: Path) -> None:
@@ -162,9 +154,7 @@ def test_a_recipe_error_is_exit_2_on_stderr(tmp_path: Path) -> None:
 
 
 def test_hostile_rows_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    done = run(
-        tmp_path, train=json.dumps({"question": "\x1b[2J\u202e[/red]", "answer": "1"}) + "\n" + rows(10, 8)
-    )
+    done = run(tmp_path, train=json.dumps({"question": "\x1b[2J\u202e[/red]", "answer": "1"}) + "\n" + rows(10, 8))
     assert "\x1b" not in done.stdout
     assert "\\x1b[2J\\u202e[/red]" in done.stdout
 
@@ -182,8 +172,7 @@ def test_a_warm_ups_own_rows_are_read_too(tmp_path: Path) -> None:
     assert "fail    warmup[0]    data.train: no file `shown.jsonl`" in done.stdout
     (tmp_path / "shown.jsonl").write_text('{"question": "q", "worked": "w"}\n')
     assert (
-        "ok      warmup[0]    demonstrations can be filled from 1 rows"
-        in run(tmp_path, recipe=RECIPE + phase).stdout
+        "ok      warmup[0]    demonstrations can be filled from 1 rows" in run(tmp_path, recipe=RECIPE + phase).stdout
     )
 
 

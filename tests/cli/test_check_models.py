@@ -30,9 +30,7 @@ IGNORES = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
 ROWS = [{"question": f"What is {i}+3?", "answer": str(i + 3)} for i in range(4)]
 
 
-def recipe_in(
-    folder: Path, family: str = "qwen3", rows: list[dict[str, Any]] | None = None, **keys: Any
-) -> Recipe:
+def recipe_in(folder: Path, family: str = "qwen3", rows: list[dict[str, Any]] | None = None, **keys: Any) -> Recipe:
     """The base of all: four rows, a tiny model of a family; `keys` are sections laid over it."""
     if not (folder / "tiny").exists():
         make_model(folder / "tiny", family)
@@ -62,9 +60,7 @@ def refusals(recipe: Recipe, folder: Path) -> dict[str, UserError]:
     jobs = {
         "train": lambda: Job(recipe, label="r", base=folder, display=make_display("none")).run(),
         "probe": lambda: probe_recipe(recipe, folder, Told().display, ProbeSize(2, 2)),
-        "eval": lambda: measure_model(
-            ModelSource(recipe.model.path, recipe, folder, None), Told().display, seed=0
-        ),
+        "eval": lambda: measure_model(ModelSource(recipe.model.path, recipe, folder, None), Told().display, seed=0),
     }
     for name, job in jobs.items():
         with pytest.raises(UserError) as caught:
@@ -135,10 +131,7 @@ def test_a_template_argument_that_nothing_reads_is_found(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("family", "template", "words"),
-    [
-        ("gemma", None, "ends a turn with `<end_of_turn>`"),
-        ("qwen3", IGNORES, "does not open the assistant's turn"),
-    ],
+    [("gemma", None, "ends a turn with `<end_of_turn>`"), ("qwen3", IGNORES, "does not open the assistant's turn")],
 )
 def test_a_template_at_odds_with_the_recipe_is_warned_of_by_check_and_train(
     family: str, template: str | None, words: str, tmp_path: Path
@@ -190,9 +183,7 @@ def test_a_tokenizer_without_pad_and_end_is_one_sentence_in_every_job(tmp_path: 
         (None, {"trl": {"optim": "adamw_bnb_8bit"}}, "needs the package `bitsandbytes`"),
     ],
 )
-def test_check_says_what_training_would(
-    model: str | None, train: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_check_says_what_training_would(model: str | None, train: dict[str, Any], words: str, tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, train=train, **({"model": {"path": model}} if model else {}))
     code, found = check(recipe, tmp_path)
     failed = [one for one in found.values() if one.level.value == "fail"]
@@ -217,11 +208,7 @@ def test_code_that_comes_with_a_model_is_neither_asked_about_nor_run(tmp_path: P
         'model: ./tiny\ndata: {train: rows.jsonl, eval: held.jsonl, prompt: "{question}"}\nverify: {math: {}}\n'
         "sample: {prompts: 2, group: 4, max_tokens: 16}\ntrain: {steps: 2}\n"
     )
-    for args in (
-        ["train", "r.yaml"],
-        ["check", "r.yaml", "--full"],
-        ["eval", "./tiny", "--recipe", "r.yaml"],
-    ):
+    for args in (["train", "r.yaml"], ["check", "r.yaml", "--full"], ["eval", "./tiny", "--recipe", "r.yaml"]):
         done = grpo(tmp_path, *args, stdin="y\n" * 50)
         assert done.returncode == 4, (args, done.stdout, done.stderr)
         assert "such code is never run" in done.stdout + done.stderr
@@ -264,11 +251,7 @@ def test_a_dry_run_says_what_check_says(tmp_path: Path) -> None:
     ):
         (tmp_path / "r.yaml").write_text(recipe)
         checked, planned = grpo(tmp_path, "check", "r.yaml"), grpo(tmp_path, "train", "r.yaml", "--dry-run")
-        assert (checked.returncode, planned.returncode) == (code, code), (
-            name,
-            checked.stdout,
-            planned.stderr,
-        )
+        assert (checked.returncode, planned.returncode) == (code, code), (name, checked.stdout, planned.stderr)
         as_json = grpo(tmp_path, "train", "r.yaml", "--dry-run", "--json")
         found = json.loads(as_json.stdout)
         assert found["exit"] == code and found["effective"]["model"]["path"] == "./tiny"
@@ -334,7 +317,5 @@ def test_a_primary_verifier_that_can_call_nothing_right_is_warned_of(
     said = [one for one in RecipeCheck(recipe, tmp_path).findings() if "can be right" in one.message]
     assert [one.check for one in said] == ["verify.form"] * is_warned
     for one in said:
-        assert (
-            one.level.value == "warn" and f"gives {form.get('range', [0, 0.5])[1]:g} at most" in one.message
-        )
+        assert one.level.value == "warn" and f"gives {form.get('range', [0, 0.5])[1]:g} at most" in one.message
         assert "verify.form.right_at" in one.hint and "`verify.correct.primary: true`" in one.hint

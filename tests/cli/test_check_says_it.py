@@ -82,11 +82,7 @@ CASES: dict[str, tuple[dict[str, dict[str, Any]], str, int]] = {
     "no room": ({"sample": {"max_tokens": 256}}, "`sample.max_tokens` is 256, the model's context only", 4),
     "no room to evaluate": ({"eval": {"max_tokens": 256}}, "`eval.max_tokens` is 256", 4),
     "long prompts": ({"data": {"max_prompt_tokens": 3}}, "every prompt is over 3 tokens", 3),
-    "canary trained on": (
-        {"monitor": {"canary": {"from": "rows.jsonl"}}},
-        "a canary row is a training row too",
-        3,
-    ),
+    "canary trained on": ({"monitor": {"canary": {"from": "rows.jsonl"}}}, "a canary row is a training row too", 3),
     "canary": ({"monitor": {"canary": {"from": "no.jsonl"}}}, "no file `no.jsonl`", 3),
     "graph": ({"sample": {"engine": "graph"}}, "cannot drive this model", 4),
 }
@@ -108,11 +104,7 @@ def test_check_says_what_train_refuses(name: str, tmp_path: Path, monkeypatch: p
 def stateful(folder: Path) -> None:
     """A model that keeps a recurrent state."""
     tokenizer = make_tokenizer("qwen3")
-    ids = {
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": None,
-    }
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
     config = AutoConfig.for_model(
         "mamba", hidden_size=32, state_size=4, num_hidden_layers=1, vocab_size=len(tokenizer), **ids
     )
@@ -237,9 +229,7 @@ def test_a_warm_up_without_demonstrations_needs_a_world_that_shows_some(tmp_path
     assert failed("", error).message in [one.message for one in failures(recipe, tmp_path)]
 
 
-def test_a_disk_without_room_for_a_checkpoint_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_for_a_checkpoint_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 10))
     recipe = recipe_in(tmp_path)
     (found,) = failures(recipe, tmp_path)
@@ -254,9 +244,7 @@ def test_a_stage_is_asked_for_too_and_a_sentence_is_said_once(tmp_path: Path) ->
     whole = recipe.model_dump(by_alias=True, exclude_none=True) | {"stages": [{"name": "a"}, stage]}
     found = failures(Recipe.model_validate(json.loads(json.dumps(whole))), tmp_path)
     said = [one.message for one in found]
-    assert (
-        sum("bitsandbytes" in text for text in said) == 1 and sum("gone.jsonl" in text for text in said) == 1
-    )
+    assert sum("bitsandbytes" in text for text in said) == 1 and sum("gone.jsonl" in text for text in said) == 1
 
 
 def test_a_server_that_is_not_up_yet_is_unknown_and_not_refused(
@@ -265,11 +253,7 @@ def test_a_server_that_is_not_up_yet_is_unknown_and_not_refused(
     monkeypatch.setattr(server, "_installed", lambda name: True)
     vllm = {"mode": "server", "server_base_url": "http://127.0.0.1:9"}
     recipe = recipe_in(tmp_path, sample={"engine": "vllm", "vllm": vllm})
-    found = [
-        one
-        for one in RecipeCheck(recipe, tmp_path, ask=ask_of("h100", None)).findings()
-        if one.check == "engine"
-    ]
+    found = [one for one in RecipeCheck(recipe, tmp_path, ask=ask_of("h100", None)).findings() if one.check == "engine"]
     assert [one.level.value for one in found] == ["unknown"] and "no vLLM server is up" in found[0].message
 
 

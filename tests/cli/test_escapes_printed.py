@@ -50,13 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "bad.yaml").write_text(
             written.replace("name: one", "name: bad").replace("reward.py:f", "reward.py:bad")
         )
-        bent = {
-            "recipe": HOSTILE,
-            "device": HOSTILE,
-            "warnings": [HOSTILE],
-            "reason": HOSTILE,
-            "status": "failed",
-        }
+        bent = {"recipe": HOSTILE, "device": HOSTILE, "warnings": [HOSTILE], "reason": HOSTILE, "status": "failed"}
         bent |= {"acted": [{"action": "pause", "at": 1, "evidence": HOSTILE}], "argv": [HOSTILE]}
         manifest = json.loads((folder / "runs/one/run.json").read_text())
         shutil.copytree("runs/one", "runs/bent")
@@ -103,9 +97,7 @@ def test_no_command_hands_on_control_characters(
     assert found is None, printed[max(0, found.start() - 60) : found.end() + 20]
 
 
-def test_what_any_code_prints_is_visible_and_the_streams_come_back(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_any_code_prints_is_visible_and_the_streams_come_back(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
     with visible_streams():
         print(HOSTILE, "\n", HOSTILE)

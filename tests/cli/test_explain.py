@@ -102,9 +102,7 @@ def test_every_key_of_the_recipe_says_something_of_itself() -> None:
     silent = [
         path
         for path in listed
-        if "." in path
-        and not path.startswith(("train.trl.", "sample.vllm."))
-        and not describe(path)["summary"]
+        if "." in path and not path.startswith(("train.trl.", "sample.vllm.")) and not describe(path)["summary"]
     ]
     assert silent == []
 

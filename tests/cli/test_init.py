@@ -59,9 +59,7 @@ def test_init_writes_over_nothing_unless_told(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("mine")
     done = grpo(tmp_path, "init")
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr == "error: `recipe.yaml` is there already\n\nhint: name another folder, or say --force\n"
-    )
+    assert done.stderr == "error: `recipe.yaml` is there already\n\nhint: name another folder, or say --force\n"
     assert (tmp_path / "recipe.yaml").read_text() == "mine"
     assert not (tmp_path / "train.jsonl").exists()
     assert grpo(tmp_path, "init", "--force").returncode == 0
@@ -85,9 +83,7 @@ def test_a_file_in_the_way_of_the_folder_is_a_matter_of_the_machine(tmp_path: Pa
 @pytest.mark.parametrize("task", TASKS)
 def test_sample_rows_are_enough_for_a_step_and_none_is_held_out_twice(task: str, model: str) -> None:
     found = {
-        name: path.read_text().splitlines()
-        for name, path in files(task, model).items()
-        if name.endswith(".jsonl")
+        name: path.read_text().splitlines() for name, path in files(task, model).items() if name.endswith(".jsonl")
     }
     assert len(found["train.jsonl"]) >= 8
     assert len(found["eval.jsonl"]) >= 4

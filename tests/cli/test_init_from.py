@@ -147,12 +147,7 @@ def test_a_recipe_of_open_r1(tmp_path: Path) -> None:
     assert recipe.data.system is not None and recipe.data.system.startswith("You are a helpful AI")
     assert list(recipe.verify) == ["math", "format"]
     assert recipe.model.attention == "flash_attention_2" and recipe.model.revision == "main"
-    for left in (
-        "reward_funcs: tag_count",
-        "push_to_hub: True (use `grpo export`)",
-        "warmup_ratio: 0.1",
-        "bf16",
-    ):
+    for left in ("reward_funcs: tag_count", "push_to_hub: True (use `grpo export`)", "warmup_ratio: 0.1", "bf16"):
         assert left in said
 
 
@@ -160,12 +155,7 @@ def test_a_config_of_axolotl(tmp_path: Path) -> None:
     recipe, _, said = made(tmp_path, AXOLOTL)
     assert recipe.model.path == "Qwen/Qwen2.5-1.5B-Instruct"
     lora = recipe.model.lora
-    assert lora is not None and (lora.r, lora.alpha, lora.dropout, lora.targets) == (
-        64,
-        32,
-        0.05,
-        "all-linear",
-    )
+    assert lora is not None and (lora.r, lora.alpha, lora.dropout, lora.targets) == (64, 32, 0.05, "all-linear")
     assert (recipe.sample.prompts, recipe.sample.group, recipe.sample.micro_batch) == (4, 4, 4)
     assert (recipe.train.epochs, recipe.train.kl.beta, recipe.train.lr) == (2.0, 0.001, 5e-6)
     source = recipe.data.train[0]
@@ -197,9 +187,7 @@ def test_json_a_mixture_and_a_sequence_ratio(tmp_path: Path) -> None:
         ("a: [", "cannot be read"),
     ],
 )
-def test_what_is_no_grpo_config_is_refused_and_nothing_is_written(
-    text: str, words: str, tmp_path: Path
-) -> None:
+def test_what_is_no_grpo_config_is_refused_and_nothing_is_written(text: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(text)
     done = CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--from", str(file)])

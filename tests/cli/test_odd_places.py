@@ -16,14 +16,10 @@ from tests.loop.test_paths import write_project
 def grpo_in(cwd: Path, *args: str, before: str = "", **environ: str) -> subprocess.CompletedProcess[bytes]:
     command = f'{before} exec {sys.executable} -m grpo_cli "$@"'
     given = environment(cwd.parent) | environ
-    return subprocess.run(
-        ["sh", "-c", command, "sh", *args], cwd=cwd, env=given, capture_output=True, check=False
-    )
+    return subprocess.run(["sh", "-c", command, "sh", *args], cwd=cwd, env=given, capture_output=True, check=False)
 
 
-@pytest.mark.parametrize(
-    "locale", [{"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, {"LANG": "de_DE", "LC_ALL": ""}]
-)
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, {"LANG": "de_DE", "LC_ALL": ""}])
 def test_any_locale_and_any_name_of_a_folder(locale: dict[str, str], tmp_path: Path) -> None:
     project = write_project(tmp_path / "é mit\nzeile")
     here = tmp_path / "here"
@@ -49,10 +45,7 @@ def test_a_current_folder_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
     for args in (["runs"], ["check", str(project / "small.yaml")], ["train", str(project / "small.yaml")]):
         gone.mkdir()
         done = grpo_in(
-            gone,
-            *args,
-            before=f"rmdir {gone};",
-            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "verifiers")]),
+            gone, *args, before=f"rmdir {gone};", PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "verifiers")])
         )
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         assert done.returncode in (0, 1, 2, 3, 4)

@@ -106,9 +106,7 @@ def test_pairs_of_bytes_that_spell_no_text_are_counted_and_said(
     assert code == 0 and "1 of 4 answers hold U+FFFD" in out
 
 
-def test_files_of_a_run_are_held_against_its_recipe(
-    recipe: Recipe, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_a_run_are_held_against_its_recipe(recipe: Recipe, capsys: pytest.CaptureFixture[str]) -> None:
     held_out = load_rows(recipe.data, "eval")[0]
     run = run_of(recipe, {1: [sample(load_rows(recipe.data, "train")[0], "2 1", RIGHT)]})
     records = [sample(held_out, "2 1", RIGHT), sample(held_out, "2 2", WRONG)]
@@ -161,13 +159,8 @@ def test_samples_of_another_recipe_are_refused(recipe: Recipe, capsys: pytest.Ca
     row = load_rows(recipe.data, "train")[0]
     strange = replace(row, id="elsewhere", prompt="What is 1 + 1?")
     write_records(Path("rows.jsonl"), [sample(strange, "2 1", RIGHT), sample(strange, "2 2", WRONG)])
-    write_records(
-        Path("judge.jsonl"), [sample(row, "2 1", RIGHT, by="math"), sample(row, "2 2", WRONG, by="math")]
-    )
-    for file, said in (
-        ("rows.jsonl", "of rows that the recipe does not have"),
-        ("judge.jsonl", "judged by `math`"),
-    ):
+    write_records(Path("judge.jsonl"), [sample(row, "2 1", RIGHT, by="math"), sample(row, "2 2", WRONG, by="math")])
+    for file, said in (("rows.jsonl", "of rows that the recipe does not have"), ("judge.jsonl", "judged by `math`")):
         code, _, err = pairs(capsys, file, "--recipe", "small.yaml", "--out", "p.jsonl")
         assert code == 3 and said in err and "samples of another recipe" in err
     assert not Path("p.jsonl").exists()
@@ -176,11 +169,7 @@ def test_samples_of_another_recipe_are_refused(recipe: Recipe, capsys: pytest.Ca
 def test_lines_that_are_no_judged_samples_are_named_with_their_place(
     recipe: Recipe, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bad = [
-        '{"prompt": "a", "completion": "b"}',
-        "{",
-        '{"prompt": "a", "completion": ["b"], "outcome": "right"}',
-    ]
+    bad = ['{"prompt": "a", "completion": "b"}', "{", '{"prompt": "a", "completion": ["b"], "outcome": "right"}']
     bad.append('{"prompt": "a", "completion": "b", "outcome": "fine"}')
     Path("bad.jsonl").write_text("\n".join(bad))
     code, _, err = pairs(capsys, "bad.jsonl")
@@ -190,23 +179,16 @@ def test_lines_that_are_no_judged_samples_are_named_with_their_place(
 
 
 @pytest.mark.parametrize("text", ["", "\n \n"])
-def test_an_empty_file_is_said_to_be_one(
-    recipe: Recipe, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_an_empty_file_is_said_to_be_one(recipe: Recipe, capsys: pytest.CaptureFixture[str], text: str) -> None:
     Path("empty.jsonl").write_text(text)
     code, out, err = pairs(capsys, "empty.jsonl", "--out", "p.jsonl")
     assert (code, out) == (3, "") and not Path("p.jsonl").exists()
     assert err.startswith("error: empty.jsonl: there are no samples\n") and "`grpo verify FILE" in err
 
 
-def test_a_run_that_learned_from_pairs_gives_its_own(
-    recipe: Recipe, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_learned_from_pairs_gives_its_own(recipe: Recipe, capsys: pytest.CaptureFixture[str]) -> None:
     row = load_rows(recipe.data, "train")[0]
-    run_of(
-        load("small.yaml", ["train.method=prefer"]),
-        {1: [sample(row, "2 1", RIGHT), sample(row, "2 2", WRONG)]},
-    )
+    run_of(load("small.yaml", ["train.method=prefer"]), {1: [sample(row, "2 1", RIGHT), sample(row, "2 2", WRONG)]})
     assert pairs(capsys, "one")[0] == 0 and len(lines("runs/one/pairs.jsonl")) == 1
 
 

@@ -18,10 +18,7 @@ def test_the_command_line_knows_kinds_of_packages(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "grpo_cli", *args]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
 
-    assert (
-        "polite" in grpo("explain").stdout
-        and "Right where the word is said" in grpo("explain", "polite").stdout
-    )
+    assert "polite" in grpo("explain").stdout and "Right where the word is said" in grpo("explain", "polite").stdout
     line = '{"completion": "yes please"}\n'
     assert grpo("verify", "-", "--verifier", "polite", stdin=line).returncode == 0
     assert "cannot be loaded from `plugin_missing:Thing`" in grpo("schema").stdout

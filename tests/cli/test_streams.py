@@ -29,13 +29,10 @@ def grpo(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("runs",), ("runs", "show", "one"), ("doctor", "one"), ("watch", "one", "--once"), ("explain", "math")],
+    "words", [("runs",), ("runs", "show", "one"), ("doctor", "one"), ("watch", "one", "--once"), ("explain", "math")]
 )
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_stream_that_is_not_utf_8_gets_plain_signs(
-    folder: Path, words: tuple[str, ...], encoding: str
-) -> None:
+def test_a_stream_that_is_not_utf_8_gets_plain_signs(folder: Path, words: tuple[str, ...], encoding: str) -> None:
     found = grpo(folder, *words, PYTHONIOENCODING=encoding)
     assert (found.returncode, found.stderr) == (1 if words[0] == "doctor" else 0, b"")
     text = found.stdout.decode(encoding)

@@ -22,19 +22,8 @@ ROWS = '{"question": "1+1=?", "answer": "2"}\n{"question": "1+2=?", "answer": "3
 
 
 def grpo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "grpo_cli",
-        "train",
-        "recipe.yaml",
-        "--set",
-        f"run.dir={folder}/runs",
-        *args,
-    ]
-    return subprocess.run(
-        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=120
-    )
+    command = [sys.executable, "-m", "grpo_cli", "train", "recipe.yaml", "--set", f"run.dir={folder}/runs", *args]
+    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=120)
 
 
 def write(folder: Path, recipe: str = RECIPE, rows: str | None = ROWS) -> None:
@@ -56,30 +45,15 @@ CASES = {
         2,
         ["recipe.yaml:6:16", "`train.steps`", "whole number"],
     ),
-    "out of range": (
-        RECIPE.replace("lr: 1e-4", "lr: -1"),
-        ROWS,
-        2,
-        ["recipe.yaml:6:23", "`train.lr`", "above 0"],
-    ),
+    "out of range": (RECIPE.replace("lr: 1e-4", "lr: -1"), ROWS, 2, ["recipe.yaml:6:23", "`train.lr`", "above 0"]),
     "two at once": (
         RECIPE.replace("group:", "groop:").replace("lr: 1e-4", "lr: fast"),
         ROWS,
         2,
         ["unknown key `groop`", "`train.lr`", "2 errors, nothing was started"],
     ),
-    "no verifier of that name": (
-        RECIPE.replace("math: {}", "maths: {}"),
-        ROWS,
-        2,
-        ["maths", "did you mean `math`"],
-    ),
-    "missing column": (
-        RECIPE.replace("{question}", "{qestion}"),
-        ROWS,
-        3,
-        ["qestion", "did you mean `question`"],
-    ),
+    "no verifier of that name": (RECIPE.replace("math: {}", "maths: {}"), ROWS, 2, ["maths", "did you mean `math`"]),
+    "missing column": (RECIPE.replace("{question}", "{qestion}"), ROWS, 3, ["qestion", "did you mean `question`"]),
     "no such file": (RECIPE, None, 3, ["rows.jsonl"]),
     "empty file": (RECIPE, "", 3, ["`rows.jsonl` is empty"]),
     "broken line": (RECIPE, ROWS + '{"question": \n', 3, ["rows.jsonl:3"]),

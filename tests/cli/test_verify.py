@@ -26,9 +26,7 @@ COMMAND = [sys.executable, "-m", "grpo_cli", "verify"]
 NUMBER = ["--regex", r"is (?P<answer>\d+)", "--option", "match=answer_group"]
 
 
-def run(
-    *args: str, stdin: str | bytes | None = None, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(*args: str, stdin: str | bytes | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """`grpo verify ARGS` in this process, which spares half a second of imports; pipes and signals use real ones."""
     data = stdin.encode() if isinstance(stdin, str) else stdin or b""
     streams = {"stdin": io.BytesIO(data), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
@@ -60,9 +58,7 @@ def outcomes(text: str) -> list[Any]:
 def test_a_line_comes_back_with_verdicts_outcome_and_reward() -> None:
     got = run("-", *NUMBER, stdin='{"n": 1e400, "id":7,"completion": "is 4", "answer": 4}\n')
     assert got.returncode == 0
-    assert got.stdout.startswith(
-        '{"n": 1e400, "id":7,"completion": "is 4", "answer": 4, "verdicts": {"regex"'
-    )
+    assert got.stdout.startswith('{"n": 1e400, "id":7,"completion": "is 4", "answer": 4, "verdicts": {"regex"')
     scored = json.loads(got.stdout)
     assert scored["outcome"] == "right" and scored["reward"] == 1.0
     assert set(scored["verdicts"]["regex"]) == {"outcome", "score", "extracted", "reason", "seconds"}
@@ -180,12 +176,7 @@ def test_a_bad_line_is_reported_with_its_number_and_the_rest_goes_on(bad: bytes,
 
 def test_lone_surrogates_pass_through() -> None:
     got = run(
-        "-",
-        "--regex",
-        "(.)$",
-        "--option",
-        "match=answer_group",
-        stdin='{"completion": "\\ud800", "answer": "\\ud800"}',
+        "-", "--regex", "(.)$", "--option", "match=answer_group", stdin='{"completion": "\\ud800", "answer": "\\ud800"}'
     )
     assert outcomes(got.stdout) == ["right"]
 
@@ -198,18 +189,8 @@ def test_lone_surrogates_pass_through() -> None:
         (["-", "--verifier", "mth"], line("x"), 2, "did you mean `math`"),
         (["-", "--regex", "a", "--option", "flag=i"], line("x"), 2, "did you mean `flags`"),
         (["-", "--regex", "a", "--option", "timeout_s=soon"], line("x"), 2, "must be a number, got `soon`"),
-        (
-            ["-", "--regex", "a", "--option", "match=some"],
-            line("x"),
-            2,
-            "must be one of search, full, answer_group",
-        ),
-        (
-            ["-", "--regex", "a", "--regex", "b", "--option", "flags=i"],
-            line("x"),
-            2,
-            "say for which verifier",
-        ),
+        (["-", "--regex", "a", "--option", "match=some"], line("x"), 2, "must be one of search, full, answer_group"),
+        (["-", "--regex", "a", "--regex", "b", "--option", "flags=i"], line("x"), 2, "say for which verifier"),
         (["-", "--regex", "a", "--weight", "regex=0"], line("x"), 2, "all weights are 0"),
         (["-", "--regex", "a", "--primary", "math"], line("x"), 2, "none of the verifiers regex"),
         (["-", "--regex", "a", "--recipe", "x"], line("x"), 2, "leave one of them out"),
@@ -220,9 +201,7 @@ def test_lone_surrogates_pass_through() -> None:
         (["-", "--regex", "a", "--out", "/nowhere/x"], line("x"), 4, "cannot be written: no such file"),
     ],
 )
-def test_a_mistake_gives_one_message_and_its_exit_code(
-    args: list[str], stdin: str, code: int, says: str
-) -> None:
+def test_a_mistake_gives_one_message_and_its_exit_code(args: list[str], stdin: str, code: int, says: str) -> None:
     got = run(*args, stdin=stdin)
     assert got.returncode == code
     assert says in got.stderr and "Traceback" not in got.stderr and got.stdout == ""
@@ -260,9 +239,7 @@ def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(line("is 4 " + "x" * 1000) * 2000)
     shell = f"'{sys.executable}' -m grpo_cli verify {file} --regex is -q | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}"
-    got = subprocess.run(
-        ["bash", "-c", shell], capture_output=True, env=ENV, text=True, timeout=60, check=False
-    )
+    got = subprocess.run(["bash", "-c", shell], capture_output=True, env=ENV, text=True, timeout=60, check=False)
     assert got.stdout == "0\n" and got.stderr == ""
 
 
@@ -290,9 +267,7 @@ def test_stream_answers_each_line_before_the_next_is_sent() -> None:
 
 def test_a_users_function_scores_lines(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def f(completion, answer):\n    return completion == answer\n")
-    got = run(
-        "-", "--verifier", "python", "--option", "function=mine:f", stdin=line("4") + line("5"), cwd=tmp_path
-    )
+    got = run("-", "--verifier", "python", "--option", "function=mine:f", stdin=line("4") + line("5"), cwd=tmp_path)
     assert got.returncode == 0 and outcomes(got.stdout) == ["right", "wrong"]
 
 
@@ -329,12 +304,7 @@ def test_no_heavy_module_is_imported() -> None:
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     got = subprocess.run(
-        [sys.executable, "-c", code],
-        input=line("a").encode(),
-        capture_output=True,
-        env=ENV,
-        timeout=60,
-        check=False,
+        [sys.executable, "-c", code], input=line("a").encode(), capture_output=True, env=ENV, timeout=60, check=False
     )
     assert got.stderr.decode().splitlines()[-1] == "[]", got.stderr
 
@@ -361,15 +331,9 @@ def test_shaping_and_gate_of_a_recipe_make_the_reward(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("train", "with_signal", "word"),
-    [
-        ("", 1, "outcomes"),
-        ("train.alive_by=reward", 2, "rewards"),
-        ("train.alive_by=[digit, form]", 2, "outcomes"),
-    ],
+    [("", 1, "outcomes"), ("train.alive_by=reward", 2, "rewards"), ("train.alive_by=[digit, form]", 2, "outcomes")],
 )
-def test_groups_are_dead_by_what_training_would_learn(
-    tmp_path: Path, train: str, with_signal: int, word: str
-) -> None:
+def test_groups_are_dead_by_what_training_would_learn(tmp_path: Path, train: str, with_signal: int, word: str) -> None:
     recipe = tmp_path / "r.yaml"
     steps = "alive_by: " + train.partition("=")[2] + ", " if train else ""
     recipe.write_text(
@@ -400,8 +364,7 @@ def test_a_mixed_file_is_judged_by_the_verifier_each_row_names(tmp_path: Path) -
     ]
     got = run("-", "--recipe", str(recipe), stdin="".join(rows))
     assert (
-        got.returncode == 3
-        and "`kind` is 'chioce', which is none of the verifiers numeric, choice, json" in got.stderr
+        got.returncode == 3 and "`kind` is 'chioce', which is none of the verifiers numeric, choice, json" in got.stderr
     )
     scored = [json.loads(one) for one in got.stdout.splitlines()]
     assert [one["outcome"] for one in scored] == ["right", "right", "wrong"]
@@ -412,9 +375,7 @@ def test_verifiers_that_take_back_what_the_other_gives_are_named() -> None:
     args = ["--regex", "long", "--regex", "^(?!.*long)", "--json", "-j", "2"]
     text = "".join(line("long" if i % 2 else "short", id=i // 2) for i in range(3000))
     found = json.loads(run("-", *args, stdin=text).stdout)
-    assert found["warnings"] == [
-        "`regex` and `regex2` cancel: where one pays, the other does not (3000 samples)"
-    ]
+    assert found["warnings"] == ["`regex` and `regex2` cancel: where one pays, the other does not (3000 samples)"]
 
 
 def test_ctrl_c_stops_with_whole_lines_and_a_summary() -> None:

@@ -18,10 +18,7 @@ def test_samples_of_a_run_are_read_back_to_the_same_numbers(tmp_path: Path) -> N
     verifier = build("numeric")
     records = []
     for i in range(24):
-        text, fields = (
-            f"\\boxed{{{i % 5}}}" if i % 7 else "no idea",
-            {"answer": str(i // 8), "step": "of the row"},
-        )
+        text, fields = (f"\\boxed{{{i % 5}}}" if i % 7 else "no idea", {"answer": str(i // 8), "step": "of the row"})
         verdict = verifier.verify(text, fields)
         records.append(
             SampleRecord(
@@ -59,9 +56,7 @@ def test_functions_of_a_run_are_found_where_its_recipe_came_from(tmp_path: Path)
     home.mkdir()
     samples.mkdir(parents=True)
     (home / "mine.py").write_text("def f(completion, answer):\n    return completion == answer\n")
-    (tmp_path / "run" / "recipe.yaml").write_text(
-        RECIPE.format("verify: {half: {kind: python, function: 'mine:f'}}")
-    )
+    (tmp_path / "run" / "recipe.yaml").write_text(RECIPE.format("verify: {half: {kind: python, function: 'mine:f'}}"))
     (tmp_path / "run" / "run.json").write_text(json.dumps({"base": str(home)}))
     (samples / "step-000001.jsonl").write_text(line("4") + line("5"))
     got = run(str(samples / "step-000001.jsonl"))
@@ -89,9 +84,7 @@ def test_of_episodes_the_text_is_judged_again_and_the_outcome_taken(tmp_path: Pa
     lines = episode(0.75, "game") + episode(0.25, "game") + episode(None, "game")
     done = run("-", "--recipe", "r.yaml", "-j", jobs, stdin=lines, cwd=tmp_path)
     assert outcomes(done.stdout) == ["right", "wrong", "error"]
-    assert [json.loads(one)["verdicts"]["ends"]["outcome"] for one in done.stdout.splitlines()] == [
-        "right"
-    ] * 3
+    assert [json.loads(one)["verdicts"]["ends"]["outcome"] for one in done.stdout.splitlines()] == ["right"] * 3
     assert "episodes 3   `ends`: what was said, judged again" in done.stderr
     assert "`game`: the outcome on record, no world is played again" in done.stderr
     told = json.loads(run("-", "--recipe", "r.yaml", "--json", stdin=lines, cwd=tmp_path).stdout)

@@ -66,12 +66,7 @@ def test_a_name_near_to_none_is_told_the_newest_and_a_folder_inside_a_run_its_ru
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["eval", "empty"],
-        ["eval", "empty", "--recipe", "quickstart"],
-        ["chat", "empty"],
-        ["export", "empty", "out"],
-    ],
+    [["eval", "empty"], ["eval", "empty", "--recipe", "quickstart"], ["chat", "empty"], ["export", "empty", "out"]],
 )
 def test_a_folder_without_a_model_is_told_at_once(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "empty").mkdir()
@@ -89,9 +84,7 @@ def test_a_folder_without_a_model_is_told_at_once(tmp_path: Path, words: list[st
         ("run.dir=file", "error: cannot write to `file`: `"),
     ],
 )
-def test_a_run_that_cannot_lie_there_is_told_before_a_model_is_loaded(
-    tmp_path: Path, said: str, told: str
-) -> None:
+def test_a_run_that_cannot_lie_there_is_told_before_a_model_is_loaded(tmp_path: Path, said: str, told: str) -> None:
     make_run(tmp_path / "runs", "seed-0", hostile=False)
     (tmp_path / "file").touch()
     command = [sys.executable, "-c", PROGRAM % (HEAVY,), "train", "quickstart", "--set", said]

@@ -62,16 +62,7 @@ class Served:
         path = [str(HERE), str(self.folder / "named"), *filter(None, [os.environ.get("PYTHONPATH")])]
         command = [
             *(str(Path(sys.executable).with_name("trl")), "vllm-serve", "--model", str(self.model)),
-            *(
-                "--host",
-                "127.0.0.1",
-                "--port",
-                str(self.port),
-                "--dtype",
-                "float32",
-                "--max_model_len",
-                "256",
-            ),
+            *("--host", "127.0.0.1", "--port", str(self.port), "--dtype", "float32", "--max_model_len", "256"),
             *("--gpu_memory_utilization", "0.1", "--enforce_eager", "true"),
             *("--worker-extension-cls", "patched_worker.Worker"),
         ]

@@ -12,9 +12,7 @@ from without_cuda import keep_plain_weights
 os.environ |= ENVIRONMENT
 
 
-def test_samples_come_from_the_weights_that_are_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_come_from_the_weights_that_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep_plain_weights(lambda *what: monkeypatch.setattr(*what))
     apart = apart_while(monkeypatch)
     started = {"mode": "colocate", "max_model_length": 256, "gpu_memory_utilization": 0.1}

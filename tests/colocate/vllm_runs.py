@@ -65,9 +65,7 @@ def apart_while(monkeypatch: pytest.MonkeyPatch) -> Apart:
     weights: dict[int, dict[str, Any]] = {}
     """By step; episodes take several calls in one."""
 
-    def compared(
-        self: VllmEngine, requests: Sequence[Request], *args: Any, **more: Any
-    ) -> list[list[Completion]]:
+    def compared(self: VllmEngine, requests: Sequence[Request], *args: Any, **more: Any) -> list[list[Completion]]:
         found = sampled(self, requests, *args, **more)
         model, step = self.trainer.model, self.trainer.state.global_step
         past = weights.get(step - 1)

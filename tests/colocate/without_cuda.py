@@ -28,9 +28,7 @@ class GlooCommunicator:
     def __init__(self, group: Any, device: Any) -> None:
         self.group, self.rank, self.world_size = group, group.rank, group.world_size
         store = torch.distributed.PrefixStore("weights", group.store)
-        self.gloo = torch.distributed.ProcessGroupGloo(
-            store, group.rank, group.world_size, timedelta(seconds=60)
-        )
+        self.gloo = torch.distributed.ProcessGroupGloo(store, group.rank, group.world_size, timedelta(seconds=60))
 
     def broadcast(self, tensor: torch.Tensor, src: int, stream: Any = None) -> None:
         """Fill `tensor` with that of rank `src`, in place."""

@@ -21,9 +21,7 @@ def said_in_terminal(code: str, words: str, cache: Path, **environ: str) -> tupl
     """Exit code and what the terminal got."""
     main, child = pty.openpty()
     given = {**os.environ, "GRPO_CACHE": str(cache), "TERM": "xterm", "GRPO_DISPLAY": "", **environ}
-    process = subprocess.Popen(
-        [sys.executable, "-c", BEGIN + code, words], stdout=child, stderr=child, env=given
-    )
+    process = subprocess.Popen([sys.executable, "-c", BEGIN + code, words], stdout=child, stderr=child, env=given)
     os.close(child)
     said = b""
     until = time.monotonic() + 60
@@ -73,14 +71,7 @@ def test_a_memory_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "check r.yaml",
-        "train --help",
-        "train r.yaml --dry-run",
-        "train r --display json",
-        "eval r --display=none",
-        "",
-    ],
+    ["check r.yaml", "train --help", "train r.yaml --dry-run", "train r --display json", "eval r --display=none", ""],
 )
 def test_other_commands_and_programs_hear_nothing(tmp_path: Path, words: str) -> None:
     assert said_in_terminal("", words, tmp_path) == (0, "")

@@ -41,9 +41,7 @@ def test_ctrl_c_in_an_import_ends_at_once_whatever_the_library_catches() -> None
         "print('went on')\n"
     )
     signals = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, **signals
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, **signals)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted: nothing had begun\n")
 
 

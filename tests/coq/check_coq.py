@@ -49,10 +49,7 @@ def test_a_proof_is_right(coq: Verifier, script: str, row: dict[str, Any]) -> No
     [
         ("Admitted.", "assumes"),
         ("Proof. Admitted.", "assumes"),
-        (
-            "Axiom cheat : False. Lemma goal : forall n : nat, n + 0 = n. Proof. destruct cheat. Qed.",
-            "assumes",
-        ),
+        ("Axiom cheat : False. Lemma goal : forall n : nat, n + 0 = n. Proof. destruct cheat. Qed.", "assumes"),
         ("Parameter goal : forall n : nat, n + 0 = n.", "does_not_check"),
         (
             "Unset Guard Checking. Fixpoint f (n : nat) : False := f n. "
@@ -109,8 +106,6 @@ def test_a_statement_that_is_no_coq_gives_no_verdict(coq: Verifier) -> None:
 def test_what_is_not_understood_counts_as_an_assumption() -> None:
     assert foreign_assumptions("Closed under the global context\n", []) == []
     assert (
-        foreign_assumptions("", [])
-        and foreign_assumptions("Closed", [])
-        and foreign_assumptions("Axioms:\nx : P", [])
+        foreign_assumptions("", []) and foreign_assumptions("Closed", []) and foreign_assumptions("Axioms:\nx : P", [])
     )
     assert foreign_assumptions("Axioms:\nx : forall a,\n  P", ["x"]) == []

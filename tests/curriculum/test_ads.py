@@ -48,9 +48,7 @@ def by_hand(window: list[int], rates: dict[int, float], size: int) -> list[int]:
     """The same told otherwise: every free place gets a cost, the cheapest one is taken."""
     ways = {p: (rates[p] > 0.67) - (rates[p] < 0.33) if p in rates else 0 for p in window}
     taken = [p for p in window if ways[p] == 0]
-    movers = [p for p in sorted(window) if ways[p] < 0] + [
-        p for p in sorted(window, reverse=True) if ways[p] > 0
-    ]
+    movers = [p for p in sorted(window) if ways[p] < 0] + [p for p in sorted(window, reverse=True) if ways[p] > 0]
     for p in movers:
         way = ways[p]
         aim = min(max(p + way, 0), size - 1)

@@ -38,9 +38,7 @@ def test_persistence_counts_visits_to_rows_that_were_dead_before() -> None:
     made = ledger(ENOUGH)
     made.update(0, [RowOutcome(row, 0, 8, False) for row in range(ENOUGH)])
     assert made.persistence is None
-    made.update(
-        1, [RowOutcome(row, 0, 8, False) if row % 4 else RowOutcome(row, 4, 8, True) for row in range(ENOUGH)]
-    )
+    made.update(1, [RowOutcome(row, 0, 8, False) if row % 4 else RowOutcome(row, 4, 8, True) for row in range(ENOUGH)])
     assert made.persistence == 0.75
     made.update(
         2, [RowOutcome(row, 0, 8, False) for row in range(0, ENOUGH, 4)]
@@ -61,12 +59,7 @@ def test_state_survives_a_change_of_row_order() -> None:
 def test_the_hardest_pulling_row_has_its_share_of_all_that_was_learned_from() -> None:
     made = Ledger(["a", "b", "c"])
     made.update(
-        0,
-        [
-            RowOutcome(0, 4, 8, True, pull=6.0),
-            RowOutcome(1, 4, 8, True, pull=2.0),
-            RowOutcome(2, 8, 8, False),
-        ],
+        0, [RowOutcome(0, 4, 8, True, pull=6.0), RowOutcome(1, 4, 8, True, pull=2.0), RowOutcome(2, 8, 8, False)]
     )
     assert made.metrics()["rows/top_share"] == 0.75
     made.update(1, [RowOutcome(1, 4, 8, True, pull=8.0)])

@@ -8,15 +8,7 @@ import pytest
 
 from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Order, Selection, strategies
-from grpo_cli.curriculum.strategies import (
-    Auto,
-    Mopps,
-    Priority,
-    row_weight,
-    skip_chance,
-    variance,
-    weighted_sample,
-)
+from grpo_cli.curriculum.strategies import Auto, Mopps, Priority, row_weight, skip_chance, variance, weighted_sample
 
 NAMES = tuple(strategies())
 
@@ -29,9 +21,7 @@ def outcome(row: int, right: int, judged: int = 8) -> RowOutcome:
     return RowOutcome(row, right, judged, 0 < right < judged)
 
 
-def history(
-    name: str, rates: list[float], steps: int, prompts: int = 8, seed: int = 0
-) -> tuple[Selection, list[int]]:
+def history(name: str, rates: list[float], steps: int, prompts: int = 8, seed: int = 0) -> tuple[Selection, list[int]]:
     """Drive a selection for `steps` draws of rows with these pass rates; all draws, in order."""
     made, chance, drawn = Selection(name, ids(len(rates)), seed), random.Random(seed), list[int]()
     for generation in range(steps):

@@ -45,11 +45,7 @@ class Whole(Verifier):
     def _one(self, sample: Sample) -> Verdict:
         if sample.gold == 666:
             return error("crashed")
-        return (
-            right()
-            if sample.gold != 13 and sample.completion == str(sample.gold)
-            else wrong(reason="not_equal")
-        )
+        return right() if sample.gold != 13 and sample.completion == str(sample.gold) else wrong(reason="not_equal")
 
 
 class Anything(Whole):
@@ -83,10 +79,7 @@ def test_rows_share_a_gold_only_if_they_agree_in_all_that_was_read() -> None:
         def gold_text(self, row: Mapping[str, Any]) -> str:
             return str(int(row["answer"]) * row.get("unit", 1))
 
-    rows = [
-        Row(str(i), "q", None, fields)
-        for i, fields in enumerate([{"answer": "7"}, {"answer": "7", "unit": 2}])
-    ]
+    rows = [Row(str(i), "q", None, fields) for i, fields in enumerate([{"answer": "7"}, {"answer": "7", "unit": 2}])]
     verifier = Scaled()
     assert audit_golds([*rows, rows[1]], {"scaled": verifier}).golds == {"scaled": [7, 14, 14]}
     assert verifier.compiled == 2
@@ -140,8 +133,7 @@ def test_a_verifier_that_cannot_run_here_is_a_matter_of_the_machine() -> None:
 
 def test_with_the_rule_by_a_row_has_a_gold_only_for_the_verifier_it_names() -> None:
     rows = [
-        Row(str(i), "q", None, {"answer": a, "kind": k}, f"a:{i}")
-        for i, (a, k) in enumerate([("1", "a"), ("x", "b")])
+        Row(str(i), "q", None, {"answer": a, "kind": k}, f"a:{i}") for i, (a, k) in enumerate([("1", "a"), ("x", "b")])
     ]
     verifiers = {"a": Whole(), "b": Anything()}
     audit = audit_golds(rows, verifiers, rule=CombineRule("by", by="kind"))
@@ -149,10 +141,7 @@ def test_with_the_rule_by_a_row_has_a_gold_only_for_the_verifier_it_names() -> N
 
 
 def test_with_the_rule_by_a_row_that_names_no_verifier_is_a_bad_row() -> None:
-    rows = [
-        Row("1", "q", None, {"answer": "1", "kind": "c"}, "a:1"),
-        Row("2", "q", None, {"answer": "1"}, "a:2"),
-    ]
+    rows = [Row("1", "q", None, {"answer": "1", "kind": "c"}, "a:1"), Row("2", "q", None, {"answer": "1"}, "a:2")]
     with pytest.raises(DataError) as caught:
         audit_golds(rows, {"a": Whole()}, rule=CombineRule("by", by="kind"))
     assert [m.place for m in caught.value.mistakes] == ["a:1", "a:2"]
@@ -163,9 +152,7 @@ def test_overlong_prompts_are_dropped_whole_and_counted() -> None:
     rows = [row(1), row(22), row(333)]
     fitting = drop_overlong(rows, lambda r: len(r.prompt), limit=3)
     assert fitting.rows == rows[:2]
-    assert fitting.summary() == (
-        "dropped 1 of 3 rows: prompts over 3 tokens (the longest has 4, a.jsonl:333)"
-    )
+    assert fitting.summary() == ("dropped 1 of 3 rows: prompts over 3 tokens (the longest has 4, a.jsonl:333)")
 
 
 def test_without_a_limit_nothing_is_counted() -> None:

@@ -54,9 +54,7 @@ def test_packed_lines_are_unpacked(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_one_clear_error(tmp_path: Path, name: str) -> None:
     import zstandard
 
-    packed = (
-        zstandard.ZstdCompressor().compress(LINES * 99) if name.endswith("zst") else gzip.compress(LINES * 99)
-    )
+    packed = zstandard.ZstdCompressor().compress(LINES * 99) if name.endswith("zst") else gzip.compress(LINES * 99)
     for content in (b"this is no archive", packed[:10] + b"\xff" * 10 + packed[20:]):
         with pytest.raises(DataError) as caught:
             read(tmp_path / name, content)
@@ -149,14 +147,7 @@ def test_parquet_values_come_in_types_json_has(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     rows = [
-        {
-            "q": "a",
-            "n": 1,
-            "x": float("nan"),
-            "d": datetime.date(2020, 1, 2),
-            "c": decimal.Decimal("1.50"),
-            "l": ["y"],
-        }
+        {"q": "a", "n": 1, "x": float("nan"), "d": datetime.date(2020, 1, 2), "c": decimal.Decimal("1.50"), "l": ["y"]}
     ]
     parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     items = read(tmp_path / "a.parquet")
@@ -218,9 +209,7 @@ def test_a_key_said_twice_is_refused_at_its_place(tmp_path: Path) -> None:
     ):
         items = read(tmp_path / name, content)
         assert [item.fields for item in items if isinstance(item, Record)] == FIELDS
-        assert why(items) == [
-            f"{place}{number}: key `{key}` is said twice" for number, key in enumerate(keys, start=2)
-        ]
+        assert why(items) == [f"{place}{number}: key `{key}` is said twice" for number, key in enumerate(keys, start=2)]
 
 
 def test_the_same_key_in_several_objects_is_fine(tmp_path: Path) -> None:

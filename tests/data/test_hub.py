@@ -18,9 +18,7 @@ def loader(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     answer: list[Any] = []
     library, errors = ModuleType("datasets"), ModuleType("datasets.exceptions")
 
-    def load_dataset(
-        name: str, config: str | None, *, split: str, revision: str | None, streaming: bool
-    ) -> Any:
+    def load_dataset(name: str, config: str | None, *, split: str, revision: str | None, streaming: bool) -> Any:
         if isinstance(answer[0], Exception):
             raise answer[0]
         return [{**row, "split": split, "config": config} for row in answer[0]]

@@ -28,9 +28,7 @@ def test_another_name_makes_a_near_copy() -> None:
 
 
 def test_a_shared_instruction_makes_no_near_copies() -> None:
-    instruction = (
-        "Work step by step, check the result twice, and put the final answer into a box at the end. "
-    )
+    instruction = "Work step by step, check the result twice, and put the final answer into a box at the end. "
     assert ids(*(f"{instruction}{n} times {n * n} minus {n + 1}" for n in range(20))) == []
 
 

@@ -22,9 +22,7 @@ def rows(folder: Path, lines: list[dict[str, Any]], **said: Any) -> list[Row]:
 @pytest.mark.parametrize("gold", [["Paris", "City of Light"], '["Paris", "City of Light"]'])
 @pytest.mark.parametrize("answer", ["{answer}", None])
 @pytest.mark.parametrize("kind", ["exact", "math"])
-def test_training_pays_any_item_of_a_gold_list(
-    tmp_path: Path, kind: str, answer: str | None, gold: Any
-) -> None:
+def test_training_pays_any_item_of_a_gold_list(tmp_path: Path, kind: str, answer: str | None, gold: Any) -> None:
     found = rows(tmp_path, [{"question": "capital?", "answer": gold}], answer=answer)
     verifier = build(kind)
     audit_golds(found, {kind: verifier})
@@ -57,9 +55,7 @@ def test_a_null_gold_is_refused(tmp_path: Path) -> None:
 
 def test_a_path_into_a_text_that_holds_json_says_so_once(tmp_path: Path) -> None:
     lines = [{"question": "q", "info": '{"ground_truth": "20"}'}] * 3
-    with pytest.raises(
-        DataError, match=r"text that holds JSON, say `{info \| json\('ground_truth'\)}`"
-    ) as caught:
+    with pytest.raises(DataError, match=r"text that holds JSON, say `{info \| json\('ground_truth'\)}`") as caught:
         rows(tmp_path, lines, answer="{info.ground_truth}")
     assert len(caught.value.mistakes) == 1
     assert rows(tmp_path, lines, answer="{info | json('ground_truth')}")[0].fields["answer"] == "20"
@@ -71,10 +67,7 @@ def test_json_that_is_broken_refuses_the_row(tmp_path: Path) -> None:
 
 
 def test_the_system_turn_takes_columns(tmp_path: Path) -> None:
-    lines = [
-        {"question": "q", "system": "Be brief.", "answer": "1"},
-        {"question": "r", "system": "", "answer": "1"},
-    ]
+    lines = [{"question": "q", "system": "Be brief.", "answer": "1"}, {"question": "r", "system": "", "answer": "1"}]
     first, second = rows(tmp_path, lines, system="{system}")
     assert first.messages is not None and second.messages is not None
     assert first.messages[0] == {"role": "system", "content": "Be brief."}
@@ -83,8 +76,7 @@ def test_the_system_turn_takes_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "system",
-    ["End with \\boxed{}.", "End with \\boxed{answer}.", 'Reply {"name": "x"}.', "Use {your words} here }"],
+    "system", ["End with \\boxed{}.", "End with \\boxed{answer}.", 'Reply {"name": "x"}.', "Use {your words} here }"]
 )
 def test_other_braces_of_a_system_turn_stay(tmp_path: Path, system: str) -> None:
     (row,) = rows(tmp_path, [{"question": "q", "answer": "1"}], system=system)
@@ -137,11 +129,7 @@ def test_a_column_tools_that_means_something_else_is_refused_beside_messages_onl
         {"prompt": [{"role": "user", "content": "q"}], "tools": '[{"name": "f", "name": "g"}]'},
         {
             "prompt": [
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [{"name": "f", "arguments": '{"x": 1, "x": 2}'}],
-                },
+                {"role": "assistant", "content": None, "tool_calls": [{"name": "f", "arguments": '{"x": 1, "x": 2}'}]},
                 {"role": "tool", "content": "3"},
             ]
         },
@@ -152,9 +140,7 @@ def test_tools_and_calls_that_say_a_key_twice_are_refused(tmp_path: Path, more: 
         rows(tmp_path, [more], prompt="{prompt}")
 
 
-@pytest.mark.parametrize(
-    "more", [{"images": ["x.png"]}, {"function_call": {"name": "f"}}, {"tool_calls": "f"}]
-)
+@pytest.mark.parametrize("more", [{"images": ["x.png"]}, {"function_call": {"name": "f"}}, {"tool_calls": "f"}])
 def test_parts_that_no_template_can_render_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=next(iter(more))):
         rows(tmp_path, [{"prompt": [{"role": "user", "content": "q", **more}]}], prompt="{prompt}")
@@ -167,9 +153,7 @@ IGNORES = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
 @pytest.mark.parametrize(
     ("line", "what"), [({"prompt": CHAT}, "tool_calls"), ({"prompt": CHAT[:1], "tools": [TOOL]}, "tools")]
 )
-def test_tools_and_calls_reach_the_template_or_are_refused(
-    tmp_path: Path, line: dict[str, Any], what: str
-) -> None:
+def test_tools_and_calls_reach_the_template_or_are_refused(tmp_path: Path, line: dict[str, Any], what: str) -> None:
     from grpo_cli.policy.builtin import byte_tokenizer
     from grpo_cli.policy.tokens import encode
 

@@ -12,15 +12,10 @@ from tests.builders.data_builders import Data, Source, question, write_lines
 
 def test_columns_fill_the_prompt_and_the_answer(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.jsonl", [question(2, answer="2+2\n#### 4")])
-    data = Data(
-        [Source("a.jsonl")], prompt="Q: {question}", answer="{answer | after('####')}", system="be brief"
-    )
+    data = Data([Source("a.jsonl")], prompt="Q: {question}", answer="{answer | after('####')}", system="be brief")
     (row,) = load_rows(data, "train", tmp_path)
     assert row.prompt == "Q: what is 2+2?"
-    assert row.messages == [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": row.prompt},
-    ]
+    assert row.messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": row.prompt}]
     assert row.fields == {"question": "what is 2+2?", "answer": "4"}
     assert row.place == "a.jsonl:1"
 
@@ -183,10 +178,7 @@ def test_a_missing_column_is_said_once_with_its_count(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.jsonl", [question(i) for i in range(50)])
     with pytest.raises(DataError) as caught:
         load_rows(Data([Source("a.jsonl")], prompt="{questoin}"), "train", tmp_path)
-    assert (
-        caught.value.render()
-        == "error: a.jsonl:1: no column `questoin` in 50 of 50 rows; did you mean `question`?"
-    )
+    assert caught.value.render() == "error: a.jsonl:1: no column `questoin` in 50 of 50 rows; did you mean `question`?"
 
 
 def test_every_row_that_cannot_be_filled_is_named(tmp_path: Path) -> None:

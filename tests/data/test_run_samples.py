@@ -24,9 +24,7 @@ def sample(
     row: str, text: str, outcome: Outcome = R, *, tokens: int = 5, cut: bool = False, **more: Any
 ) -> SampleRecord:
     fields = {"question": f"ask {row}", "answer": f"gold {row}", **more}
-    return SampleRecord(
-        1, row, "1/0", f"ask {row}", text, fields, outcome=outcome, tokens=tokens, truncated=cut
-    )
+    return SampleRecord(1, row, "1/0", f"ask {row}", text, fields, outcome=outcome, tokens=tokens, truncated=cut)
 
 
 @pytest.fixture
@@ -69,9 +67,7 @@ def test_options_choose_among_them(run: RunFolder) -> None:
 
 
 def test_ids_are_those_of_the_run_and_golds_are_not_taken_twice(run: RunFolder) -> None:
-    data = Data(
-        train=[Source(source="run:runs/rl", options={"a_row": 2})], prompt="{question}", id="{question}"
-    )
+    data = Data(train=[Source(source="run:runs/rl", options={"a_row": 2})], prompt="{question}", id="{question}")
     rows = load_rows(data, "train")
     assert [row.id for row in rows[:2]] == ["a", "a-2"]
     assert rows[0].fields["answer"] == "gold a" and rows[0].prompt == "ask a"
@@ -89,9 +85,7 @@ def test_ids_are_those_of_the_run_and_golds_are_not_taken_twice(run: RunFolder) 
         ({"shortest": 1}, "`true` or `false`"),
     ],
 )
-def test_options_that_cannot_be_meant_are_recipe_mistakes(
-    run: RunFolder, options: dict[str, Any], said: str
-) -> None:
+def test_options_that_cannot_be_meant_are_recipe_mistakes(run: RunFolder, options: dict[str, Any], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         texts(**options)
 

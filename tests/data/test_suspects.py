@@ -64,9 +64,7 @@ def test_a_flipped_row_of_a_template_has_a_rare_gold() -> None:
 
 
 def test_another_unit_in_one_gold_is_rare() -> None:
-    made: list[tuple[str, object]] = [
-        (f"A train runs {i} km in {i + 2} h. How far?", f"{i} km") for i in range(60)
-    ]
+    made: list[tuple[str, object]] = [(f"A train runs {i} km in {i + 2} h. How far?", f"{i} km") for i in range(60)]
     made[5] = (made[5][0], "5 m")
     assert [rare.row for rare in RowSignals.of(rows(*made)).rare] == [5]
 
@@ -87,10 +85,7 @@ def test_golds_that_are_no_single_text_are_not_compared() -> None:
 
 def test_thirty_thousand_rows_are_looked_at_in_bounded_time() -> None:
     made = rows(
-        *[
-            (f"{NAMES[i % 8]} has {i} apples and gives {i % 7} away. How many are left?", i)
-            for i in range(30_000)
-        ]
+        *[(f"{NAMES[i % 8]} has {i} apples and gives {i % 7} away. How many are left?", i) for i in range(30_000)]
     )
     began = time.process_time()
     RowSignals.of(made)

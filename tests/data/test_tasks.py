@@ -86,10 +86,7 @@ def test_reasoning_gym_rows_are_the_same_every_time() -> None:
 
 def test_reasoning_gym_splits_share_no_question_even_in_a_small_space() -> None:
     options = {"max_digits": 1, "max_terms": 2, "size": 400}
-    train, test = (
-        rows("tasks:rg/chain_sum", "train", **options),
-        rows("tasks:rg/chain_sum", "eval", **options),
-    )
+    train, test = (rows("tasks:rg/chain_sum", "train", **options), rows("tasks:rg/chain_sum", "eval", **options))
     assert len(train) == len(test) == 400
     assert not {r.prompt for r in train} & {r.prompt for r in test}
 

@@ -145,11 +145,7 @@ def test_several_held_out_files_are_put_together(tmp_path: Path) -> None:
     for name in "ab":
         write_lines(tmp_path / f"{name}.jsonl", [question(1), question(2)])
     data = Data([Source("a.jsonl")], eval=[Source("a.jsonl"), Source("b.jsonl", limit=1)])
-    assert sorted(row.place for row in load_rows(data, "eval", tmp_path)) == [
-        "a.jsonl:1",
-        "a.jsonl:2",
-        "b.jsonl:1",
-    ]
+    assert sorted(row.place for row in load_rows(data, "eval", tmp_path)) == ["a.jsonl:1", "a.jsonl:2", "b.jsonl:1"]
 
 
 def test_a_folder_of_save_to_disk_is_read_by_split(tmp_path: Path) -> None:
@@ -199,9 +195,7 @@ def test_a_recipe_takes_lists_of_held_out_files(tmp_path: Path) -> None:
         (3, "a source"),
     ):
         file.write_text(
-            json.dumps(
-                said | {"data": said["data"] | {"eval": wrong}, "verify": {"math": {}}, "train": {"steps": 1}}
-            )
+            json.dumps(said | {"data": said["data"] | {"eval": wrong}, "verify": {"math": {}}, "train": {"steps": 1}})
         )
         with pytest.raises(RecipeError) as caught:
             load_recipe(file)

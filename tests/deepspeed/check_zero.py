@@ -23,21 +23,12 @@ def test_zero_trains_as_plain_ranks_do_and_resumes_exactly_on_as_many(tmp_path: 
     state = [f"global_step4/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in range(2)]
     said = compare_with_plain_ranks(tmp_path, strategy, held=HELD[strategy], state=state)
     assert ("a whole copy of the weights" in said) == (strategy == "zero3")
-    more = (
-        "--set",
-        "monitor.kl.every=2",
-        "--set",
-        "sample.micro_batch=4",
-        "--set",
-        f"launch.strategy={strategy}",
-    )
+    more = ("--set", "monitor.kl.every=2", "--set", "sample.micro_batch=4", "--set", f"launch.strategy={strategy}")
     again = ("--resume", str(tmp_path / "broken"), "--resume-anyway", "--set", "launch.cpu_ranks=4")
     refused = train(tmp_path / "small.yaml", tmp_path / "shards", *TWO, *more, *again)
     out, _ = refused.communicate(timeout=240)
     assert refused.returncode == 4, out
-    assert (
-        f"`launch.strategy: {strategy}` reads step-000004 on the 2 processes that wrote it, not on 4" in out
-    )
+    assert f"`launch.strategy: {strategy}` reads step-000004 on the 2 processes that wrote it, not on 4" in out
 
 
 @pytest.mark.parametrize("strategy", HELD)

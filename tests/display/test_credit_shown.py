@@ -12,18 +12,12 @@ def test_shared_states_and_milestones_are_shown_beside_the_turns() -> None:
     assert episodes({"credit/anchor_share": 0.5}) == ""  # no episode was played
     turns = {"turns/mean": 21.4, "env/invalid": 0.02}
     assert "anchors 98%" in episodes({**turns, "credit/anchor_share": 0.98})
-    assert (
-        credit({"credit/milestone_1/reached": 0.75, "credit/milestone_2/reached": 0.25})
-        == "milestones 75% 25%"
-    )
+    assert credit({"credit/milestone_1/reached": 0.75, "credit/milestone_2/reached": 0.25}) == "milestones 75% 25%"
     assert credit({}) == "" and episodes(turns).endswith("invalid 2.0%")
 
 
 def test_a_step_whose_line_is_full_keeps_them_before_the_turns() -> None:
     full = {"turns/mean": 6.0, "env/invalid": 0.93, "think": 0.5}
-    for name, word in (
-        ("credit/anchor_share", "anchors 0%"),
-        ("credit/milestone_1/reached", "milestone 1 0%"),
-    ):
+    for name, word in (("credit/anchor_share", "anchors 0%"), ("credit/milestone_1/reached", "milestone 1 0%")):
         line = plain.step_line(step_metrics(3) | full | {name: 0.0}, INFO)
         assert word in line and "think" not in line, line

@@ -51,15 +51,7 @@ def test_one_line_a_step() -> None:
 
 
 def test_a_step_line_is_short_whatever_was_measured() -> None:
-    everything = {
-        **STEP,
-        "turns/mean": 3.2,
-        "env/invalid": 0.1,
-        "think": 0.6,
-        "loss": 0.013,
-        "mfu": 0.4,
-        "error": 0.25,
-    }
+    everything = {**STEP, "turns/mean": 3.2, "env/invalid": 0.1, "think": 0.6, "loss": 0.013, "mfu": 0.4, "error": 0.25}
     everything |= {f"verify/math/reason/reason_number_{i}": 0.2 for i in range(5)}
     line = step_line(everything, INFO)
     assert len(line) <= 150
@@ -222,9 +214,7 @@ def test_shares_and_durations() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "hostile", ["\x1b[31m", "\x9b2J", "\u202eevil", "\0", "a\rb", "\x7f", "\u2028", "\ud800"]
-)
+@pytest.mark.parametrize("hostile", ["\x1b[31m", "\x9b2J", "\u202eevil", "\0", "a\rb", "\x7f", "\u2028", "\ud800"])
 def test_hostile_text_is_shown_and_not_obeyed(hostile: str) -> None:
     shown = visible(hostile)
     assert shown.isprintable()
@@ -248,19 +238,14 @@ def test_a_resumed_run_is_shown_with_its_past(tmp_path: Path) -> None:
 
 def test_a_card_with_one_evaluation_claims_no_change() -> None:
     lines = card_lines(
-        Card(
-            "interrupted", 1.0, (), ({"step": 0, "eval/pass@1": 0.2, "eval/pass@4": 0.4, "eval/think": 0.1},)
-        ),
-        80,
+        Card("interrupted", 1.0, (), ({"step": 0, "eval/pass@1": 0.2, "eval/pass@4": 0.4, "eval/think": 0.1},)), 80
     )
     assert not any("→" in line for line in lines)
 
 
 def test_a_card_keeps_to_its_width() -> None:
     seconds = dict.fromkeys(("setup", "warmup", "evaluate", "generate", "verify", "update", "other"), 1.0)
-    lines = card_lines(
-        Card("done", 9.0, (STEP,), (), device="cpu " * 40, reason="why " * 60, seconds=seconds), 60
-    )
+    lines = card_lines(Card("done", 9.0, (STEP,), (), device="cpu " * 40, reason="why " * 60, seconds=seconds), 60)
     assert max(map(len, lines)) <= 60
     assert sum("%" in line and "generate" in line for line in lines) == 1
     assert " update 14%" in "".join(lines)
@@ -269,11 +254,7 @@ def test_a_card_keeps_to_its_width() -> None:
 def test_a_step_line_says_why_by_the_commonest_reasons_of_the_primary() -> None:
     info = RunInfo(run="r", steps=2, sources=(RewardSource("math", 1.0, True), RewardSource("format", 0.1)))
     metrics = {"step": 1, "verify/math/reason/no_box": 0.25, "verify/math/reason/equal:string": 0.5}
-    metrics |= {
-        "verify/math/reason/unequal": 0.125,
-        "verify/math/reason/hedge": 0.0,
-        "verify/format/reason/match": 1.0,
-    }
+    metrics |= {"verify/math/reason/unequal": 0.125, "verify/math/reason/hedge": 0.0, "verify/format/reason/match": 1.0}
     assert "why equal:string 50%  no_box 25%  unequal 12" in step_line(metrics, info)
 
 

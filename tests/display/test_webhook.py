@@ -102,8 +102,7 @@ def test_what_is_no_address_is_a_mistake_of_the_recipe(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["http://[SECRET/x", "http://127.0.0.1:1/SECRET x", "http://127.0.0.1:SECRET/", "http://a\x1bSECRET/"],
+    "url", ["http://[SECRET/x", "http://127.0.0.1:1/SECRET x", "http://127.0.0.1:SECRET/", "http://a\x1bSECRET/"]
 )
 def test_an_address_that_is_none_is_a_line_without_its_secret(tmp_path: Path, url: str) -> None:
     (note,) = told(tmp_path, url)

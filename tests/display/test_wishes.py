@@ -44,12 +44,5 @@ def test_the_live_display_tells_what_was_asked_and_other_displays_stay_silent() 
 
 def test_keys_are_characters_and_arrows() -> None:
     assert keys_of(b"n?") == ["n", "?"]
-    assert keys_of(b"\x1b[A\x1b[B\x1bOC\x1b[D\x1b[5~\x1b[6~") == [
-        "up",
-        "down",
-        "right",
-        "left",
-        "page up",
-        "page down",
-    ]
+    assert keys_of(b"\x1b[A\x1b[B\x1bOC\x1b[D\x1b[5~\x1b[6~") == ["up", "down", "right", "left", "page up", "page down"]
     assert keys_of(b"\x1b[15~\x1b[1;5A\x00\xff") == []

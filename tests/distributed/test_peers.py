@@ -95,9 +95,7 @@ def test_an_error_of_its_own_stays_what_it_is(make: Callable[..., Peers]) -> Non
 
 
 @pytest.mark.parametrize("silent", [0, 1])
-def test_a_machine_that_is_not_heard_any_more_is_lost(
-    make: Callable[..., Peers], store: Any, silent: int
-) -> None:
+def test_a_machine_that_is_not_heard_any_more_is_lost(make: Callable[..., Peers], store: Any, silent: int) -> None:
     pair = [make(0, lost_s=1.0), make(1, lost_s=1.0)]
     told: list[UserError] = []
     with pair[1 - silent].watching(told.append):

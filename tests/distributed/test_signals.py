@@ -10,9 +10,7 @@ from grpo_cli.distributed import peers
 from grpo_cli.distributed.peers import WARNINGS, StopRequests, stop_signals
 
 
-def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([10.0, 10.1, 12.0, 20.0, 30.0, 30.1])
     monkeypatch.setattr(peers.time, "monotonic", lambda: next(now))
     term, typed = StopRequests(), StopRequests()

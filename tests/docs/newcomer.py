@@ -43,9 +43,7 @@ class Way:
             SystemExit: the command failed.
         """
         began = time.monotonic()
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=self.folder, env=self.env, capture_output=True, text=True
-        )
+        done = subprocess.run(["bash", "-c", line], cwd=self.folder, env=self.env, capture_output=True, text=True)
         self.took.append((line, time.monotonic() - began))
         print(f"{self.took[-1][1]:8.1f} s  {line}", flush=True)
         if done.returncode != 0:
@@ -71,11 +69,7 @@ def walk(folder: Path, index: str) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
     env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
-    env |= {
-        "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{env['PATH']}",
-        "PIP_INDEX": index,
-        "NO_COLOR": "1",
-    }
+    env |= {"PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{env['PATH']}", "PIP_INDEX": index, "NO_COLOR": "1"}
     env |= {"XDG_CACHE_HOME": str(folder / ".cache")}
     way = Way(folder, env)
     rose: list[bool] = []

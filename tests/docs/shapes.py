@@ -107,9 +107,7 @@ def commands() -> dict[str, list[str]]:
 def run_all(folder: Path) -> dict[str, object]:
     """By command, or file of a run, what it wrote as plain data; metrics by `metrics.jsonl`."""
     (folder / "small.yaml").write_text(RECIPE)
-    (folder / "canary.jsonl").write_text(
-        '{"question": "1+1=?", "answer": "2"}\n{"question": "2+2=?", "answer": "4"}\n'
-    )
+    (folder / "canary.jsonl").write_text('{"question": "1+1=?", "answer": "2"}\n{"question": "2+2=?", "answer": "4"}\n')
     warm, found = Warm(folder / "cache"), {}
     try:
         for name, words in commands().items():
@@ -120,17 +118,12 @@ def run_all(folder: Path) -> dict[str, object]:
             assert program.errors is not None
             said = program.output.read_text().removesuffix(program.errors.read_text())
             if program.returncode not in (0, 1):
-                raise SystemExit(
-                    f"{name}: exit code {program.returncode}\n{said}\n{program.errors.read_text()}"
-                )
+                raise SystemExit(f"{name}: exit code {program.returncode}\n{said}\n{program.errors.read_text()}")
             found[name] = json.loads(said)
     finally:
         warm.close()
     run = folder / "runs" / "first"
-    files = {
-        "metrics.jsonl": run / "metrics.jsonl",
-        "samples/*.jsonl": next((run / "samples").glob("*.jsonl*")),
-    }
+    files = {"metrics.jsonl": run / "metrics.jsonl", "samples/*.jsonl": next((run / "samples").glob("*.jsonl*"))}
     files |= {"verify --out": folder / "scored.jsonl", "pairs.jsonl": folder / "pairs.jsonl"}
     for name, file in files.items():
         found[name] = [json.loads(line) for line in file.read_text().splitlines()]
@@ -158,11 +151,7 @@ def listing(folder: Path) -> dict[str, object]:
     """What `docs/promises.json` holds: keys of a recipe, names of metrics, shapes of all that is written."""
     found = run_all(folder)
     metrics = metric_names(found.pop("metrics.jsonl"))
-    return {
-        "recipe": key_paths(),
-        "metrics": metrics,
-        "outputs": {name: shape(value) for name, value in found.items()},
-    }
+    return {"recipe": key_paths(), "metrics": metrics, "outputs": {name: shape(value) for name, value in found.items()}}
 
 
 def lost(promised: dict[str, str], seen: dict[str, str]) -> list[str]:
@@ -180,10 +169,7 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
         for one in value:
             yield from _leaves(one, f"{path}[]")
     else:
-        yield (
-            path,
-            {"dict": "a mapping", "list": "a list"}.get(type(value).__name__) or KINDS[type(value).__name__],
-        )
+        yield (path, {"dict": "a mapping", "list": "a list"}.get(type(value).__name__) or KINDS[type(value).__name__])
 
 
 def _named(path: str, rules: tuple[tuple[str, str], ...]) -> str:

@@ -25,9 +25,7 @@ LEFT_OUT = {
 def told() -> list[Path]:
     """Pages whose blocks a reader follows."""
     ours = [page for page in pages() if page.is_relative_to(DOCS)]
-    return OWN + [
-        page for page in ours if not page.is_relative_to(WRITTEN) and not page.is_relative_to(MEASURED)
-    ]
+    return OWN + [page for page in ours if not page.is_relative_to(WRITTEN) and not page.is_relative_to(MEASURED)]
 
 
 def is_drawn(block: Block) -> bool:
@@ -59,12 +57,7 @@ def test_what_is_not_run_here_is_counted_and_says_why() -> None:
     found = {page.name: [b.not_run for b in blocks(page) if b.not_run] for page in told()}
     assert {name: reasons for name, reasons in found.items() if reasons} == LEFT_OUT
     languages = Counter(block.language for page in told() for block in blocks(page) if not block.not_run)
-    assert (
-        languages["sh"] >= 18
-        and languages["console"] >= 5
-        and languages["yaml"] >= 35
-        and languages["python"] >= 12
-    )
+    assert languages["sh"] >= 18 and languages["console"] >= 5 and languages["yaml"] >= 35 and languages["python"] >= 12
 
 
 def test_make_targets_that_pages_name_are_there() -> None:

@@ -31,8 +31,6 @@ def test_the_table_says_the_means_of_the_results() -> None:
         for arm in ARMS:
             runs = [one for one in results() if (one["recipe"], one["arm"]) == (recipe, arm)]
             before, after = (middle([one[key] for one in runs]) for key in ("before", "after"))
-            line = next(
-                line for line in page.splitlines() if line.startswith(f"| `smollm2-{recipe}` | {arm} |")
-            )
+            line = next(line for line in page.splitlines() if line.startswith(f"| `smollm2-{recipe}` | {arm} |"))
             for said in (before, after):
                 assert said.replace("0.", ".") in line, (recipe, arm, said)

@@ -56,8 +56,7 @@ def test_the_tests_run_on_every_python_from_the_lowest_that_is_promised() -> Non
 def test_both_distributions_promise_the_same_pythons_and_none_that_is_not_tested() -> None:
     matrix = next(v for job in read(WORKFLOWS[0])["jobs"].values() if (v := versions(job)))
     ours, theirs = (
-        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
-        for folder in (".", "verifiers")
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "verifiers")
     )
     named = "Programming Language :: Python :: 3."
     promised, as_well = (
@@ -101,10 +100,7 @@ def test_a_form_asks_for_something_and_every_field_has_a_name(form: Path) -> Non
 
 def test_the_citation_is_of_this_version() -> None:
     said = read(ROOT / "CITATION.cff")
-    assert (
-        said["version"] == grpo_cli.__version__ == grpo_verifiers.__version__
-        and said["license"] == "Apache-2.0"
-    )
+    assert said["version"] == grpo_cli.__version__ == grpo_verifiers.__version__ and said["license"] == "Apache-2.0"
     assert said["title"] and said["authors"] and said["cff-version"] == "1.2.0"
 
 

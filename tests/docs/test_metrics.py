@@ -8,17 +8,7 @@ from functools import cache
 
 from tests.docs.pages import ROOT
 
-ROOMS = (
-    "train",
-    "statistics",
-    "curriculum",
-    "rollout",
-    "findings",
-    "measure",
-    "jobs/train",
-    "distributed",
-    "run",
-)
+ROOMS = ("train", "statistics", "curriculum", "rollout", "findings", "measure", "jobs/train", "distributed", "run")
 NAME = re.compile(r"[a-z_]+(/[a-zA-Z_@0-9{}]+)+")
 NO_METRICS = (
     r"clip_ratio/.*|rewards/.*|logps/.*",  # TRL's
@@ -79,9 +69,7 @@ def is_given(name: str) -> bool:
 def test_every_metric_of_the_program_is_on_the_page() -> None:
     metrics = {text for text in in_source() if is_metric(text)}
     missing = sorted(
-        m
-        for m in metrics
-        if not any(alike(said, one) for said in (m, f"eval/{m}", f"drawn/{m}") for one in on_page())
+        m for m in metrics if not any(alike(said, one) for said in (m, f"eval/{m}", f"drawn/{m}") for one in on_page())
     )
     assert missing == [], "say in docs/metrics.md what they are"
     assert len(metrics) > 80
@@ -94,8 +82,4 @@ def test_every_name_on_the_page_is_given_by_the_program() -> None:
 
 def test_a_name_is_said_once_and_one_that_nobody_gives_is_found() -> None:
     assert len(on_page()) == len(set(on_page()))
-    assert (
-        not is_given("group/half_right")
-        and not is_given("verify/NAME/colour")
-        and is_given("eval/pass@K/low")
-    )
+    assert not is_given("group/half_right") and not is_given("verify/NAME/colour") and is_given("eval/pass@K/low")

@@ -24,8 +24,7 @@ MEASURED = sorted(page for page in (DOCS / "benchmarks").glob("*.md") if page.na
 EXAMPLES = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in pages()
-    if page.is_relative_to(DOCS)
-    and not page.is_relative_to(DOCS / "reference")  # `tests/jobs/explain` loads those
+    if page.is_relative_to(DOCS) and not page.is_relative_to(DOCS / "reference")  # `tests/jobs/explain` loads those
     for number, block in enumerate(blocks(page, "yaml"))
 ]
 BASE = {
@@ -106,9 +105,7 @@ def test_the_script_for_slurm_asks_grpo_for_what_it_takes(tmp_path: Path) -> Non
 
 
 def test_the_script_for_slurm_asks_for_a_signal_before_the_end() -> None:
-    directives = re.findall(
-        r"--([\w-]+)=(\S+)", (DOCS.parent / "examples" / "slurm.sh").read_text().split("\n")[1]
-    )
+    directives = re.findall(r"--([\w-]+)=(\S+)", (DOCS.parent / "examples" / "slurm.sh").read_text().split("\n")[1])
     asked = dict(directives)
     assert asked["signal"] == "TERM@300" and asked["ntasks-per-node"] == "1"
     hours, minutes = 3, 50  # the deadline of the command, which must fall before the signal

@@ -33,9 +33,7 @@ def shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
 
 def own_task() -> list[str]:
     """The commands under "Your own task"."""
-    return [
-        line for block in blocks(README, "sh") if block.heading == "Your own task" for line in commands(block)
-    ]
+    return [line for block in blocks(README, "sh") if block.heading == "Your own task" for line in commands(block)]
 
 
 def test_the_readme_is_short() -> None:
@@ -89,9 +87,7 @@ def test_the_function_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
     (block,) = blocks(README, "python")
     (tmp_path / "reward.py").write_text(block.text)
     made = build("python", function="reward.py:score", path=[str(tmp_path)], workers=1)
-    scores = [
-        made.verify(text, {"answer": "42"}).score for text in ("so 41, no, 42", "it is 24", "no idea", "43")
-    ]
+    scores = [made.verify(text, {"answer": "42"}).score for text in ("so 41, no, 42", "it is 24", "no idea", "43")]
     made.close()
     assert scores == [1.0, 0.5, 0.0, 0.0]
     body = block.text[block.text.index("def ") :]

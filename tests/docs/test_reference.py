@@ -33,9 +33,7 @@ def test_a_key_with_another_default_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(recipe, "describe", changed)
     before = (DOCS / "reference" / "recipe.md").read_text().splitlines()
     after = recipe.recipe_page().splitlines()
-    assert [b for a, b in zip(before, after, strict=True) if a != b] == [
-        "Values: `number >= 0`. Default: `0.25`."
-    ]
+    assert [b for a, b in zip(before, after, strict=True) if a != b] == ["Values: `number >= 0`. Default: `0.25`."]
 
 
 def test_no_key_of_a_recipe_is_lost_and_a_new_one_is_listed() -> None:
@@ -69,19 +67,13 @@ def test_llms_txt_says_something_of_every_page_and_the_full_text_has_them_all() 
 
 
 def test_links_are_led_to_where_pages_lie_on_the_site() -> None:
-    text = (
-        "[a](../CONTRIBUTING.md#pages) `[b](../README.md)` [`c`](recipe.md)\n\n```\n[d](../README.md)\n```\n"
-    )
+    text = "[a](../CONTRIBUTING.md#pages) `[b](../README.md)` [`c`](recipe.md)\n\n```\n[d](../README.md)\n```\n"
     assert lead_links(text, "promises.md") == text.replace("../CONTRIBUTING.md", "contributing.md")
     assert (
-        lead_links("![l](docs/live.svg) [r](docs/recipe.md#model)", "index.md")
-        == "![l](live.svg) [r](recipe.md#model)"
+        lead_links("![l](docs/live.svg) [r](docs/recipe.md#model)", "index.md") == "![l](live.svg) [r](recipe.md#model)"
     )
     assert lead_links("[p](../../verifiers/README.md)", "verifiers/README.md") == "[p](package.md)"
-    assert (
-        lead_links("[x](https://example.org) [y](#there)", "limits.md")
-        == "[x](https://example.org) [y](#there)"
-    )
+    assert lead_links("[x](https://example.org) [y](#there)", "limits.md") == "[x](https://example.org) [y](#there)"
 
 
 def test_cells_keep_their_table_whole() -> None:

@@ -69,25 +69,13 @@ def test_classes_and_what_functions_make_are_environments(spec: str, has: bool) 
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (
-            "worlds_here.py:make_number",
-            "an int, which `worlds_here.py:make_number` made, has no method `reset`",
-        ),
+        ("worlds_here.py:make_number", "an int, which `worlds_here.py:make_number` made, has no method `reset`"),
         ("worlds_here.py:made", "`worlds_here.py:made` is a Plain, not a function or class"),
         ("worlds_here.py:Gymnasium", "cannot be called as `reset(row, seed)`: too many positional arguments"),
-        (
-            "worlds_here.py:TwoActions",
-            "cannot be called as `step(action)`: missing a required argument: 'more'",
-        ),
-        (
-            "worlds_here.py:Trl",
-            "has no method `step`: an environment has `reset(row, seed)` and `step(action)`",
-        ),
+        ("worlds_here.py:TwoActions", "cannot be called as `step(action)`: missing a required argument: 'more'"),
+        ("worlds_here.py:Trl", "has no method `step`: an environment has `reset(row, seed)` and `step(action)`"),
         ("worlds_here.py:Trl", "(a class made for TRL stands under `environment.trl`)"),
-        (
-            "worlds_here.py:KeepsScore",
-            "is a float, and a method `score()` is meant by it: give it another name",
-        ),
+        ("worlds_here.py:KeepsScore", "is a float, and a method `score()` is meant by it: give it another name"),
         ("worlds_here.py:Lost", "has no `Lost`; it has Fixed, Gymnasium, KeepsScore, Plain, Scores"),
         ("games_here/grid.py:Plain", "name it as a module, `PACKAGE.MODULE:Plain`"),
     ],

@@ -77,11 +77,7 @@ def test_an_object_with_the_fields_is_a_step(opened: Any) -> None:
 @pytest.mark.parametrize(
     ("action", "reason", "said"),
     [
-        (
-            "raise",
-            "environment_raised",
-            "`step` of `Counter` raised ZeroDivisionError: no way (bad_worlds.py:",
-        ),
+        ("raise", "environment_raised", "`step` of `Counter` raised ZeroDivisionError: no way (bad_worlds.py:"),
         ("exit", "environment_raised", "`step` of `Counter` raised SystemExit"),
         ("hang", "timeout", "`step` of `Counter` took longer than `environment.timeout_s`"),
         ("die", "worker_died", "`step` of `Counter` ended its process"),
@@ -221,11 +217,7 @@ def test_demonstrations_come_from_where_the_world_is(opened: Any) -> None:
         ("Nothing", {}, "has no `Nothing`"),
         ("NoStep", {}, "has no method `step`: an environment has `reset(row, seed)` and `step(action)`"),
         ("Broken", {}, "cannot be made with the options []: missing a required argument: 'needed'"),
-        (
-            "Counter",
-            {"gaol": 2},
-            "cannot be made with the options ['gaol']: got an unexpected keyword argument",
-        ),
+        ("Counter", {"gaol": 2}, "cannot be made with the options ['gaol']: got an unexpected keyword argument"),
     ],
 )
 def test_a_class_that_cannot_be_an_environment_is_refused_before_the_first_episode(

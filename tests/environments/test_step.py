@@ -101,7 +101,5 @@ def test_states_that_are_equal_are_one_text() -> None:
     names = [f"item {i}" for i in range(20)]
     assert state(frozenset(names)) == state(frozenset(reversed(names)))
     assert state(np.int64(3)) == state(3) == "3"
-    with pytest.raises(
-        BadReturn, match="returned an object as `state`, which shows itself by its place in memory"
-    ):
+    with pytest.raises(BadReturn, match="returned an object as `state`, which shows itself by its place in memory"):
         state(object())

@@ -14,17 +14,7 @@ LEARNED = ("model.safetensors", "adapter_model.safetensors", "optimizer.pt", "sc
 
 def train(recipe: Path, runs: Path, *more: str) -> list[str]:
     """Arguments of a run named `run` in the folder `runs`."""
-    return [
-        "train",
-        str(recipe),
-        "--display",
-        "plain",
-        "--set",
-        f"run.dir={runs}",
-        "--set",
-        "run.name=run",
-        *more,
-    ]
+    return ["train", str(recipe), "--display", "plain", "--set", f"run.dir={runs}", "--set", "run.name=run", *more]
 
 
 def lines_of(run: Path) -> Counter[str]:

@@ -89,18 +89,12 @@ def finish_and_compare(warm: Warm, whole: Whole, runs: Path) -> str:
     assert ended.code == 0, ended.said
     assert_nothing_lost(recorded, runs / "run")
     assert_same(whole.run, runs / "run")
-    places = [
-        line.split(" from ")[1].split(";")[0]
-        for line in ended.said.splitlines()
-        if "resuming run from" in line
-    ]
+    places = [line.split(" from ")[1].split(";")[0] for line in ended.said.splitlines() if "resuming run from" in line]
     return f"from {places[0]}" if places else "from the start"
 
 
 @tried
-def test_death_before_or_within_any_change_to_its_files(
-    folder: Path, warm: Warm, whole: Whole, seed: int
-) -> None:
+def test_death_before_or_within_any_change_to_its_files(folder: Path, warm: Warm, whole: Whole, seed: int) -> None:
     rng = random.Random(f"change/{seed}")
     for _ in range(rng.choice([1, 1, 2, 3])):
         recorded = lines_of(folder / "run")
@@ -140,9 +134,7 @@ def test_a_signal_at_any_time_saves(folder: Path, warm: Warm, whole: Whole, seed
     rng = random.Random(f"signal/{seed}")
     how, code = rng.choice([("term", 143), ("int", 130)])
     at = rng.randrange(1, whole.changes + 1)
-    ended = warm.run(
-        train(whole.recipe, folder), folder, strike={"folder": str(folder), "at": at, "how": how}
-    )
+    ended = warm.run(train(whole.recipe, folder), folder, strike={"folder": str(folder), "at": at, "how": how})
     assert ended.code in (code, 0), ended.said
     assert "Traceback" not in ended.said
     if "finishing this step" in ended.said and ended.code:
@@ -163,11 +155,7 @@ def test_a_disk_that_fills_up(folder: Path, warm: Warm, whole: Whole, seed: int)
         assert "Traceback" not in ended.said, ended.said
         assert ended.code == 0 or "error: " in ended.said, ended.said
         (disk / "filler").unlink(missing_ok=True)
-        what = (
-            "a disk that is full from a random moment on"
-            if is_real
-            else "files that may not grow past a size"
-        )
+        what = "a disk that is full from a random moment on" if is_real else "files that may not grow past a size"
         tally(what, finish_and_compare(warm, whole, disk))
 
 
@@ -215,9 +203,7 @@ def damage(rng: random.Random, checkpoint: Path) -> None:
 
 
 @tried
-def test_verifier_workers_that_are_killed_change_nothing(
-    folder: Path, warm: Warm, whole: Whole, seed: int
-) -> None:
+def test_verifier_workers_that_are_killed_change_nothing(folder: Path, warm: Warm, whole: Whole, seed: int) -> None:
     at = random.Random(f"workers/{seed}").randrange(1, whole.changes + 1)
     strike = {"folder": str(folder), "at": at, "how": "workers"}
     ended = warm.run(train(whole.recipe, folder), folder, strike=strike)
@@ -236,8 +222,6 @@ def test_a_verifier_that_hangs_eats_memory_and_dies(folder: Path, warm: Warm, ba
     samples = "".join(file.read_text() for file in bad.run.glob("samples/*.jsonl"))
     assert all(f'"{reason}"' in samples for reason in ("timeout", "memory", "verifier_raised"))
     at = random.Random(f"bad/{seed}").randrange(1, bad.changes + 1)
-    ended = warm.run(
-        train(bad.recipe, folder), folder, strike={"folder": str(folder), "at": at, "how": "kill"}
-    )
+    ended = warm.run(train(bad.recipe, folder), folder, strike={"folder": str(folder), "at": at, "how": "kill"})
     assert ended.code in (-9, 0), ended.said
     tally("a verifier that hangs, eats memory and dies, and `kill -9`", finish_and_compare(warm, bad, folder))

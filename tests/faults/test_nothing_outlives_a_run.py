@@ -46,9 +46,7 @@ def test_no_worker_or_sandbox_outlives_a_run_killed_while_it_judges(folder: Path
     (folder / "judge.py").write_text(SPIN)
     rows = [{"question": f"{i}", "answer": "1", "tests": [{"input": "", "output": "1"}]} for i in range(8)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    verifiers = (
-        'python: {function: "judge:verify", timeout_s: 60, workers: 2}\n  code: {lanes: 1, weight: 0.1}'
-    )
+    verifiers = 'python: {function: "judge:verify", timeout_s: 60, workers: 2}\n  code: {lanes: 1, weight: 0.1}'
     text = recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', verifiers)
     text = text.replace("eval: {from: tasks:addition3, limit: 8, skip: 100}", "eval: rows.jsonl")
     recipe.write_text(text.replace("{from: tasks:addition3, limit: 20}", "rows.jsonl"))
@@ -59,9 +57,7 @@ def test_no_worker_or_sandbox_outlives_a_run_killed_while_it_judges(folder: Path
     def workers() -> int:
         return sum("grpo_verifiers.processes.worker" in command(one) for one in descendants(pid))
 
-    wait_for(
-        lambda: (busy_workers(pid) > 0 and workers() >= 2) or (not children(pid) and bool(said.read_text()))
-    )
+    wait_for(lambda: (busy_workers(pid) > 0 and workers() >= 2) or (not children(pid) and bool(said.read_text())))
     below = [command(one) for one in descendants(pid)]
     assert sum("grpo_verifiers.processes.worker" in one for one in below) >= 2, said.read_text()
     assert sum("inside" in one for one in below) >= 1, below

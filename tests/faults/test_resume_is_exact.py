@@ -66,24 +66,16 @@ def test_a_killed_run_resumes_exactly(folder: Path, warm: Warm, other: Warm, cas
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", MORE, ids=lambda case: case.name)
-def test_a_killed_run_resumes_exactly_in_more_cases(
-    folder: Path, warm: Warm, other: Warm, case: Case
-) -> None:
+def test_a_killed_run_resumes_exactly_in_more_cases(folder: Path, warm: Warm, other: Warm, case: Case) -> None:
     check(folder, warm, other, case)
 
 
 def check(folder: Path, warm: Warm, other: Warm, case: Case) -> None:
     recipe = small_recipe(folder, steps=case.steps, save_every=case.save_every)
-    sets = [
-        part
-        for text in (*case.sets, f"data.train.limit={case.rows}", "run.keep=2")
-        for part in ("--set", text)
-    ]
+    sets = [part for text in (*case.sets, f"data.train.limit={case.rows}", "run.keep=2") for part in ("--set", text)]
     if case.judge:
         (folder / "judge.py").write_text(case.judge)
-        recipe.write_text(
-            recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:verify"')
-        )
+        recipe.write_text(recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:verify"'))
     straight, broken = folder / "straight/run", folder / "broken/run"
     ended = warm.run(train(recipe, straight.parent, *sets), folder)
     assert ended.code == 0, ended.said

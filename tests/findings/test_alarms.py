@@ -42,12 +42,9 @@ def long_winded(step: int, metrics: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "change"),
-    [("W33", collapse), ("W23", endless), ("W44", only_format), ("W22", long_winded)],
+    ("code", "change"), [("W33", collapse), ("W23", endless), ("W44", only_format), ("W22", long_winded)]
 )
-def test_each_monitor_speaks_once_of_what_it_watches(
-    code: str, change: Callable[[int, dict[str, Any]], None]
-) -> None:
+def test_each_monitor_speaks_once_of_what_it_watches(code: str, change: Callable[[int, dict[str, Any]], None]) -> None:
     found = [one for one in raised(simulate(120, change=change)) if one[0] == code]
     assert len(found) == 1
     assert 24 < found[0][1] <= 90

@@ -10,10 +10,7 @@ from grpo_cli.findings.health import findings
 
 
 def steps(n: int, **values: Any) -> list[dict[str, Any]]:
-    return [
-        {"step": i + 1, **{key: v[i] if isinstance(v, list) else v for key, v in values.items()}}
-        for i in range(n)
-    ]
+    return [{"step": i + 1, **{key: v[i] if isinstance(v, list) else v for key, v in values.items()}} for i in range(n)]
 
 
 def groups(mixed: int, wrong: int, right: int, signal: int) -> dict[str, Any]:
@@ -51,9 +48,7 @@ def test_steps_of_equal_means_that_hold_right_and_wrong_answers_are_no_constant(
     recipe = {"verify.form.weight": 0.2}
     counts = {"verify/form/right": 4, "verify/form/calls": 8}
     assert not alarms_over_run(steps(12, **{"reward/form/mean": 0.5}, **counts), [], recipe)
-    found = alarms_over_run(
-        steps(12, **{"reward/form/mean": 1.0}, **counts | {"verify/form/right": 8}), [], recipe
-    )
+    found = alarms_over_run(steps(12, **{"reward/form/mean": 1.0}, **counts | {"verify/form/right": 8}), [], recipe)
     assert [f.code for f in found] == ["W45"]
 
 

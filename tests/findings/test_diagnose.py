@@ -34,9 +34,7 @@ train: {algorithm: default, steps: 60, lr: 1.0e-06}
 Draw = Callable[[random.Random, int, int], SampleRecord]
 
 
-def record(
-    step: int, row: int, *, right: bool, tokens: int = 100, cut: bool = False, text: str = ""
-) -> SampleRecord:
+def record(step: int, row: int, *, right: bool, tokens: int = 100, cut: bool = False, text: str = "") -> SampleRecord:
     outcome = Outcome.RIGHT if right else Outcome.WRONG
     return SampleRecord(
         step, f"row{row}", f"{step}/{row}", f"question {row}", text or f"so {row}", {"answer": "1"},
@@ -45,9 +43,7 @@ def record(
 
 
 def healthy(rng: random.Random, step: int, row: int) -> SampleRecord:
-    return record(
-        step, row, right=rng.random() < 0.3 + 0.4 * (row % PROMPTS) / PROMPTS, tokens=rng.randint(80, 120)
-    )
+    return record(step, row, right=rng.random() < 0.3 + 0.4 * (row % PROMPTS) / PROMPTS, tokens=rng.randint(80, 120))
 
 
 def make(root: Path, draw: Draw = healthy, steps: int = 30) -> RunFolder:
@@ -108,10 +104,7 @@ def test_a_truncation_wall_comes_with_cut_off_samples_and_the_next_command(tmp_p
 
 
 def test_dead_groups_come_with_wrong_samples_of_different_prompts(tmp_path: Path) -> None:
-    found = the(
-        make(tmp_path, lambda rng, step, row: record(step, row, right=step < 10 and rng.random() < 0.5)),
-        "W11",
-    )
+    found = the(make(tmp_path, lambda rng, step, row: record(step, row, right=step < 10 and rng.random() < 0.5)), "W11")
     assert len({r.row for r in found.samples}) == 3 and found.next == "grpo probe my.yaml"
 
 
@@ -128,9 +121,7 @@ def test_duplicate_rows_are_shown_with_their_copies(tmp_path: Path) -> None:
     def twice(rng: random.Random, step: int, row: int) -> SampleRecord:
         made = healthy(rng, step, row)
         if row % 8 == 0:
-            return SampleRecord(
-                **{f: getattr(made, f) for f in made.__slots__} | {"prompt": f"question {row // 16}"}
-            )
+            return SampleRecord(**{f: getattr(made, f) for f in made.__slots__} | {"prompt": f"question {row // 16}"})
         return made
 
     found = the(make(tmp_path, twice), "W60")

@@ -13,18 +13,14 @@ from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome, Verdict
 
 
-def records(
-    proxy: float, gold: float, prompts: int = 64, samples: int = 4, seed: int = 0
-) -> list[SampleRecord]:
+def records(proxy: float, gold: float, prompts: int = 64, samples: int = 4, seed: int = 0) -> list[SampleRecord]:
     """Samples of which a share `proxy` is right for training and `gold` of them right in truth (gold within proxy)."""
     rng, found = random.Random(seed), []
     for i in range(prompts * samples):
         u = rng.random()
         outcome = Outcome.RIGHT if u < proxy else Outcome.WRONG
         verdict = Verdict(Outcome.RIGHT if u < gold else Outcome.WRONG, float(u < gold))
-        found.append(
-            SampleRecord(1, f"r{i // samples}", f"r{i // samples}", "p", "c", {}, {"gold": verdict}, outcome)
-        )
+        found.append(SampleRecord(1, f"r{i // samples}", f"r{i // samples}", "p", "c", {}, {"gold": verdict}, outcome))
     return found
 
 

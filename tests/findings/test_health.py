@@ -76,10 +76,7 @@ def after(start: int, **values: Any) -> Change:
     def change(step: int, metrics: dict[str, Any]) -> None:
         if step >= start:
             metrics.update(
-                {
-                    key.replace("__", "/"): value(step) if callable(value) else value
-                    for key, value in values.items()
-                }
+                {key.replace("__", "/"): value(step) if callable(value) else value for key, value in values.items()}
             )
 
     return change
@@ -155,9 +152,7 @@ def test_farmed_milestones_say_which_way() -> None:
         for finding in over_run(run(change=change))
         if finding.code == "W47"
     }
-    assert any(
-        "of the milestones in 10 steps had been reached in the same episode before" in t for t in texts
-    )
+    assert any("of the milestones in 10 steps had been reached in the same episode before" in t for t in texts)
     assert "episodes reach 0.45 milestones, 0.1 30 steps ago, and 20% are right, 20% then" in texts
 
 

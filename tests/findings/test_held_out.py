@@ -12,9 +12,7 @@ from grpo_cli.jobs.explain.findings import rules
 from grpo_cli.run.info import BETWEEN
 
 
-def line(
-    step: int, score: float, half: float = 0.05, key: str = "eval/pass@1", **more: float
-) -> dict[str, float]:
+def line(step: int, score: float, half: float = 0.05, key: str = "eval/pass@1", **more: float) -> dict[str, float]:
     return {"step": step, key: score, f"{key}/half": half, **more}
 
 

@@ -39,6 +39,4 @@ def test_grpo_verify_says_why_right_programs_are_wrong(tmp_path: Path) -> None:
     lines.write_text((json.dumps(row) + "\n") * 2)
     argv = [sys.executable, "-m", "grpo_cli", "verify", str(lines), "--verifier", "code"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (
-        "2 samples are wrong as `untrusted_objects`" in done.stderr and "trusted_objects: true" in done.stderr
-    )
+    assert "2 samples are wrong as `untrusted_objects`" in done.stderr and "trusted_objects: true" in done.stderr

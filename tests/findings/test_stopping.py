@@ -30,12 +30,7 @@ def test_dead_groups_stop_after_they_lasted() -> None:
 def test_patience_counts_steps_since_the_best_score() -> None:
     rules = StopRules(Stop(patience=20))
     scores = [(0, 0.2), (10, 0.4), (20, 0.4), (30, 0.39)]
-    assert [bool(rules.see_evaluation({"step": s, "eval/pass@1": v})) for s, v in scores] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert [bool(rules.see_evaluation({"step": s, "eval/pass@1": v})) for s, v in scores] == [False, False, False, True]
 
 
 def test_state_goes_through_a_checkpoint() -> None:
@@ -46,9 +41,7 @@ def test_state_goes_through_a_checkpoint() -> None:
     assert resumed.see_step(step(with_signal=0))
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"), [("90", 90), ("90s", 90), ("3h50m", 13800), ("1.5h", 5400), ("1d", 86400)]
-)
+@pytest.mark.parametrize(("text", "wanted"), [("90", 90), ("90s", 90), ("3h50m", 13800), ("1.5h", 5400), ("1d", 86400)])
 def test_deadlines_read_units(text: str, wanted: float) -> None:
     assert seconds(text) == wanted
 

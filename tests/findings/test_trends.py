@@ -101,9 +101,7 @@ def shrinking(step: int) -> float:
             "W52",
             both(
                 lambda step, m: (
-                    m.update(counts([round(8 * max(0.0, 0.5 - 0.03 * (step - START)))] * 16))
-                    if step >= START
-                    else None
+                    m.update(counts([round(8 * max(0.0, 0.5 - 0.03 * (step - START)))] * 16)) if step >= START else None
                 ),
                 from_start(grad_norm=9.0, clip__total=0.3),
             ),
@@ -123,9 +121,7 @@ def test_a_broken_verifier_is_found_at_its_step(p: float) -> None:
 
 
 def test_a_policy_that_falls_apart_over_steps_is_no_broken_verifier() -> None:
-    falls = simulate(
-        seed=1, chance=lambda step: 0.5 if step < START else max(0.0, 0.5 - 0.05 * (step - START))
-    )
+    falls = simulate(seed=1, chance=lambda step: 0.5 if step < START else max(0.0, 0.5 - 0.05 * (step - START)))
     assert "W42" not in codes(falls)
 
 

@@ -98,14 +98,7 @@ def test_a_trained_model_is_exported_and_goes_on_alike(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
-    sets = [
-        "train.steps=1",
-        "model.lora.r=4",
-        "sample.prompts=4",
-        "sample.group=4",
-        "run.dir=runs",
-        "run.report=false",
-    ]
+    sets = ["train.steps=1", "model.lora.r=4", "sample.prompts=4", "sample.group=4", "run.dir=runs", "run.report=false"]
     sets += ["monitor.kl=off", "warmup=null", "eval={samples: 1, k: [1], limit: 4}"]
     grpo("train", "quickstart", "--display", "none", *(word for one in sets for word in ("--set", one)))
     (run,) = (tmp_path / "runs").iterdir()

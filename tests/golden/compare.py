@@ -85,9 +85,7 @@ def is_timed(key: str) -> bool:
 
 def output(name: str, before: Path, after: Path) -> Iterator[str]:
     """The first lines that differ of what a command printed; the folders' own paths are no difference."""
-    old, new = (
-        shown((folder / name).read_text().replace(str(folder.resolve()), "OUT")) for folder in (before, after)
-    )
+    old, new = (shown((folder / name).read_text().replace(str(folder.resolve()), "OUT")) for folder in (before, after))
     found = list(difflib.unified_diff(old, new, lineterm="", n=0))[2:10]
     if found:
         yield f"{name}:\n    " + "\n    ".join(line[:160] for line in found)

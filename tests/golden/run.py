@@ -25,9 +25,7 @@ COMMANDS = "train eval verify check probe audit init doctor explain export repor
 
 def main() -> int:
     """0 where every command ended as it should."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tree", type=Path, default=ROOT)
     words = parser.parse_args()
@@ -80,9 +78,7 @@ def run(name: str, line: list[str], out: Path, tree: Path) -> bool:
         "TERM": "dumb",
     }
     with (out / f"{name}.out").open("w") as stdout, (out / f"{name}.err").open("w") as stderr:
-        done = subprocess.run(
-            [sys.executable, "-m", "grpo_cli", *line], env=env, cwd=out, stdout=stdout, stderr=stderr
-        )
+        done = subprocess.run([sys.executable, "-m", "grpo_cli", *line], env=env, cwd=out, stdout=stdout, stderr=stderr)
     print(f"{name}: {done.returncode}", flush=True)
     return done.returncode != EXPECTED.get(name, 0)
 

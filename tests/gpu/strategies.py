@@ -54,9 +54,7 @@ class Bench:
         done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             self.failed = True
-            print(
-                f"{strategy} failed with {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}", flush=True
-            )
+            print(f"{strategy} failed with {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}", flush=True)
             return None
         return folder / "run"
 
@@ -73,9 +71,7 @@ class Bench:
         print("strategy  completions as ddp, by step        weights apart  after resuming  grad norms apart")
         plain: Path | None = None
         for strategy in strategies:
-            run = self.train(
-                recipe, self.out / "equal" / strategy, strategy, "--set", f"run.save_every={half}"
-            )
+            run = self.train(recipe, self.out / "equal" / strategy, strategy, "--set", f"run.save_every={half}")
             if run is None:
                 continue
             plain = plain or run
@@ -94,18 +90,14 @@ class Bench:
 
     def adapter(self, strategies: list[str]) -> None:
         """LoRA in the precision of this machine: it runs, and the adapter moves as with plain ranks."""
-        recipe = self.write(
-            "adapter", model="builtin:tiny", dtype="auto", lora=", lora: {r: 8}", steps=3, lr=1e-2
-        )
+        recipe = self.write("adapter", model="builtin:tiny", dtype="auto", lora=", lora: {r: 8}", steps=3, lr=1e-2)
         print("strategy  adapter apart from ddp's  KL at the last step")
         plain: Path | None = None
         for strategy in strategies:
             run = self.train(recipe, self.out / "adapter" / strategy, strategy)
             if run is not None:
                 plain = plain or run
-                print(
-                    f"{strategy:9} {_apart(plain, run, 3):24.1e}  {_metrics(run)[-1]['kl']:.2e}", flush=True
-                )
+                print(f"{strategy:9} {_apart(plain, run, 3):24.1e}  {_metrics(run)[-1]['kl']:.2e}", flush=True)
 
     def memory(self, strategies: list[str], width: int, layers: int) -> None:
         """Bfloat16, a model of some size: what a process holds, the card's peak, and a step's seconds."""
@@ -136,10 +128,7 @@ def _metrics(run: Path) -> list[dict[str, Any]]:
 def _same(one: Path, other: Path, step: int) -> float:
     """Share of equal completions of a step."""
     name = f"samples/step-{step:06d}.jsonl"
-    texts = [
-        [json.loads(line)["completion"] for line in (run / name).read_text().splitlines()]
-        for run in (one, other)
-    ]
+    texts = [[json.loads(line)["completion"] for line in (run / name).read_text().splitlines()] for run in (one, other)]
     return statistics.fmean(a == b for a, b in zip(*texts, strict=True))
 
 

@@ -40,9 +40,7 @@ def small(family: str = "Llama", **changes: Any) -> Any:
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("heads", "width"), [(3, 20), (3, 64), (2, 128), (12, 128)])
 def test_copies_and_their_sums_are_those_of_the_reference(heads: int, width: int, kind: torch.dtype) -> None:
-    x = (
-        torch.randn(heads, 40, width).to(kind).transpose(0, 1)
-    )  # heads first in memory, as queries and keys come
+    x = torch.randn(heads, 40, width).to(kind).transpose(0, 1)  # heads first in memory, as queries and keys come
     places = torch.randint(40, (100,))
     order = torch.argsort(places, stable=True)
     starts = torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(places, minlength=40).cumsum(0)])
@@ -100,9 +98,7 @@ def test_a_model_proves_itself(family: str, kind: str) -> None:
     model = small(family, **({"head_dim": 16} if family == "Qwen3" else {}))
     if kind == "adapters":
         torch.manual_seed(3)
-        model = get_peft_model(
-            model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
-        ).train()
+        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)).train()
     if kind == "autocast":
         model = model.float()
     numbers = ScoreNumerics(None if kind == "bf16" else torch.bfloat16, temperature=0.9)
@@ -182,9 +178,7 @@ def test_log_probs_are_those_of_each_row_alone() -> None:
 
 
 @pytest.mark.parametrize("method", [{"loss": "dapo", "inner_epochs": 2}, {"kl": {"beta": 0.1}}])
-def test_a_run_is_the_run_with_padding(
-    method: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_the_run_with_padding(method: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, measured = trained(tmp_path, "packed", steps=3, **method)
     assert ours.packed is not None and ours.packed.graphs is not None and ours.packed.graphs.held
     monkeypatch.setattr(seam, "packed_source", lambda *_: None)

@@ -113,9 +113,7 @@ def test_lora_takes_part():
     with torch.device("cpu"):
         model = get_peft_model(tiny(), LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
     model = model.to("cuda").eval()
-    done = make_engine("graph", model, end_ids=ENDS).generate(
-        [Request([4, 9], 2)], SamplingSettings(20, seed=1)
-    )
+    done = make_engine("graph", model, end_ids=ENDS).generate([Request([4, 9], 2)], SamplingSettings(20, seed=1))
     for sample in done[0]:
         expected = plain_logps(model, [4, 9], sample.token_ids)
         assert torch.allclose(torch.tensor(sample.logps), expected, atol=1e-4)

@@ -24,9 +24,7 @@ def test_gradients_stay_those_of_the_models_own_code(family, kind):
         model = model.to(torch.bfloat16)
     if kind == "adapters":
         torch.manual_seed(3)
-        model = get_peft_model(
-            model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
-        ).train()
+        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)).train()
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     autocast = torch.bfloat16 if kind in ("autocast", "adapters") else None

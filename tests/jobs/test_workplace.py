@@ -116,13 +116,7 @@ def test_a_model_by_name_is_loaded_with_the_type_and_attention_of_the_recipe(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("grpo_cli.policy.model.load_model", lambda spec, **_: asked.append(spec))
-    model = {
-        "path": "own/model",
-        "dtype": "bfloat16",
-        "attention": "eager",
-        "revision": "v1",
-        "lora": {"r": 2},
-    }
+    model = {"path": "own/model", "dtype": "bfloat16", "attention": "eager", "revision": "v1", "lora": {"r": 2}}
     recipe = tiny_recipe(tmp_path, ROWS, model=model)
     model_source.open_model(ModelSource("other/model", recipe, None, None), torch.device("cpu"))
     model_source.open_model(ModelSource("own/model", recipe, None, None), torch.device("cpu"))

@@ -23,9 +23,7 @@ LIMIT_S = 240.0
 class Program:
     """A fork of a warm process, by the names of `subprocess.Popen`."""
 
-    def __init__(
-        self, warm: Warm, args: list[str], cwd: Path, environ: dict[str, str], *, apart: bool
-    ) -> None:
+    def __init__(self, warm: Warm, args: list[str], cwd: Path, environ: dict[str, str], *, apart: bool) -> None:
         self.warm, self.args = warm, args
         self.errors = warm.cache / f"errors-{next(_NUMBERS)}.txt" if apart else None
         self.returncode: int | None = None
@@ -81,9 +79,7 @@ def start(args: list[str], folder: Path, cwd: Path = ROOT, *, apart: bool = Fals
         return Program(_warm(next(_STARTS) % 2), args, cwd, environment(folder), apart=apart)
     errors: int | IO[bytes] = subprocess.PIPE if apart else subprocess.STDOUT
     command = [sys.executable, "-m", "grpo_cli", *args]
-    return subprocess.Popen(
-        command, cwd=cwd, env=environment(folder), stdout=subprocess.PIPE, stderr=errors, text=True
-    )
+    return subprocess.Popen(command, cwd=cwd, env=environment(folder), stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
 def grpo(

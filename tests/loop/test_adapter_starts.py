@@ -92,9 +92,7 @@ def test_every_way_to_open_an_adapter_is_base_and_adapter(base: Path, adapter: P
         assert policy.tokenizer("1+1").input_ids == byte_tokenizer()("1+1").input_ids
 
 
-def test_training_goes_on_from_an_adapter_and_is_measured_with_it(
-    base: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_training_goes_on_from_an_adapter_and_is_measured_with_it(base: Path, adapter: Path, tmp_path: Path) -> None:
     run = trained(tmp_path, "more", {"path": str(adapter)})
     saved = run.checkpoint_path(2)
     before, after = (load_file(f / "adapter_model.safetensors") for f in (adapter, saved))
@@ -117,9 +115,7 @@ def test_an_adapter_of_an_adapter_and_a_run_as_the_start(tmp_path: Path) -> None
     second = trained(tmp_path, "second", {"path": str(first.path)}, steps=4)
     assert f"path: {first.checkpoint_path(2)}" in second.recipe_text
     third = trained(tmp_path, "third", {"path": str(second.path)}, steps=1, lr=1e-12)
-    two, three = (
-        logits(open_model(find_model_source(str(r.path), None, []), CPU).model) for r in (second, third)
-    )
+    two, three = (logits(open_model(find_model_source(str(r.path), None, []), CPU).model) for r in (second, third))
     assert torch.allclose(two, three, atol=1e-5)
     assert not torch.allclose(two, expected, atol=1e-4)
 
@@ -138,18 +134,14 @@ def test_a_run_of_whole_weights_as_the_start(tmp_path: Path) -> None:
     ("lora", "words"),
     [({"r": 16}, "`r` 4.* asks for 16"), ({"r": 4, "alpha": 32}, "`alpha` 8.* asks for 32"), ({"r": 4, "targets": ["q_proj"]}, "targets")],
 )  # fmt: skip
-def test_other_lora_settings_beside_an_adapter_are_refused(
-    lora: dict[str, Any], words: str, adapter: Path
-) -> None:
+def test_other_lora_settings_beside_an_adapter_are_refused(lora: dict[str, Any], words: str, adapter: Path) -> None:
     with pytest.raises(RecipeError, match=words):
         load_model(Model.model_validate({"path": str(adapter), "lora": lora}), device=CPU, seed=0)
 
 
 def test_the_same_lora_settings_beside_an_adapter_go_on(adapter: Path, base: Path) -> None:
     spec = Model.model_validate({"path": str(adapter), "lora": {"r": 4}})
-    assert torch.allclose(
-        logits(load_model(spec, device=CPU, seed=0).model), merged(base, adapter), atol=1e-5
-    )
+    assert torch.allclose(logits(load_model(spec, device=CPU, seed=0).model), merged(base, adapter), atol=1e-5)
 
 
 def copied(adapter: Path, to: Path, base_name: object) -> Path:
@@ -160,17 +152,13 @@ def copied(adapter: Path, to: Path, base_name: object) -> Path:
 
 
 @pytest.mark.parametrize("name", ["/gone/base", None, ""])
-def test_a_base_that_is_not_here_can_be_named(
-    name: object, adapter: Path, base: Path, tmp_path: Path
-) -> None:
+def test_a_base_that_is_not_here_can_be_named(name: object, adapter: Path, base: Path, tmp_path: Path) -> None:
     moved = copied(adapter, tmp_path / "moved", name)
     with pytest.raises(SetupError, match="base") as caught:
         load_model(Model(path=str(moved)), device=CPU, seed=0)
     assert "base: MODEL" in caught.value.hint
     named = Model(path=str(moved), base=str(base))
-    assert torch.allclose(
-        logits(load_model(named, device=CPU, seed=0).model), merged(base, adapter), atol=1e-5
-    )
+    assert torch.allclose(logits(load_model(named, device=CPU, seed=0).model), merged(base, adapter), atol=1e-5)
     assert load_config(named).vocab_size == 266
 
 
@@ -193,9 +181,7 @@ def test_a_base_beside_a_whole_model_means_nothing(base: Path) -> None:
         load_model(Model(path=str(base), base="other"), device=CPU, seed=0)
 
 
-def test_a_run_can_be_named_where_a_checkpoint_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_can_be_named_where_a_checkpoint_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (trained(tmp_path, name, {"path": "builtin:tiny"}, steps=1) for name in ("one", "two"))
     monkeypatch.chdir(tmp_path)
     assert find_model_source("one", None, []).folder == Path("runs/one/checkpoints/step-000001")

@@ -75,9 +75,7 @@ def test_a_warning_leaves_evidence_and_the_run_goes_on(tmp_path: Path) -> None:
     assert found["code"] == "W70"
     assert found["evidence"]["eval/gold/gap"]["now"] > 0.1
     assert found["samples"]
-    assert all(
-        s["outcome"] == "right" and s["verdicts"]["gold"]["outcome"] != "right" for s in found["samples"]
-    )
+    assert all(s["outcome"] == "right" and s["verdicts"]["gold"]["outcome"] != "right" for s in found["samples"])
     assert str(evidence) in said
     assert steps(tmp_path / "runs") == list(range(1, 7))
     assert manifest(tmp_path / "runs")["status"] == "done"
@@ -122,14 +120,7 @@ def test_a_gap_before_the_first_step_pauses_once(tmp_path: Path) -> None:
 def test_a_roll_back_ends_at_the_checkpoint_with_the_best_gold_score(tmp_path: Path, ranks: int) -> None:
     runs = tmp_path / "runs"
     recipe = gamed_recipe(tmp_path)
-    more = (
-        "--set",
-        "monitor.on_alarm=roll_back",
-        "--set",
-        "run.keep=1",
-        "--set",
-        f"launch.cpu_ranks={ranks}",
-    )
+    more = ("--set", "monitor.on_alarm=roll_back", "--set", "run.keep=1", "--set", f"launch.cpu_ranks={ranks}")
     code, said = run(recipe, runs, *more)
     assert code == 1, said
     told = manifest(runs)
@@ -153,6 +144,4 @@ def test_a_roll_back_ends_at_the_checkpoint_with_the_best_gold_score(tmp_path: P
         assert steps(runs) == list(range(1, 7))
         again = [json.loads(line) for line in (runs / "run/metrics.jsonl").read_text().splitlines()]
         at_3 = [next(m for m in lines if m["step"] == 3) for lines in (left, again)]
-        assert (
-            at_3[0]["entropy/sampled"] == at_3[1]["entropy/sampled"]
-        )  # of the same samples under the same weights
+        assert at_3[0]["entropy/sampled"] == at_3[1]["entropy/sampled"]  # of the same samples under the same weights

@@ -72,10 +72,7 @@ def test_the_noise_of_a_scorer_is_measured_once_in_a_run(tmp_path: Path) -> None
     )
     recipe = small_recipe(tmp_path, steps=2, save_every=2)
     said = (
-        *(
-            "--set",
-            "verify={regex: {weight: 0}, judge: {kind: python, function: 'noisy.py:score', primary: true}}",
-        ),
+        *("--set", "verify={regex: {weight: 0}, judge: {kind: python, function: 'noisy.py:score', primary: true}}"),
         *("--set", "train.std_floor=noise"),
         *("--set", "monitor.kl=off"),
     )
@@ -89,9 +86,7 @@ def test_the_noise_of_a_scorer_is_measured_once_in_a_run(tmp_path: Path) -> None
     ties = [m["group/near_tie"] for m in lines(run)]
     assert sum(ties) / len(ties) >= 0.5
     assert [m["group/with_signal"] for m in lines(run)] == [round(4 * (1 - tie)) for tie in ties]
-    again = finish(
-        train(recipe, tmp_path / "runs", *ONE, *said, "--set", "train.steps=3", "--resume", str(run))
-    )
+    again = finish(train(recipe, tmp_path / "runs", *ONE, *said, "--set", "train.steps=3", "--resume", str(run)))
     assert "has a deviation of" not in again
     assert json.loads((run / "run.json").read_text())["noise"] == noise
     assert len(lines(run)) == 3

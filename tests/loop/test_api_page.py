@@ -12,9 +12,7 @@ from tests.docs.pages import blocks
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_blocks_of_the_page_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_blocks_of_the_page_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trains a step of the quickstart on its CPU model, and measures the run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
@@ -23,11 +21,7 @@ def test_the_blocks_of_the_page_run_one_after_the_other(
     assert len(page) == 4
     for block in page:
         exec(
-            compile(
-                block.text.replace('"train.steps=1"', '"train.steps=1", "warmup=null"'),
-                "python-api.md",
-                "exec",
-            ),
+            compile(block.text.replace('"train.steps=1"', '"train.steps=1", "warmup=null"'), "python-api.md", "exec"),
             known,
         )
     assert known["summary"]["status"] == "done"

@@ -32,11 +32,7 @@ def trained(
         {
             "grpo": 1,
             "model": {"path": "builtin:tiny"},
-            "data": {
-                "train": {"from": "tasks:addition3", "limit": 40},
-                "prompt": "{question}",
-                "answer": "{answer}",
-            },
+            "data": {"train": {"from": "tasks:addition3", "limit": 40}, "prompt": "{question}", "answer": "{answer}"},
             "verify": verify or {"regex": {"pattern": "[02468].*[13579]"}},
             "sample": {"prompts": 4, "group": 4, "max_tokens": 24, "micro_batch": 4},
             "warmup": [{"demonstration": "{blurt}", "steps": 20, "lr": 3e-3, "muon_lr": 0.015, "batch": 16}],
@@ -89,9 +85,7 @@ def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pyt
     def compared(self: RolloutLogProbs, request: LogProbRequest) -> Any:
         found = sampled(self, request)
         for row, completion in enumerate(self.completions):
-            prompt = request.ids_BS[row, : -request.keep][
-                request.mask_BS[row, : -request.keep].bool()
-            ].tolist()
+            prompt = request.ids_BS[row, : -request.keep][request.mask_BS[row, : -request.keep].bool()].tolist()
             with torch.no_grad():
                 logits = request.model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
             own = logits[len(prompt) - 1 : -1].log_softmax(-1)
@@ -111,10 +105,7 @@ def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pyt
     assert len(apart) == 32 and max(apart) < 1e-4
     monkeypatch.setattr(seam, "are_exact", lambda *_, **__: False)
     _, again = trained(tmp_path, "scored", inner_epochs=2, steps=2)
-    assert (taken, forwards[0]) == (
-        17,
-        19,
-    )  # one before the first step shows that training and sampling agree
+    assert (taken, forwards[0]) == (17, 19)  # one before the first step shows that training and sampling agree
     for mine, theirs in zip(ours, again, strict=True):
         assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-4)
         assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3)
@@ -130,9 +121,7 @@ def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches
     def seen(self: SharedPromptLogProbs, request: LogProbRequest) -> Any:
         found = scored(self, request)
         assert found[1] is not None
-        if (
-            found[1].requires_grad or request.rows is None
-        ):  # the loss asks, not the trial before the first step
+        if found[1].requires_grad or request.rows is None:  # the loss asks, not the trial before the first step
             sums.append((float(found[1].sum()), int(request.mask_BS[:, -request.keep :].sum())))
         return found
 
@@ -161,13 +150,7 @@ def test_what_all_rewards_have_on_top_changes_no_weight(method: dict[str, Any], 
         "def far(completions, **_):\n    return [20000000 + reward for reward in near(completions)]\n"
     )
     runs = [
-        trained(
-            tmp_path,
-            name,
-            verify={name: {"kind": "python", "function": f"paid.py:{name}"}},
-            steps=2,
-            **method,
-        )
+        trained(tmp_path, name, verify={name: {"kind": "python", "function": f"paid.py:{name}"}}, steps=2, **method)
         for name in ("near", "far")
     ]
     (near, near_metrics), (far, far_metrics) = runs

@@ -23,10 +23,7 @@ def test_a_short_evaluation_draws_the_curve_and_moves_no_number(
     for name, sets in (("plain", ["eval.every=null"]), ("between", ["eval.every=1", "eval.between=3"])):
         sets += [f"run.dir={tmp_path}/runs", f"run.name={name}", "train.steps=3"]
         job = Job(
-            load(str(small_recipe(tmp_path)), sets),
-            label="r",
-            base=tmp_path,
-            display=SilentDisplay(io.StringIO()),
+            load(str(small_recipe(tmp_path)), sets), label="r", base=tmp_path, display=SilentDisplay(io.StringIO())
         )
         lines[name] = lines_of(job.run().run)
     short = [m for m in lines["between"] if "eval/between" in m]

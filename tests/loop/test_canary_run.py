@@ -17,9 +17,7 @@ from tests.builders.workplaces import tiny_recipe
 
 
 def recipe_with(folder: Path, **monitor: Any) -> Recipe:
-    (folder / "canary.jsonl").write_text(
-        "".join(json.dumps({"question": f"watch {i}"}) + "\n" for i in range(12))
-    )
+    (folder / "canary.jsonl").write_text("".join(json.dumps({"question": f"watch {i}"}) + "\n" for i in range(12)))
     canary = {"from": str(folder / "canary.jsonl"), "every": 2, "samples": 2, "drop": 0.05}
     canary |= monitor.pop("canary", {})
     return tiny_recipe(
@@ -61,19 +59,14 @@ def test_a_canary_row_that_is_trained_on_is_refused_before_the_run_has_a_folder(
 
 
 @pytest.mark.parametrize("action", ["pause", "roll_back"])
-def test_a_fall_pauses_the_run_or_takes_it_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
-) -> None:
+def test_a_fall_pauses_the_run_or_takes_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     """The fall is played: from step 2 on no canary sample counts as right."""
     from grpo_cli.findings.held_out import shares_of
     from grpo_cli.jobs.train import canary
 
     def fallen(records: Any, verifier: Any, right_at: float) -> Any:
         gone = records[0].step > 0
-        return {
-            row: [0.0 if gone else 1.0] * len(of)
-            for row, of in shares_of(records, verifier, right_at).items()
-        }
+        return {row: [0.0 if gone else 1.0] * len(of) for row, of in shares_of(records, verifier, right_at).items()}
 
     monkeypatch.setattr(canary, "shares_of", fallen)
     result = train(recipe_with(tmp_path, on_alarm={"canary": action}), tmp_path)

@@ -27,13 +27,7 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
-            command,
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            env=environ,
-            cwd=ROOT,
-            preexec_fn=self._own,
+            command, stdin=self.slave, stdout=self.slave, stderr=self.slave, env=environ, cwd=ROOT, preexec_fn=self._own
         )
         self.said = b""
 

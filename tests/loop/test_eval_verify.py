@@ -54,11 +54,7 @@ def test_a_checkpoint_against_itself_does_not_differ(trained: Path) -> None:
     found = summary(grpo(trained, "eval", run, "--against", run, "--json"))
     assert found["compare"]["difference"]["mean"] == 0.0
     greedy = found["compare"]["greedy"]
-    assert {key: greedy[key] for key in ("only_this", "only_other", "p")} == {
-        "only_this": 0,
-        "only_other": 0,
-        "p": 1.0,
-    }
+    assert {key: greedy[key] for key in ("only_this", "only_other", "p")} == {"only_this": 0, "only_other": 0, "p": 1.0}
 
 
 def test_samples_of_an_earlier_evaluation_are_kept_beside(trained: Path) -> None:
@@ -81,9 +77,7 @@ def test_a_lora_checkpoint_evaluates_and_exports_merged(trained: Path) -> None:
     grpo(trained, "export", str(trained / "lora"), str(out))
     assert not (out / "adapter_config.json").exists()
     recipe = str(trained / "lora/recipe.yaml")
-    merged = summary(
-        grpo(trained, "eval", str(out), "--recipe", recipe, "--json", "--set", "model.lora=null")
-    )
+    merged = summary(grpo(trained, "eval", str(out), "--recipe", recipe, "--json", "--set", "model.lora=null"))
     assert merged["greedy"] == measured["greedy"]
     names = load_file(out / "model.safetensors").keys()
     assert not [name for name in names if "lora" in name]

@@ -35,11 +35,7 @@ def test_scores_of_all_that_was_drawn_stand_beside_those_of_what_was_kept(tmp_pa
     write_world(tmp_path, kinds=("flat", "mixed"))
     drop = run(tmp_path, "drop", train={"dead_groups": "drop", "steps": 1}).metrics[0]
     again = run(tmp_path, "resample", train={"dead_groups": "resample", "steps": 1}).metrics[0]
-    for plain, drawn in (
-        ("right", "right"),
-        ("reward/total/mean", "reward/mean"),
-        ("group/mixed", "group/mixed"),
-    ):
+    for plain, drawn in (("right", "right"), ("reward/total/mean", "reward/mean"), ("group/mixed", "group/mixed")):
         assert drop[f"drawn/{drawn}"] == drop[plain]
     assert again["drawn/group/count"] > again["group/count"] == 5
     assert again["drawn/group/signal"] < again["group/signal"] == 1.0

@@ -88,18 +88,9 @@ def test_the_world_of_hints_answers_every_kind_of_turn() -> None:
 
 
 def test_the_environment_of_the_examples_trains(tmp_path: Path) -> None:
-    keys = [
-        "train.steps=2",
-        "warmup.steps=20",
-        "eval.limit=8",
-        "sample.prompts=4",
-        f"run.dir={tmp_path}",
-        "run.name=r",
-    ]
+    keys = ["train.steps=2", "warmup.steps=20", "eval.limit=8", "sample.prompts=4", f"run.dir={tmp_path}", "run.name=r"]
     sets = [part for key in keys for part in ("--set", key)]
     said = grpo(tmp_path, "train", str(EXAMPLES / "hints.yaml"), *sets)
     assert said.returncode == 0, said.stderr
-    samples = [
-        json.loads(line) for file in (tmp_path / "r" / "samples").rglob("*.jsonl") for line in file.open()
-    ]
+    samples = [json.loads(line) for file in (tmp_path / "r" / "samples").rglob("*.jsonl") for line in file.open()]
     assert max(len(sample["turns"]) for sample in samples) > 1

@@ -77,16 +77,13 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
 def rows_file(file: Path, first: int, n: int, **columns: str) -> Path:
     """Rows of sums, with more columns where some are named."""
     rows = [
-        {"question": f"{i}+{i}=", "answer": str(2 * i), "blurt": f"{i}\n", **columns}
-        for i in range(first, first + n)
+        {"question": f"{i}+{i}=", "answer": str(2 * i), "blurt": f"{i}\n", **columns} for i in range(first, first + n)
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
 
-def test_a_function_that_fails_on_held_out_rows_beside_another_is_counted_and_named_everywhere(
-    tmp_path: Path,
-) -> None:
+def test_a_function_that_fails_on_held_out_rows_beside_another_is_counted_and_named_everywhere(tmp_path: Path) -> None:
     """The primary verifier has a verdict on all of them, so that pass@1 alone shows nothing."""
     train = rows_file(tmp_path / "train.jsonl", 0, 20, level="easy")
     held_out = rows_file(tmp_path / "held-out.jsonl", 100, 8)
@@ -122,9 +119,7 @@ def test_a_function_that_fails_on_held_out_rows_beside_another_is_counted_and_na
 
 
 def test_an_error_whose_text_no_stream_holds_is_told_with_its_code(tmp_path: Path) -> None:
-    code, said, run = run_with(
-        tmp_path, 'def score(completion):\n    raise RuntimeError("bad \\udcff \\x1b[31mred")\n'
-    )
+    code, said, run = run_with(tmp_path, 'def score(completion):\n    raise RuntimeError("bad \\udcff \\x1b[31mred")\n')
     assert code == 5
     assert "RuntimeError: bad \\udcff \\x1b[31mred (" in said and "\x1b[31m" not in said
     log = (run / "train.log").read_bytes()
@@ -153,9 +148,7 @@ def test_without_any_verdict_eval_and_verify_end_with_the_code_of_verifiers_that
     (tmp_path / "reward.py").write_text("def score(completion):\n    raise OSError('gone')\n")
     measured = grpo(tmp_path, "eval", str(run), "--recipe", str(tmp_path / "small.yaml"))
     assert measured.returncode == 5, measured.stderr
-    assert (
-        "error: no held-out sample got a verdict: `python`: verifier_raised: OSError: gone" in measured.stderr
-    )
+    assert "error: no held-out sample got a verdict: `python`: verifier_raised: OSError: gone" in measured.stderr
     samples = str(run / "samples/step-000001.jsonl")
     verified = grpo(tmp_path, "verify", samples, "--recipe", str(tmp_path / "small.yaml"), "--json")
     assert verified.returncode == 5

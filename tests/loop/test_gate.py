@@ -21,9 +21,7 @@ def test_train_probes_first_and_refuses_on_a_missed_bar(tmp_path: Path) -> None:
     run = Path(json.loads(done.stdout)["run"])
     found = json.loads((run / "probe.json").read_text())
     assert found["go"] is False and len((run / "probe.jsonl").read_text().splitlines()) == 16
-    assert (
-        "no-go on pass@1" in done.stderr and "no-go" in json.loads((run / "run.json").read_text())["reason"]
-    )
+    assert "no-go on pass@1" in done.stderr and "no-go" in json.loads((run / "run.json").read_text())["reason"]
     assert not (run / "samples").exists()
 
 
@@ -42,17 +40,10 @@ def test_two_ranks_refuse_together_and_write_over_nothing(tmp_path: Path) -> Non
     never = ("--set", "gate.pass@1=[0.99, 1.0]", "--set", f"run.dir={tmp_path / 'runs'}", "--json")
     two = ("--set", "launch.cpu_ranks=2", *SMALL, *never)
     words = [sys.executable, "-m", "grpo_cli", "train", str(recipe), *two]
-    with out.open(
-        "w"
-    ) as file:  # one file for both streams and the shell's own line, as in `(grpo …; echo $?) > log`
+    with out.open("w") as file:  # one file for both streams and the shell's own line, as in `(grpo …; echo $?) > log`
         command = ["sh", "-c", '"$@"; echo "code $?"', "sh", *words]
         subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment(tmp_path / "runs"),
-            stdout=file,
-            stderr=subprocess.DEVNULL,
-            check=False,
+            command, cwd=ROOT, env=environment(tmp_path / "runs"), stdout=file, stderr=subprocess.DEVNULL, check=False
         )
     summary, code = out.read_text().splitlines()
     assert json.loads(summary)["steps"] == 0 and code == "code 1"

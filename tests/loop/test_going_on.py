@@ -76,17 +76,13 @@ def test_a_longer_run_at_a_constant_rate_is_the_run_that_was_longer_from_the_sta
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_a_falling_rate_is_that_of_the_longer_run_from_the_step_reached(
-    schedule: str, tmp_path: Path
-) -> None:
+def test_a_falling_rate_is_that_of_the_longer_run_from_the_step_reached(schedule: str, tmp_path: Path) -> None:
     whole = started(tmp_path, "whole", "train.steps=6", schedule=f"steps: 2, schedule: {schedule}")
     run = started(tmp_path, "run", schedule=f"steps: 2, schedule: {schedule}")
     resumed(run, "train.steps=6")
     assert steps(run, "lr")[2:] == steps(whole, "lr")[2:]
     assert steps(run, "lr")[:2] != steps(whole, "lr")[:2]
-    assert (
-        f"the {schedule} rate of a run of 6 steps from 0.001, taken up at step 2" in run.log_path.read_text()
-    )
+    assert f"the {schedule} rate of a run of 6 steps from 0.001, taken up at step 2" in run.log_path.read_text()
 
 
 def test_another_rate_holds_from_the_next_step(tmp_path: Path) -> None:
@@ -151,9 +147,7 @@ def test_how_long_to_train_is_said_once(schedule: str, words: str, tmp_path: Pat
 def test_a_run_whose_recipe_was_given_by_set_goes_on_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "f.py").write_text("def score(completion):\n    return float(len(completion) % 3)\n")
     function = f"{tmp_path}/f.py:score"
-    run = started(
-        tmp_path, "run", f"verify.mine={{kind: python, function: '{function}'}}", "verify.regex.weight=0.5"
-    )
+    run = started(tmp_path, "run", f"verify.mine={{kind: python, function: '{function}'}}", "verify.regex.weight=0.5")
     resumed(run, "train.steps=3")
     assert steps(run, "step") == [1, 2, 3]
 
@@ -171,9 +165,7 @@ def test_a_function_named_on_the_command_line_from_elsewhere_is_found_again(
     assert steps(run, "step") == [1, 2, 3]
 
 
-def test_the_best_checkpoint_outlives_those_that_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_checkpoint_outlives_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from grpo_cli.jobs.train.held_out import HeldOut
 
     (tmp_path / "eval.jsonl").write_text('{"q": "1+1"}\n')

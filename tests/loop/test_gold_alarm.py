@@ -16,9 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "GRPO_CACHE", str(tmp_path_factory.getbasetemp() / "hack-cache")
-    )  # one warm-up for all
+    monkeypatch.setenv("GRPO_CACHE", str(tmp_path_factory.getbasetemp() / "hack-cache"))  # one warm-up for all
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -34,9 +32,7 @@ def test_a_growing_hack_raises_the_alarm_before_gold_has_lost_5_points(seed: int
 def test_a_roll_back_ends_with_the_best_gold_score() -> None:
     warned = summary("reads_last", 1, evaluations("reads_last", 1, steps=24, every=4))
     rolled = evaluations("reads_last", 1, steps=24, every=4, on_alarm="roll_back")
-    assert (
-        rolled[-1]["eval/gold/pass@1"] == warned["fired"]["best"]
-    )  # the same run until the alarm, bit for bit
+    assert rolled[-1]["eval/gold/pass@1"] == warned["fired"]["best"]  # the same run until the alarm, bit for bit
     assert rolled[-1]["step"] < warned["fired"]["step"]
     assert not any(e["eval/gold/alarm"] for e in rolled)
 

@@ -40,11 +40,7 @@ WRITERS: list[Callable[[RunFolder], object]] = [
 )
 @pytest.mark.parametrize("write", WRITERS)
 def test_what_cannot_be_written_is_told_with_its_cause(
-    write: Callable[[RunFolder], object],
-    number: int,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[RunFolder], object], number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunFolder.create(tmp_path, "x", "grpo: 1\n", {})
     before = (run.path / "run.json").read_bytes()
@@ -72,9 +68,7 @@ def test_a_checkpoint_on_a_full_disk_says_so(error: Exception, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_deleted_run_folder_is_said_and_not_made_again(
-    write: Callable[[RunFolder], object], tmp_path: Path
-) -> None:
+def test_a_deleted_run_folder_is_said_and_not_made_again(write: Callable[[RunFolder], object], tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "x", "grpo: 1\n", {})
     shutil.rmtree(run.path)
     with pytest.raises(SetupError, match="is gone: it was deleted or moved"):
@@ -167,9 +161,7 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
 def test_check_quotes_no_secret_of_a_recipe(said: str, tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path)
     recipe.write_text(
-        recipe.read_text().replace(
-            "run: {save_every: 2, keep: 3}", "run:\n  " + said.replace("{f}", "auth_token")
-        )
+        recipe.read_text().replace("run: {save_every: 2, keep: 3}", "run:\n  " + said.replace("{f}", "auth_token"))
     )
     done = grpo(tmp_path, "check", str(recipe))
     assert done.returncode == 2, done.stderr

@@ -23,9 +23,7 @@ def gradients() -> Iterator[list[torch.Tensor]]:
 
     def note(optimizer: Any, *_: Any) -> None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        seen.append(
-            torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
-        )
+        seen.append(torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters]))
 
     handle = register_optimizer_step_pre_hook(note)
     yield seen
@@ -73,9 +71,7 @@ def test_each_pass_deals_the_rows_out_anew_and_each_row_comes_once(
     assert sorted(passes[0]) != sorted(passes[1]) and sorted(passes[1]) != sorted(passes[3])
 
 
-def test_a_mini_batch_that_teaches_nothing_makes_no_update(
-    tmp_path: Path, gradients: list[torch.Tensor]
-) -> None:
+def test_a_mini_batch_that_teaches_nothing_makes_no_update(tmp_path: Path, gradients: list[torch.Tensor]) -> None:
     method = {"steps": 3, "mini_batches": 2, "std_floor": 10.0}
     ours, metrics = trained(tmp_path, "dead", **method)
     assert [m["updates/empty"] for m in metrics] == [2, 2, 2]
@@ -142,12 +138,7 @@ def test_a_batch_without_signal_leaves_weights_and_optimizer_bit_for_bit(
 
 
 @pytest.mark.parametrize(
-    "method",
-    [
-        {"kl": {"beta": 0.1, "estimator": "k2"}},
-        {"kl": {"beta": 0.1}},
-        {"trl": {"entropy_coef": 0.01}},
-    ],
+    "method", [{"kl": {"beta": 0.1, "estimator": "k2"}}, {"kl": {"beta": 0.1}}, {"trl": {"entropy_coef": 0.01}}]
 )
 def test_what_acts_on_every_row_acts_on_a_batch_without_signal(
     method: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: list[list[torch.Tensor]]

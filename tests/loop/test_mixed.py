@@ -37,11 +37,7 @@ def test_each_row_is_judged_by_the_verifier_it_names(tmp_path: Path) -> None:
     got = grpo(tmp_path, "train", "mixed.yaml", "--json", "--display", "none", cwd=tmp_path)
     assert got.returncode == 0, got.stderr
     run = tmp_path / json.loads(got.stdout)["run"]
-    lines = [
-        json.loads(line)
-        for file in sorted((run / "samples").iterdir())
-        for line in file.read_text().splitlines()
-    ]
+    lines = [json.loads(line) for file in sorted((run / "samples").iterdir()) for line in file.read_text().splitlines()]
     assert len(lines) == 3 * 16
     assert all(list(line["verdicts"]) == [line["kind"]] for line in lines)
     for line in lines:
@@ -49,7 +45,4 @@ def test_each_row_is_judged_by_the_verifier_it_names(tmp_path: Path) -> None:
         assert abs(line["reward"] - (score - 0.5 * max(0, tokens - 4) / 4)) < 1e-9
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kinds = {line["kind"] for line in lines if line["step"] == 1}
-    assert all(
-        (f"reward/{kind}/mean" in metrics[0]) == (kind in kinds)
-        for kind in ("math", "choice", "json", "half")
-    )
+    assert all((f"reward/{kind}/mean" in metrics[0]) == (kind in kinds) for kind in ("math", "choice", "json", "half"))

@@ -46,9 +46,7 @@ def turned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_packed_update_leaves_the_same_weights(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_update_leaves_the_same_weights(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if method == "turns":
         turned(monkeypatch)
     usual, measured = trained(tmp_path, "usual", **METHODS[method])

@@ -103,9 +103,7 @@ def test_a_run_opens_from_another_folder_and_after_a_move(
     done = grpo(tmp_path, *(word.format(run=run) for word in command), cwd=tmp_path / "cwd")
     assert "Traceback" not in done.stderr
     # a run with a deadline ends by it; 1 is a bar that was missed
-    assert done.returncode in ((143,) if command[-1] == "{run}" and command[0] == "train" else (0, 1)), (
-        done.stderr
-    )
+    assert done.returncode in ((143,) if command[-1] == "{run}" and command[0] == "train" else (0, 1)), done.stderr
     assert os.listdir(tmp_path / "cwd") == []
 
 
@@ -124,9 +122,7 @@ def test_what_the_run_keeps_names_no_folder_of_this_machine(trained: Path) -> No
     assert holding == []
 
 
-def test_a_missing_file_after_a_move_is_named_as_written_and_as_looked_for(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_a_missing_file_after_a_move_is_named_as_written_and_as_looked_for(trained: Path, tmp_path: Path) -> None:
     project = Path(shutil.copytree(trained, tmp_path / "proj"))
     lie_at(project, trained)
     run = move_run(project)
@@ -157,9 +153,7 @@ def test_set_names_a_file_beside_the_recipe_or_here_and_resumes_from_elsewhere(t
     assert evaluated.returncode == 0, evaluated.stderr
 
 
-def test_a_model_beside_the_recipe_is_found_from_elsewhere_and_goes_with_the_run(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_a_model_beside_the_recipe_is_found_from_elsewhere_and_goes_with_the_run(trained: Path, tmp_path: Path) -> None:
     project = Path(shutil.copytree(trained, tmp_path / "proj"))
     shutil.copytree(project / "runs/x/checkpoints/step-000001", project / "weights")
     recipe = project / "small.yaml"

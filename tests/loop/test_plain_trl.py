@@ -40,9 +40,7 @@ def test_verifiers_reward_two_steps_of_plain_trl(tmp_path: Path) -> None:
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    (tmp_path / "mine.py").write_text(
-        "def short(completion, answer):\n    return len(completion.split()) < 6\n"
-    )
+    (tmp_path / "mine.py").write_text("def short(completion, answer):\n    return len(completion.split()) < 6\n")
     verifiers = [
         build("regex", pattern="yes|no"),
         build("regex", pattern=r"(?P<answer>\d)", match="answer_group", compare="numeric"),
@@ -55,9 +53,7 @@ def test_verifiers_reward_two_steps_of_plain_trl(tmp_path: Path) -> None:
         model=model,
         processing_class=tokenizer,
         reward_funcs=[as_reward(v, name) for v, name in zip(verifiers, names, strict=True)],
-        train_dataset=Dataset.from_list(
-            [{"prompt": "say it", "answer": "4"}, {"prompt": "is it", "answer": "5"}]
-        ),
+        train_dataset=Dataset.from_list([{"prompt": "say it", "answer": "4"}, {"prompt": "is it", "answer": "5"}]),
         args=GRPOConfig(
             output_dir=str(tmp_path / "out"),
             per_device_train_batch_size=4,

@@ -47,10 +47,7 @@ def ends_as_the_unbroken_one(folder: Path, recipe: Path, more: Sequence[str], la
 
 @pytest.mark.parametrize("loss", ["dpo", "kto"])
 def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, loss: str) -> None:
-    recipe, more = (
-        small_recipe(tmp_path, steps=5, save_every=1),
-        sets(f"prefer.loss={loss}", "prefer.epochs=2"),
-    )
+    recipe, more = (small_recipe(tmp_path, steps=5, save_every=1), sets(f"prefer.loss={loss}", "prefer.epochs=2"))
     ends_as_the_unbroken_one(tmp_path, recipe, more, "step-000005")
 
 
@@ -103,13 +100,7 @@ def test_the_placebo_learns_from_other_pairs_of_the_same_samples(tmp_path: Path)
     assert any(s["advantage"] < 0 and s["outcome"] == "right" for s in placebo)
 
 
-SPELT = (
-    "warmup.0.steps=60",
-    "sample.top_k=12",
-    "sample.off_policy_ok=true",
-    "sample.group=16",
-    "sample.prompts=16",
-)
+SPELT = ("warmup.0.steps=60", "sample.top_k=12", "sample.off_policy_ok=true", "sample.group=16", "sample.prompts=16")
 """Samples that are text: bytes that spell none are not the same when they are read back."""
 
 
@@ -131,12 +122,8 @@ def test_a_file_of_a_rounds_pairs_teaches_what_the_round_learned(tmp_path: Path)
     assert weights[0] == weights[1]
     (drawn, read) = ([line for line in lines(run) if "loss" in line] for run in (first, second))
     same = ("loss", "grad_norm", "prefer/pairs", "prefer/rows", "chosen/logps", "prefer/margin", "updates")
-    assert [{key: line[key] for key in same} for line in drawn] == [
-        {key: line[key] for key in same} for line in read
-    ]
-    assert (
-        read[0]["prefer/pairs"] == len(file.read_text().splitlines()) and "reward/total/mean" not in read[0]
-    )
+    assert [{key: line[key] for key in same} for line in drawn] == [{key: line[key] for key in same} for line in read]
+    assert read[0]["prefer/pairs"] == len(file.read_text().splitlines()) and "reward/total/mean" not in read[0]
     assert not list((second / "samples").glob("step-*"))
     assert [line["step"] for line in lines(second) if "eval/pass@1" in line] == [0, 1]
 
@@ -184,9 +171,7 @@ def test_a_held_out_row_in_the_file_is_refused_before_there_is_a_run(tmp_path: P
 @pytest.mark.parametrize(
     ("pattern", "said"), [("(?s).*", "no wrong sample"), ("never", "no right sample")], ids=["right", "wrong"]
 )
-def test_a_step_without_pairs_is_one_sentence_and_exit_code_5(
-    tmp_path: Path, pattern: str, said: str
-) -> None:
+def test_a_step_without_pairs_is_one_sentence_and_exit_code_5(tmp_path: Path, pattern: str, said: str) -> None:
     recipe = small_recipe(tmp_path, steps=1)
     process = train(recipe, tmp_path / "runs", *sets(f"verify.regex.pattern={pattern}"), "--display", "none")
     out, _ = process.communicate(timeout=240)

@@ -97,9 +97,7 @@ def overheard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
         for engine in (GraphEngine, TransformersEngine):
             own = engine.generate
 
-            def generate(
-                self: Any, requests: Sequence[Request], *args: Any, own: Any = own, **more: Any
-            ) -> Any:
+            def generate(self: Any, requests: Sequence[Request], *args: Any, own: Any = own, **more: Any) -> Any:
                 heard.extend(request.ids for request in requests)
                 return own(self, requests, *args, **more)
 
@@ -138,9 +136,7 @@ def recipe_of(setting: Setting, folder: Path) -> Recipe:
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_all_jobs_ask_with_the_same_prompts(
-    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_jobs_ask_with_the_same_prompts(setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
     recipe = recipe_of(setting, tmp_path)
     train = [setting.prompt({**row, **setting.columns}) for row in TRAIN]
@@ -160,9 +156,7 @@ def test_all_jobs_ask_with_the_same_prompts(
     warmed = Recipe.model_validate({**recipe.model_dump(by_alias=True), "warmup": [phase]})
     with overheard(monkeypatch) as heard:
         Job(warmed, label="r", base=tmp_path, display=make_display("none")).run()
-    first = train[0][
-        -LONGEST:
-    ]  # with it and its half training and sampling are compared before the first step
+    first = train[0][-LONGEST:]  # with it and its half training and sampling are compared before the first step
     compared = {tuple(first), tuple(first[len(first) // 2 :])}
     wanted = {tuple(ids) for ids in [*train, *held_out]}
     asked = {tuple(ids) for ids in heard}

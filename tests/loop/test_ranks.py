@@ -28,10 +28,7 @@ def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
 
 def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path, steps=4, save_every=2)
-    keep = (
-        "--set",
-        "train.dead_groups=keep",
-    )  # all rows are forwarded, so that the entropy is over the same tokens
+    keep = ("--set", "train.dead_groups=keep")  # all rows are forwarded, so that the entropy is over the same tokens
     finish(train(recipe, tmp_path / "one", "--set", "run.name=run", *keep))
     finish(train(recipe, tmp_path / "two", *TWO, *keep))
     one, two = tmp_path / "one/run", tmp_path / "two/run"
@@ -45,9 +42,7 @@ def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     for a, b in zip(what(one)["metrics"], what(two)["metrics"], strict=True):
         assert {k: a[k] for k in keys if k in a} == pytest.approx({k: b[k] for k in keys if k in b}, abs=1e-4)
 
-    kill_after(
-        train(recipe, tmp_path / "broken", *TWO, *keep), tmp_path / "broken/run/checkpoints/step-000002"
-    )
+    kill_after(train(recipe, tmp_path / "broken", *TWO, *keep), tmp_path / "broken/run/checkpoints/step-000002")
     finish(train(recipe, tmp_path / "broken", *TWO, *keep, "--resume"))
     broken = tmp_path / "broken/run"
     assert what(two) == what(broken)
@@ -60,15 +55,7 @@ def have_the_same_critic(one: Path, two: Path, *more: str) -> None:
     assert len(critics[0]) == len(critics[1]) > 2
     for a, b in zip(*critics, strict=True):
         assert torch.allclose(a, b, atol=1e-4)
-    keys = (
-        "critic/explained_variance",
-        "critic/loss",
-        "adv/mean",
-        "adv/std",
-        "return/mean",
-        "grad_norm",
-        *more,
-    )
+    keys = ("critic/explained_variance", "critic/loss", "adv/mean", "adv/std", "return/mean", "grad_norm", *more)
     for left, right in zip(what(one)["metrics"], what(two)["metrics"], strict=True):
         found = [{key: side[key] for key in keys if key in side} for side in (left, right)]
         assert found[0] == pytest.approx(found[1], abs=1e-4)
@@ -108,16 +95,12 @@ run: {name: run, save_every: 1, keep: 3}
 
 
 @pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp2", marks=pytest.mark.slow)])
-def test_a_batch_moves_all_ranks_where_one_has_signal_and_none_where_none_has(
-    strategy: str, tmp_path: Path
-) -> None:
+def test_a_batch_moves_all_ranks_where_one_has_signal_and_none_where_none_has(strategy: str, tmp_path: Path) -> None:
     (tmp_path / "paid.py").write_text(
         "def paid(completions, answer, **_):\n"
         "    return [float(len(c) % 5) if a == '1' else 0.5 for c, a in zip(completions, answer)]\n"
     )
-    (tmp_path / "rows.jsonl").write_text(
-        '{"question": "1+0=", "answer": "1"}\n{"question": "2+0=", "answer": "2"}\n'
-    )
+    (tmp_path / "rows.jsonl").write_text('{"question": "1+0=", "answer": "1"}\n{"question": "2+0=", "answer": "2"}\n')
     recipe = tmp_path / "one_sided.yaml"
     recipe.write_text(ONE_SIDED)
     two = ("--set", "launch.cpu_ranks=2", "--set", f"launch.strategy={strategy}")
@@ -159,9 +142,7 @@ def test_the_first_failing_rank_tells_its_own_error(tmp_path: Path) -> None:
         "if os.environ.get('RANK') == '1':\n    raise ImportError('rank one has no such thing')\n"
     )
     recipe = small_recipe(tmp_path, steps=3)
-    recipe.write_text(
-        recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:score"')
-    )
+    recipe.write_text(recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:score"'))
     process = train(recipe, tmp_path / "run", *TWO)
     out, _ = process.communicate(timeout=120)
     assert process.returncode not in (0, None)

@@ -13,9 +13,7 @@ from tests.loop.recipes import ROOT, environment, small_recipe
 
 def train(folder: Path, *sets: str) -> subprocess.CompletedProcess[str]:
     recipe = small_recipe(folder, steps=2)
-    settings = [
-        word for text in (f"run.dir={folder / 'runs'}", "eval.every=2", *sets) for word in ("--set", text)
-    ]
+    settings = [word for text in (f"run.dir={folder / 'runs'}", "eval.every=2", *sets) for word in ("--set", text)]
     return subprocess.run(
         [sys.executable, "-m", "grpo_cli", "train", str(recipe), *settings, "--json"],
         cwd=ROOT,

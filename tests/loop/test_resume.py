@@ -78,25 +78,19 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, method
     sets = [part for one in ["run.name=run", *METHODS[method]] for part in ("--set", one)]
     cold = method == "default"
     finish(train(recipe, tmp_path / "straight", *sets, cold=cold))
-    kill_after(
-        train(recipe, tmp_path / "broken", *sets, cold=cold), tmp_path / "broken/run/checkpoints/step-000004"
-    )
+    kill_after(train(recipe, tmp_path / "broken", *sets, cold=cold), tmp_path / "broken/run/checkpoints/step-000004")
     said = finish(train(recipe, tmp_path / "broken", *sets, "--resume", cold=cold))
     assert "resuming run from step-00000" in said
     straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
     assert what(straight) == what(broken)
     last = "checkpoints/step-000007"
-    assert (straight / last / "model.safetensors").read_bytes() == (
-        broken / last / "model.safetensors"
-    ).read_bytes()
+    assert (straight / last / "model.safetensors").read_bytes() == (broken / last / "model.safetensors").read_bytes()
     optimizers = [torch.load(run / last / "optimizer.pt", weights_only=True) for run in (straight, broken)]
     for index, state in optimizers[0]["state"].items():
         for name, value in state.items():
             assert torch.equal(value, optimizers[1]["state"][index][name])
     if method == "critic":
-        critics = [
-            torch.load(run / last / "critic/critic.pt", weights_only=True) for run in (straight, broken)
-        ]
+        critics = [torch.load(run / last / "critic/critic.pt", weights_only=True) for run in (straight, broken)]
         assert all(map(torch.equal, critics[0]["weights"], critics[1]["weights"]))
 
 
@@ -120,9 +114,7 @@ main()
 """
 
 
-def test_a_run_killed_between_the_critics_update_and_the_policys_ends_as_the_unbroken_one(
-    tmp_path: Path,
-) -> None:
+def test_a_run_killed_between_the_critics_update_and_the_policys_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path, steps=6, save_every=2)
     sets = [part for one in ["run.name=run", *METHODS["critic"]] for part in ("--set", one)]
     finish(train(recipe, tmp_path / "straight", *sets))

@@ -46,12 +46,7 @@ def rows(*numbers: int) -> str:
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe and a run of it that a deadline stopped after its first step."""
     folder = tmp_path_factory.mktemp("begun")
-    files = {
-        "r.yaml": RECIPE,
-        "reward.py": REWARD,
-        "helpers/letters.py": "LETTER = 'e'\n",
-        "words.json": "[]",
-    }
+    files = {"r.yaml": RECIPE, "reward.py": REWARD, "helpers/letters.py": "LETTER = 'e'\n", "words.json": "[]"}
     files |= {"rows.jsonl": rows(1, 2, 3, 4, 5), "held.jsonl": rows(8, 9)}
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

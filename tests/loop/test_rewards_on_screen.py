@@ -63,9 +63,7 @@ def test_what_a_reward_prints_does_not_reach_the_live_display(tmp_path: Path) ->
     env = environment(tmp_path) | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     command = [sys.executable, "-m", "grpo_cli", "train", str(recipe), "--display", "live"]
     seen = b""
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         while True:
             if select.select([ours], [], [], 1.0)[0]:

@@ -41,9 +41,7 @@ def compare_with_plain_ranks(folder: Path, strategy: str, *, held: float, state:
         assert torch.allclose(value, weights(shards, 4)[name], atol=1e-4), name
     keys = ("entropy", "grad_norm", "loss", "kl")
     for one, two in zip(metrics(plain), metrics(shards), strict=True):
-        assert {k: one[k] for k in keys if k in one} == pytest.approx(
-            {k: two[k] for k in keys if k in two}, abs=1e-4
-        )
+        assert {k: one[k] for k in keys if k in one} == pytest.approx({k: two[k] for k in keys if k in two}, abs=1e-4)
 
     full_mib = 3 * sum(v.numel() * 4 for v in whole.values()) / 2**20  # the weights and Adam's two moments
     assert metrics(plain)[-1]["memory/held_mib"] == pytest.approx(full_mib, rel=0.01)

@@ -40,9 +40,7 @@ def lines(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(
-    "dies_at", ["stage-2-rl/checkpoints/step-000002", "stage-3-reject/samples", "stage-4-pairs"]
-)
+@pytest.mark.parametrize("dies_at", ["stage-2-rl/checkpoints/step-000002", "stage-3-reject/samples", "stage-4-pairs"])
 def test_a_chain_killed_in_any_stage_ends_as_the_unbroken_one(tmp_path: Path, dies_at: str) -> None:
     recipe = chain(tmp_path)
     finish(train(recipe, tmp_path / "straight", *SETS))

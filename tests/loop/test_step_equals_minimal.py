@@ -23,14 +23,7 @@ from grpo_cli.train.step import StepBatch
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.loop.recipes import ROOT
 
-PROMPTS = [
-    "1+1=",
-    "what is 12 + 345 ?",
-    "2+2",
-    "a much longer prompt, so that rows differ: 7+8=",
-    "9",
-    "10+11=",
-]
+PROMPTS = ["1+1=", "what is 12 + 345 ?", "2+2", "a much longer prompt, so that rows differ: 7+8=", "9", "10+11="]
 
 
 def minimal() -> ModuleType:
@@ -71,11 +64,7 @@ class Seen:
 
 
 def judged(
-    self: Judge,
-    texts: Sequence[str],
-    tasks: Sequence[Task],
-    token_ids: object = None,
-    played: object = None,
+    self: Judge, texts: Sequence[str], tasks: Sequence[Task], token_ids: object = None, played: object = None
 ) -> list[Judgement]:
     """Right where a text is of odd length; the first group is dead, and one sample has no verdict."""
     found = []

@@ -17,9 +17,7 @@ ROWS = [{"question": f"{i}+{i}"} for i in range(12)]
 STOP, BAN = ["Q", "Z", "3", "J"], ["X", "Y", "<|end|>"]
 
 
-def run(
-    folder: Path, engine: str = "graph", **train: Any
-) -> tuple[Job, list[dict[str, Any]], list[dict[str, Any]]]:
+def run(folder: Path, engine: str = "graph", **train: Any) -> tuple[Job, list[dict[str, Any]], list[dict[str, Any]]]:
     """A run's job, its steps, and every sample that it recorded."""
     recipe: Recipe = tiny_recipe(
         folder,

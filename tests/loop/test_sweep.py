@@ -23,19 +23,7 @@ def grpo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_two_seeds_are_two_runs_and_a_table(tmp_path: Path) -> None:
     recipe, runs = small_recipe(tmp_path, steps=2), str(tmp_path / "runs")
-    done = grpo(
-        tmp_path,
-        "sweep",
-        str(recipe),
-        "--seeds",
-        "2",
-        "--name",
-        "two",
-        "--dir",
-        runs,
-        "--set",
-        "eval.every=2",
-    )
+    done = grpo(tmp_path, "sweep", str(recipe), "--seeds", "2", "--name", "two", "--dir", runs, "--set", "eval.every=2")
     assert done.returncode == 0, done.stderr
     header, arm = done.stdout.splitlines()
     assert header.split()[:3] == ["arm", "runs", "held-out"]

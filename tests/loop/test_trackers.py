@@ -18,14 +18,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three steps with two updates each, tracked."""
     folder = tmp_path_factory.mktemp("tracked")
     recipe = small_recipe(folder, steps=3)
-    more = (
-        "--set",
-        "run.track=[tensorboard]",
-        "--set",
-        f"run.dir={folder / 'runs'}",
-        "--set",
-        "eval.every=2",
-    )
+    more = ("--set", "run.track=[tensorboard]", "--set", f"run.dir={folder / 'runs'}", "--set", "eval.every=2")
     two = ("--set", "train.inner_epochs=2")
     done = grpo(folder / "runs", "train", str(recipe), *more, *two, "--json")
     assert done.returncode == 0, done.stderr
@@ -40,9 +33,7 @@ def read_back(run: Path) -> dict[tuple[str, int], float]:
 
 
 def numbers(run: Path) -> dict[tuple[str, int], float]:
-    lines: list[dict[str, Any]] = [
-        json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
-    ]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return {
         (key, line["step"]): float(value)
         for line in lines

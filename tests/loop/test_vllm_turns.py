@@ -57,12 +57,7 @@ def steps_of(folder: Path, engine: str) -> tuple[list[Any], list[Any]]:
         {
             "model": "builtin:tiny",
             "data": {"train": {"from": "tasks:calculator", "limit": 16}, "prompt": "{question}"},
-            "environment": {
-                "python": "world.py:Coin",
-                "max_turns": 3,
-                "turn_tokens": 8,
-                "workers": 1,
-            },
+            "environment": {"python": "world.py:Coin", "max_turns": 3, "turn_tokens": 8, "workers": 1},
             "sample": {"prompts": 4, "group": 4, "max_tokens": 70, "micro_batch": 8, "engine": engine},
             "train": {"steps": 2, "lr": 1e-4, "dead_groups": "keep"},
             "run": {"dir": str(folder), "name": engine},
@@ -75,9 +70,7 @@ def steps_of(folder: Path, engine: str) -> tuple[list[Any], list[Any]]:
     return [line for line in lines if "loss" in line], said
 
 
-def test_a_run_through_it_is_the_run_through_the_engine_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_through_it_is_the_run_through_the_engine_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     held: list[Held] = []
 
@@ -93,9 +86,7 @@ def test_a_run_through_it_is_the_run_through_the_engine_graph(
     monkeypatch.setattr(GraphEngine, "generate", shifted)
     plain, wanted = steps_of(tmp_path, "graph")
     first = [line for line in spoken if line["step"] == 1]
-    assert [line["completion"] for line in first] == [
-        line["completion"] for line in wanted if line["step"] == 1
-    ]
+    assert [line["completion"] for line in first] == [line["completion"] for line in wanted if line["step"] == 1]
     assert any(len(line["turns"]) > 1 for line in first)
     for name in ("loss", "grad_norm", "reward/total/mean"):
         assert through[0][name] == pytest.approx(plain[0][name], rel=1e-3, abs=1e-6), name

@@ -47,22 +47,15 @@ class Pressing(SilentDisplay):
 
 
 def lines_of(run: RunFolder) -> list[dict[str, Any]]:
-    return [
-        {k: v for k, v in m.items() if not k.startswith(TIMES) and not k.endswith("_s")}
-        for m in run.metrics()
-    ]
+    return [{k: v for k, v in m.items() if not k.startswith(TIMES) and not k.endswith("_s")} for m in run.metrics()]
 
 
-def test_pause_save_and_evaluate_leave_the_numbers_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pause_save_and_evaluate_leave_the_numbers_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(callbacks, "PAUSED_S", 2.0)
     runs, displays = {}, {}
     for name, keys in (("plain", ""), ("asked", "pse")):
-        recipe = load(
-            str(small_recipe(tmp_path, save_every=100)), [f"run.dir={tmp_path}/runs", f"run.name={name}"]
-        )
+        recipe = load(str(small_recipe(tmp_path, save_every=100)), [f"run.dir={tmp_path}/runs", f"run.name={name}"])
         displays[name] = Pressing(keys)
         runs[name] = Job(recipe, label="r", base=tmp_path, display=displays[name]).run().run
     plain, asked = lines_of(runs["plain"]), lines_of(runs["asked"])
@@ -98,9 +91,7 @@ def test_two_ranks_pause_save_and_evaluate_together(tmp_path: Path) -> None:
     for keys in ("", "pse"):
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         words = [*torchrun, str(script), str(recipe), str(tmp_path / "runs"), keys]
-        done = subprocess.run(
-            words, env=environment(tmp_path / "runs"), capture_output=True, text=True, timeout=300
-        )
+        done = subprocess.run(words, env=environment(tmp_path / "runs"), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-3000:]
         runs[keys] = RunFolder.open(tmp_path / "runs" / (keys or "plain"))
     plain, asked = lines_of(runs[""]), lines_of(runs["pse"])

@@ -10,15 +10,7 @@ import torch
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.measure.clustering import (
-    PARTS,
-    Embeddings,
-    clusters_of_run,
-    embed,
-    k_means,
-    make_clusters,
-    principal,
-)
+from grpo_cli.measure.clustering import PARTS, Embeddings, clusters_of_run, embed, k_means, make_clusters, principal
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -45,12 +37,7 @@ def recipe(folder: Path, **ads: int) -> Recipe:
     )
 
 
-ROWS = [
-    row(0, "2+2=", 4),
-    row(1, "a much longer question?", "yes, it is"),
-    row(2, "no gold"),
-    row(3, "l?", [1]),
-]
+ROWS = [row(0, "2+2=", 4), row(1, "a much longer question?", "yes, it is"), row(2, "no gold"), row(3, "l?", [1])]
 
 
 def test_an_embedding_is_the_mean_state_and_the_likelihood_of_the_gold() -> None:

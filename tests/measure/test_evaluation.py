@@ -23,9 +23,7 @@ def records(**prompts: str) -> list[SampleRecord]:
             score = None if sign == "?" else float(sign == "+")
             verdict = Verdict(outcome, score, answer=sign)
             found.append(
-                SampleRecord(
-                    0, row, row, "Q", "7", {}, {"math": verdict}, outcome, score, None, 20, sign == "-"
-                )
+                SampleRecord(0, row, row, "Q", "7", {}, {"math": verdict}, outcome, score, None, 20, sign == "-")
             )
     return found
 
@@ -87,9 +85,7 @@ def test_the_primarys_answer_votes_not_the_first_that_was_found() -> None:
 
 
 def test_where_another_judged_in_the_primarys_place_its_answer_counts() -> None:
-    record = SampleRecord(
-        0, "r", "r", "Q", "7", {}, {"w": Verdict(Outcome.WRONG, 0.0, answer="9")}, primary="v"
-    )
+    record = SampleRecord(0, "r", "r", "Q", "7", {}, {"w": Verdict(Outcome.WRONG, 0.0, answer="9")}, primary="v")
     assert record.answer == "9"
     silent = Verdict(Outcome.NO_ANSWER, 0.0)
     record = SampleRecord(0, "r", "r", "Q", "7", {}, {"w": record.verdicts["w"], "v": silent}, primary="v")

@@ -54,9 +54,7 @@ def test_one_group_in_twenty_of_equal_answers_spreads_by_more(group: int, ddof: 
 
 def recipe_of(folder: Path, function: str, **more: Any) -> Any:
     (folder / "noisy.py").write_text(NOISY)
-    verify = {
-        "judge": {"kind": "python", "weight": more.pop("weight", 1.0), "options": {"function": function}}
-    }
+    verify = {"judge": {"kind": "python", "weight": more.pop("weight", 1.0), "options": {"function": function}}}
     return tiny_recipe(folder, ROWS, verify=verify, **more)
 
 

@@ -27,9 +27,7 @@ def record(row: str, outcome: Outcome, completion: str = "so 7", cut: bool = Fal
     )  # fmt: skip
 
 
-def probe_of(
-    *rights: int, samples: int = 4, group: int = 4, other: Outcome = Outcome.WRONG, **kind: bool
-) -> Probe:
+def probe_of(*rights: int, samples: int = 4, group: int = 4, other: Outcome = Outcome.WRONG, **kind: bool) -> Probe:
     records = [
         record(f"row{i}", Outcome.RIGHT if j < right else other, **kind)  # type: ignore[arg-type]
         for i, right in enumerate(rights)
@@ -55,9 +53,7 @@ def test_the_measured_dead_share_is_unbiased_where_the_plug_in_is_not() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.5, 1.5), (2, 2), (0.3, 6)])
-def test_the_extrapolated_dead_share_is_near_the_truth_for_beta_distributed_prompts(
-    a: float, b: float
-) -> None:
+def test_the_extrapolated_dead_share_is_near_the_truth_for_beta_distributed_prompts(a: float, b: float) -> None:
     draw = random.Random(1)
     many = [draw.betavariate(a, b) for _ in range(4000)]
     counts = [(8, sum(draw.random() < p for _ in range(8))) for p in many[:400]]
@@ -135,10 +131,7 @@ def test_the_gate_lets_a_mixed_model_through_and_knows_only_the_bars_that_were_s
     found = probe_of(1, 2, 3, 2)
     assert all(bar.is_met for bar in bars(found, Gate()))
     assert gate_lines(found, Gate())[-1] == "go"
-    assert [bar.name for bar in bars(found, Gate(truncated=0.1, no_answer=0.2))][-2:] == [
-        "truncated",
-        "no_answer",
-    ]
+    assert [bar.name for bar in bars(found, Gate(truncated=0.1, no_answer=0.2))][-2:] == ["truncated", "no_answer"]
     assert gate_lines(found, None)[-1].startswith("no `gate`")
 
 
@@ -148,10 +141,7 @@ def test_a_missing_answer_and_a_cut_off_one_are_named_as_causes() -> None:
 
 
 def test_what_the_gate_keeps_back_is_named_where_nearly_all_groups_are_wrong() -> None:
-    kept_back = (
-        "with `alive_by: outcome` `form` cannot be learned from them: name it, or warm up",
-        "name it",
-    )
+    kept_back = ("with `alive_by: outcome` `form` cannot be learned from them: name it, or warm up", "name it")
     for rights, is_said in (((0, 0, 0, 0), True), ((0, 0, 2, 2), False)):
         records = [
             record(f"row{i}", Outcome.RIGHT if j < right else Outcome.WRONG)
@@ -170,9 +160,7 @@ def test_a_probe_that_got_no_verdict_at_all_still_prints() -> None:
 
 
 def test_hostile_completions_cannot_steer_the_terminal() -> None:
-    records = [
-        record("\x1b[31mrow", Outcome.WRONG, "\x1b]0;title\x07\u202e" + "x" * 100_000) for _ in range(4)
-    ]
+    records = [record("\x1b[31mrow", Outcome.WRONG, "\x1b]0;title\x07\u202e" + "x" * 100_000) for _ in range(4)]
     found = found_of(summarise(records, samples=4, group=4, max_tokens=64))
     page = "\n".join(table(found, "\x1b[2J", 1.0))
     assert "\x1b" not in page and "\x07" not in page and "\u202e" not in page and len(page) < 5000

@@ -13,20 +13,11 @@ import pytest
 from grpo_cli.jobs.train.trackers import MlflowNames
 
 ROOT = Path(__file__).resolve().parents[2]
-SETS = [
-    "train.steps=2",
-    "sample.prompts=4",
-    "sample.group=4",
-    "warmup=null",
-    "run.dir=runs",
-    "run.report=false",
-]
+SETS = ["train.steps=2", "sample.prompts=4", "sample.group=4", "warmup=null", "run.dir=runs", "run.report=false"]
 SETS += ["monitor.kl=off", "eval={samples: 1, k: [1], limit: 4}", "run.track=[mlflow]"]
 
 
-def test_metrics_parameters_and_the_end_are_in_its_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_parameters_and_the_end_are_in_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}", "OMP_NUM_THREADS": "1"}
     sets = [word for one in SETS for word in ("--set", one)]
     done = subprocess.run(

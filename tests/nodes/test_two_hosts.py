@@ -40,17 +40,7 @@ class Host:
         """`grpo train` on this machine, as its user would type it on each."""
         sets = [f"run.dir={runs}", "run.name=run", "launch.nodes=2", "launch.rendezvous=10.77.0.1:29500"]
         flags = [part for one in [*sets, f"launch.node_rank={self.rank}"] for part in ("--set", one)]
-        command = [
-            sys.executable,
-            "-m",
-            "grpo_cli",
-            "train",
-            str(recipe),
-            "--display",
-            "plain",
-            *flags,
-            *more,
-        ]
+        command = [sys.executable, "-m", "grpo_cli", "train", str(recipe), "--display", "plain", *flags, *more]
         return subprocess.Popen(
             ["ip", "netns", "exec", self.space, *command],
             cwd=ROOT,
@@ -120,9 +110,7 @@ def test_a_machine_that_dies_is_named_and_the_run_resumes_exactly(hosts: list[Ho
 
 
 @pytest.mark.parametrize("signalled", [0, 1])
-def test_a_signal_to_either_machine_saves_and_ends_both(
-    hosts: list[Host], tmp_path: Path, signalled: int
-) -> None:
+def test_a_signal_to_either_machine_saves_and_ends_both(hosts: list[Host], tmp_path: Path, signalled: int) -> None:
     recipe, runs = small_recipe(tmp_path, steps=5000, save_every=100_000), tmp_path / "two"
     both = [host.start(recipe, runs) for host in hosts]
     wait_for(runs / "run/samples/step-000002.jsonl", both)

@@ -34,15 +34,9 @@ def main() -> None:
             "no file of ours lies in `verifiers/` or `recipes/`",
             not [n for n in [*names, *theirs_too] if n.startswith(("verifiers/", "recipes/"))],
         )
-        check(
-            "type markers are shipped",
-            {"grpo_cli/py.typed", "grpo_verifiers/py.typed"} <= {*names, *theirs_too},
-        )
+        check("type markers are shipped", {"grpo_cli/py.typed", "grpo_verifiers/py.typed"} <= {*names, *theirs_too})
         check("recipes are shipped", "grpo_cli/_recipes/quickstart.yaml" in names)
-        check(
-            "both carry the licence",
-            all(any(n.endswith("LICENSE") for n in own) for own in (names, theirs_too)),
-        )
+        check("both carry the licence", all(any(n.endswith("LICENSE") for n in own) for own in (names, theirs_too)))
         alone(out, own)
         editable(out)
         if "--light" in sys.argv:
@@ -103,9 +97,7 @@ def editable(out: Path) -> None:
     """Without the libraries, which are not what is looked at here."""
     python, pip = environment(out, "editable")
     run(*pip, "--no-deps", "-e", str(ROOT))
-    found = run(
-        python, "-c", "import grpo_cli, grpo_verifiers as v; print(grpo_cli.__file__, v.__file__)"
-    ).split()
+    found = run(python, "-c", "import grpo_cli, grpo_verifiers as v; print(grpo_cli.__file__, v.__file__)").split()
     check(
         "an editable install has both folders",
         found == [str(ROOT / "grpo_cli/__init__.py"), str(ROOT / "verifiers/grpo_verifiers/__init__.py")],
@@ -116,7 +108,9 @@ def editable(out: Path) -> None:
     check("and needs no package of ours", not [n for n in needs if n.startswith("grpo-verifiers")])
 
 
-INSTALLED = "import importlib.metadata as m, json; print(json.dumps([d.metadata['Name'].lower() for d in m.distributions()]))"
+INSTALLED = (
+    "import importlib.metadata as m, json; print(json.dumps([d.metadata['Name'].lower() for d in m.distributions()]))"
+)
 JUDGE = """
 import json, sys
 from grpo_verifiers import as_reward, build
@@ -130,9 +124,7 @@ PROBE = "import verifiers, importlib.metadata as m; print(verifiers.__file__, m.
 
 def recorded(python: str, package: str) -> dict[str, bool]:
     """Each file that a package's RECORD names, and whether it is there unchanged."""
-    found = run(
-        python, "-c", f"import importlib.metadata as m; print(m.distribution({package!r}).locate_file(''))"
-    )
+    found = run(python, "-c", f"import importlib.metadata as m; print(m.distribution({package!r}).locate_file(''))")
     site = Path(found.strip())
     record = next(site.glob(f"{package}-*.dist-info/RECORD"))
     out = {}
@@ -159,9 +151,7 @@ def check(what: str, holds: bool) -> None:
 def run(*command: str, stdin: str | None = None, cwd: Path | None = None) -> str:
     """stdout of a command that must succeed."""
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, env=clean, cwd=cwd, check=False
-    )
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=clean, cwd=cwd, check=False)
     if done.returncode:
         print(f"FAIL  {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
         sys.exit(1)

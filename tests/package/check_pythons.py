@@ -50,18 +50,13 @@ def main() -> None:
     asked = parser.parse_args()
     whole = [part for part in re.split(r"[ ,]+", asked.whole) if part]
     promised = promised_versions(ROOT / "pyproject.toml")
-    check(
-        "both distributions promise the same",
-        promised == promised_versions(ROOT / "verifiers/pyproject.toml"),
-    )
+    check("both distributions promise the same", promised == promised_versions(ROOT / "verifiers/pyproject.toml"))
     found = {version_of(python): python for python in asked.pythons or find_pythons(promised)}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         dist = asked.dist or build_both(out / "dist")
         cli, own = (next(dist.glob(f"{name}-*.whl")) for name in ("grpo_cli", "grpo_verifiers"))
-        said = {
-            version: use(python, version, whole, out / version, cli, own) for version, python in found.items()
-        }
+        said = {version: use(python, version, whole, out / version, cli, own) for version, python in found.items()}
     for version in promised:
         had = [name for name in said if name.startswith(f"{version}.")]
         for name in had or [version]:
@@ -121,9 +116,7 @@ def use(python: str, version: str, whole: list[str], out: Path, cli: Path, own: 
         return "verifiers, command, training"
     run(*pip, "--no-deps", str(cli))
     needs = json.loads(run(inner, "-c", NEEDS))
-    light = [
-        one for one in needs if re.split(r"[^\w.-]", one)[0].lower() not in {*NEED_TORCH, "grpo-verifiers"}
-    ]
+    light = [one for one in needs if re.split(r"[^\w.-]", one)[0].lower() not in {*NEED_TORCH, "grpo-verifiers"}]
     run(*pip, *light)
     use_command(out)
     return "verifiers, command; training not tried (see --whole)"
@@ -167,10 +160,7 @@ def train(out: Path) -> None:
     steps = (out / "runs/short/metrics.jsonl").read_text().splitlines()
     check(f"grpo train: {len(steps)} lines of metrics", len(steps) >= 2)
     run(grpo, "train", "--resume", "runs/short", "--set", "train.steps=3", cwd=out)
-    check(
-        "grpo train --resume goes on",
-        len((out / "runs/short/metrics.jsonl").read_text().splitlines()) > len(steps),
-    )
+    check("grpo train --resume goes on", len((out / "runs/short/metrics.jsonl").read_text().splitlines()) > len(steps))
     run(grpo, "eval", "runs/short", "--json", cwd=out)
     run(grpo, "report", "runs/short", cwd=out)
     check("grpo report", (out / "runs/short/report.html").is_file())

@@ -31,9 +31,7 @@ def policy(**changes: Any) -> Policy:
     return Policy.of(model, TOKENIZER)
 
 
-def renormalised(
-    model: Any, prompt: list[int], completion: list[int], banned: list[int], t: float
-) -> torch.Tensor:
+def renormalised(model: Any, prompt: list[int], completion: list[int], banned: list[int], t: float) -> torch.Tensor:
     """Log-probs by their definition: the model's, less the mass of what is banned."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].double()
@@ -43,9 +41,7 @@ def renormalised(
 
 
 @pytest.mark.parametrize("engine", ["graph", "transformers"])
-@pytest.mark.parametrize(
-    "family", ["Llama", "Llama-untied-mha", "Qwen2", "Qwen3", "SmolLM3", "Mistral", "Granite"]
-)
+@pytest.mark.parametrize("family", ["Llama", "Llama-untied-mha", "Qwen2", "Qwen3", "SmolLM3", "Mistral", "Granite"])
 def test_samples_follow_the_distribution_without_the_banned_tokens(family: str, engine: str) -> None:
     model = tiny(family)
     banned = list(range(0, 67, 2))
@@ -64,14 +60,10 @@ def test_samples_follow_the_distribution_without_the_banned_tokens(family: str, 
 def test_greedy_never_takes_a_banned_token() -> None:
     before = policy()
     prompt = ids("1+1=")
-    free = policy_engine("graph", before, print).generate(
-        [Request(prompt)], SamplingSettings(6, temperature=0)
-    )
+    free = policy_engine("graph", before, print).generate([Request(prompt)], SamplingSettings(6, temperature=0))
     first = free[0][0].token_ids[0]
     ban(before.model, [first])
-    found = policy_engine("graph", before, print).generate(
-        [Request(prompt)], SamplingSettings(6, temperature=0)
-    )
+    found = policy_engine("graph", before, print).generate([Request(prompt)], SamplingSettings(6, temperature=0))
     assert first not in found[0][0].token_ids
 
 
@@ -132,9 +124,7 @@ def test_a_model_under_an_adapter_takes_a_ban() -> None:
 
     model = attach_lora(tiny_llama(TOKENIZER, 0), Lora(r=2))
     made = Policy.of(model, TOKENIZER).without(["e"], can_stop=False)
-    found = policy_engine("graph", made, print).generate(
-        [Request(ids("1+1="), 64)], SamplingSettings(12, seed=1)
-    )
+    found = policy_engine("graph", made, print).generate([Request(ids("1+1="), 64)], SamplingSettings(12, seed=1))
     assert made.banned == {ids("e")[0]}
     assert not any(ids("e")[0] in sample.token_ids for sample in found[0])
     assert "bias" not in " ".join(model.state_dict())

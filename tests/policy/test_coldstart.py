@@ -18,9 +18,7 @@ from tests.reference.families import write_checkpoint
 ROWS = [{"question": f"{i}+1=?", "answer": str(i + 1)} for i in range(4)]
 
 
-def test_another_model_under_the_same_name_is_warmed_up_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_model_under_the_same_name_is_warmed_up_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
     folder = write_checkpoint("llama", tmp_path)
     phase = WarmupPhase.model_validate(

@@ -28,9 +28,7 @@ SAVED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", SAVED)
-def test_a_model_with_any_sampling_defaults_can_be_saved_and_keeps_its_ends(
-    case: str, tmp_path: Path
-) -> None:
+def test_a_model_with_any_sampling_defaults_can_be_saved_and_keeps_its_ends(case: str, tmp_path: Path) -> None:
     given, kept = SAVED[case]
     folder = make_model(tmp_path / "model")
     (folder / "generation_config.json").write_text(json.dumps({**given, "eos_token_id": [3, 4]}))

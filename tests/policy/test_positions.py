@@ -63,9 +63,7 @@ def test_a_padded_row_says_what_it_says_alone(family: str) -> None:
 def test_models_that_need_no_positions_are_given_none() -> None:
     model, (ids, mask) = make_model("llama").eval(), padded()
     seen: list[Any] = []
-    model.register_forward_pre_hook(
-        lambda _, a, named: seen.append(named.get("position_ids")), with_kwargs=True
-    )
+    model.register_forward_pre_hook(lambda _, a, named: seen.append(named.get("position_ids")), with_kwargs=True)
     assert not needs_positions(model)
     model(input_ids=ids, attention_mask=mask)
     assert seen[-1] is None

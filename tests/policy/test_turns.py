@@ -128,9 +128,7 @@ def said_and_seen(template: str, said: str, *, calls: bool, role: Any) -> tuple[
     spoken: dict[str, Any] = turn if calls else {"role": "assistant", "content": said}
     seen = {"role": role, "name": "look", "content": "seen"}
     opened = made.apply_chat_template([user], add_generation_prompt=True, return_dict=False)
-    whole = made.apply_chat_template(
-        [user, spoken, seen, spoken, seen], add_generation_prompt=True, return_dict=False
-    )
+    whole = made.apply_chat_template([user, spoken, seen, spoken, seen], add_generation_prompt=True, return_dict=False)
     ids = [*made(said).input_ids, made.eos_token_id]
     suffix = found(RESULT if calls else "seen", made.eos_token_id)
     return [*opened, *ids, *suffix, *ids, *suffix], whole
@@ -154,9 +152,7 @@ BARE = '{"name": "look", "parameters": {}}'
         (LLAMA_3, BARE, True, "tool"),
     ],
 )
-def test_an_episode_grows_into_what_the_template_renders(
-    template: str, said: str, calls: bool, role: str
-) -> None:
+def test_an_episode_grows_into_what_the_template_renders(template: str, said: str, calls: bool, role: str) -> None:
     grown, rendered = said_and_seen(template, said, calls=calls, role=role)
     assert grown == rendered
 
@@ -165,13 +161,7 @@ def test_an_episode_grows_into_what_the_template_renders(
     ("template", "role", "calls", "said", "hint"),
     [
         (QWEN_3, "user", False, "takes thoughts out of earlier turns", "environment.role: tool"),
-        (
-            QWEN_3_SILENT,
-            "tool",
-            False,
-            "does not keep what was said before",
-            "renders every message by itself",
-        ),
+        (QWEN_3_SILENT, "tool", False, "does not keep what was said before", "renders every message by itself"),
         (QWEN_3_SILENT, "tool", True, "does not keep what was said before", "qwen3_training.jinja"),
         (STRIPS, "user", False, "takes thoughts out of earlier turns", "environment.role: tool"),
         (DEAF, "tool", False, "leaves out what a `tool` message says", "environment.role: user"),
@@ -190,9 +180,7 @@ def test_what_would_render_otherwise_than_it_was_said_is_refused(
 def test_the_token_behind_a_whole_conversation_is_not_the_one_that_closes_a_turn() -> None:
     inner = byte_level()
     inner.add_special_tokens(["<|stop|>"])
-    template = FORGETS.replace(
-        "endfor -%}", "endfor -%}{%- if not add_generation_prompt -%}<|stop|>{%- endif -%}"
-    )
+    template = FORGETS.replace("endfor -%}", "endfor -%}{%- if not add_generation_prompt -%}<|stop|>{%- endif -%}")
     made: Any = PreTrainedTokenizerFast(
         tokenizer_object=inner, eos_token="<|stop|>", chat_template=template.replace("not loop.last", "false")
     )
@@ -237,11 +225,7 @@ def test_results_of_tools_stand_where_trl_puts_them(name: str, ends: str) -> Non
     found = TurnSuffixes.of(made, [made.eos_token_id], "tool", name, has_calls=True)
     results = [("add", "5"), ("look", "at 3")][: 1 if name == "llama3_1" else 2]
     theirs = SimpleNamespace(
-        _is_vlm=False,
-        processing_class=made,
-        _tokenizer=made,
-        chat_template=template,
-        chat_template_kwargs={},
+        _is_vlm=False, processing_class=made, _tokenizer=made, chat_template=template, chat_template_kwargs={}
     )
     messages = [{"role": "tool", "name": tool, "content": text} for tool, text in results]
     wanted = trl.GRPOTrainer._get_tool_suffix_ids(theirs, messages)  # type: ignore[arg-type]

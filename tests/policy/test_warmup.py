@@ -32,9 +32,7 @@ def test_the_loss_is_the_mean_over_the_tokens_of_answers(family: str) -> None:
         parts.append(F.cross_entropy(logits, torch.tensor(row.completion_ids), reduction="none"))
     losses: list[float] = []
     # both rows are drawn with this seed
-    supervise(
-        model, rows, Phase(1, 1e-9, None, 2), seed=4, pad_id=0, on_step=lambda _, loss: losses.append(loss)
-    )
+    supervise(model, rows, Phase(1, 1e-9, None, 2), seed=4, pad_id=0, on_step=lambda _, loss: losses.append(loss))
     assert losses == [pytest.approx(float(torch.cat(parts).mean()), abs=1e-4)]
 
 
@@ -43,9 +41,7 @@ def test_muon_steps_as_torchs_where_it_computes_in_the_same_numbers(shape: tuple
     torch.manual_seed(0)
     start = torch.randn(shape)
     theirs, ours, full = (torch.nn.Parameter(start.clone()) for _ in range(3))
-    torchs = torch.optim.Muon(
-        [theirs], lr=0.01, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
-    )
+    torchs = torch.optim.Muon([theirs], lr=0.01, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     mine, exact = Muon([ours], 0.01, dtype=torch.bfloat16), Muon([full], 0.01)
     for _ in range(3):
         gradient = torch.randn(shape)
@@ -63,9 +59,7 @@ def test_singular_values_are_moved_to_about_one() -> None:
         assert values.min() > 0.6 and values.max() < 1.3
 
 
-def test_small_matrices_of_a_cpu_are_float32_whatever_a_measurement_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_small_matrices_of_a_cpu_are_float32_whatever_a_measurement_says(monkeypatch: pytest.MonkeyPatch) -> None:
     for pays in (True, False):
         monkeypatch.setattr(muon, "cpu_bf16_pays", lambda pays=pays: pays)
         assert orthogonal_dtype(torch.zeros(256, 96)) == torch.float32

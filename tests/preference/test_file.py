@@ -28,15 +28,8 @@ def read(folder: Path, *lines: object, name: str = "pairs.jsonl", **options: Any
     return pairs_of_rows(read_pair_lines(source, folder), ROWS, HELD_OUT)
 
 
-def test_a_pair_belongs_to_the_row_of_its_prompt_and_among_equal_prompts_to_that_of_its_id(
-    tmp_path: Path,
-) -> None:
-    lines = [
-        pair(),
-        pair("ask b", "1", "3", row="c"),
-        pair("ask b", "4", "5", row="gone"),
-        pair("ask b", row=None),
-    ]
+def test_a_pair_belongs_to_the_row_of_its_prompt_and_among_equal_prompts_to_that_of_its_id(tmp_path: Path) -> None:
+    lines = [pair(), pair("ask b", "1", "3", row="c"), pair("ask b", "4", "5", row="gone"), pair("ask b", row=None)]
     assert read(tmp_path, *lines) == [
         FilePair(0, "1", "2"), FilePair(2, "1", "3"), FilePair(1, "4", "5"), FilePair(1, "1", "2"),
     ]  # fmt: skip

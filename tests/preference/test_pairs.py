@@ -7,15 +7,7 @@ from itertools import product
 
 import pytest
 
-from grpo_cli.preference.pairs import (
-    AnswerPair,
-    NoPair,
-    PairLimits,
-    RowPairs,
-    answers_of,
-    make_pairs,
-    pairs_of_row,
-)
+from grpo_cli.preference.pairs import AnswerPair, NoPair, PairLimits, RowPairs, answers_of, make_pairs, pairs_of_row
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome
 
@@ -23,9 +15,7 @@ R, W, E = Outcome.RIGHT, Outcome.WRONG, Outcome.ERROR
 JUDGED = {R, W, Outcome.NO_ANSWER, Outcome.OVER_LIMIT}
 
 
-def record(
-    text: str, outcome: Outcome | None, tokens: int = 10, cut: bool = False, row: str = "r"
-) -> SampleRecord:
+def record(text: str, outcome: Outcome | None, tokens: int = 10, cut: bool = False, row: str = "r") -> SampleRecord:
     return SampleRecord(1, row, "1/0", "ask", text, outcome=outcome, tokens=tokens, truncated=cut)
 
 
@@ -139,12 +129,7 @@ def test_a_gap_is_measured_against_the_longer_one() -> None:
 
 
 def test_samples_of_a_row_come_together_from_all_steps_and_rows_keep_their_order() -> None:
-    samples = [
-        record("a", R, row="x"),
-        record("q", W, row="y"),
-        record("b", W, row="x"),
-        record("p", R, row="y"),
-    ]
+    samples = [record("a", R, row="x"), record("q", W, row="y"), record("b", W, row="x"), record("p", R, row="y")]
     found = make_pairs(samples, PairLimits())
     assert [(one.row, texts(one)) for one in found] == [("x", [("a", "b")]), ("y", [("p", "q")])]
 
@@ -156,6 +141,4 @@ def test_the_placebo_shuffles_labels_inside_a_row_and_keeps_their_number() -> No
         assert sum(a.is_right for a in own.answers) == sum(a.is_right for a in shuffled.answers)
         assert [a.text for a in own.answers] == [a.text for a in shuffled.answers]
     assert [texts(one) for one in plain] != [texts(one) for one in placebo]
-    assert [texts(one) for one in placebo] == [
-        texts(one) for one in make_pairs(samples, PairLimits(), placebo="3")
-    ]
+    assert [texts(one) for one in placebo] == [texts(one) for one in make_pairs(samples, PairLimits(), placebo="3")]

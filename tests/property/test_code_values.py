@@ -118,11 +118,7 @@ def test_what_code_shows_is_what_the_tree_says(lines: list[str], entry: str | No
     assert finished or not extract.does_something(code, "f")
 
 
-@given(
-    st.text(
-        alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r`~"), min_size=1, max_size=80
-    )
-)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r`~"), min_size=1, max_size=80))
 def test_a_fenced_block_comes_back_whole(body: str) -> None:
     found = fences.blocks(f"text\n```python\n{body}\n```\nmore")
     assert [b.text for b in found] == [f"{body}\n"] and found[0].tag == "python"

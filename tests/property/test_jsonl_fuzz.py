@@ -28,35 +28,10 @@ fuzz = settings(max_examples=TRIES, deadline=None, suppress_health_check=[Health
 
 ODD: list[Any] = [
     *(None, True, -1, 0, 1.5, 1e308, 10**30, float("nan"), float("inf"), "", "x", "\x00", "\ud800", "\u2028"),
-    *(
-        [],
-        {},
-        [[]],
-        [None],
-        {"role": "user"},
-        [{"role": "user", "content": None}],
-        {"": {}},
-        "\\boxed{",
-        "{x}",
-    ),
+    *([], {}, [[]], [None], {"role": "user"}, [{"role": "user", "content": None}], {"": {}}, "\\boxed{", "{x}"),
 ]
 PIECES = [
-    *(
-        b'"',
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b",",
-        b":",
-        b"\\",
-        b"\n",
-        b"\r\n",
-        b"\n\n",
-        b"\x00",
-        b"\xff",
-        b"\xef\xbb\xbf",
-    ),
+    *(b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\n", b"\r\n", b"\n\n", b"\x00", b"\xff", b"\xef\xbb\xbf"),
     *(b"\\ud800", b"NaN", b"1e999", b"null", b"\x1f\x8b", b"[" * 3000, b'{"a":' * 2000, b"9" * 5000),
 ]
 LINES: list[dict[str, Any]] = [
@@ -66,11 +41,7 @@ LINES: list[dict[str, Any]] = [
     {"question": "2 + 2?", "answer": "4", "id": "q1", "messages": [{"role": "user", "content": "2 + 2?"}]},
     {"question": "Löse x² = 4", "answer": "x = \\pm 2", "group": "g", "extra": {"deep": [1, 2, {"x": None}]}},
 ]
-KINDS = (
-    ["--math"],
-    ["--regex", r"is (?P<answer>\d+)", "--option", "match=answer_group"],
-    ["--math", "--json"],
-)
+KINDS = (["--math"], ["--regex", r"is (?P<answer>\d+)", "--option", "match=answer_group"], ["--math", "--json"])
 
 
 def mutated(rng: random.Random) -> bytes:

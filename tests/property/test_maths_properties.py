@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from grpo_verifiers import Outcome, build
 
 MATHS = build("math")
-QUICK = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 _PIECES = (
     "\\boxed{ } { } \\frac \\sqrt ( ) [ ] ^ _ 1 2 10 0 x y n + - * / = < , ; or and \\text{ \\pi \\infty \\cup \\{ \\} | ! % \\% "

@@ -51,11 +51,7 @@ def _sub(pattern: str, to: str) -> Spelling:
 
 def _spaced(text: str) -> str:
     # an exponent of ten and a sign at the start or behind another mark bind to what follows
-    return (
-        re.sub(r"(?<=[\w})\]])\s*([+=])\s*(?=[\w\\({\[])", r" \1 ", text)
-        if "e+" not in text.lower()
-        else text
-    )
+    return re.sub(r"(?<=[\w})\]])\s*([+=])\s*(?=[\w\\({\[])", r" \1 ", text) if "e+" not in text.lower() else text
 
 
 def _sized(text: str) -> str:
@@ -81,9 +77,7 @@ def _in_marks(left: str, right: str) -> Spelling:
 
 def _unit_in_text(text: str, random: Random) -> str:
     # one letter behind a number is a unit only in upright type: `2m` is a product
-    found = re.fullmatch(
-        rf"(-?\d[\d.]*)\s*(?:\\(?:text|mathrm)\s*\{{\s*({_UNITS}|[mgs])\s*\}}|({_UNITS}))", text
-    )
+    found = re.fullmatch(rf"(-?\d[\d.]*)\s*(?:\\(?:text|mathrm)\s*\{{\s*({_UNITS}|[mgs])\s*\}}|({_UNITS}))", text)
     if found is None:
         return text
     form = random.choice(("{}\\text{{ {}}}", "{}\\,\\text{{{}}}", "{}~\\mathrm{{{}}}", "{}\\ \\text{{{}}}"))

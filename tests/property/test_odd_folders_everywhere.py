@@ -30,22 +30,10 @@ SEED = int(os.environ.get("FOLDER_SEED", "1"))
 TRIES = int(os.environ.get("FOLDER_FUZZ", "24"))
 MOST_S = 10
 LAST = "runs/odd/checkpoints/step-000002"
-IN_A_MODEL = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "tokenizer.json",
-)
+IN_A_MODEL = ("config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja", "tokenizer.json")
 FILES = [
-    *(
-        f"runs/odd/{name}"
-        for name in ("run.json", "recipe.yaml", "metrics.jsonl", "samples/step-000002.jsonl")
-    ),
-    *(
-        f"{LAST}/{name}"
-        for name in ("manifest.json", "grpo.json", "recipe.yaml", "model.safetensors", *IN_A_MODEL)
-    ),
+    *(f"runs/odd/{name}" for name in ("run.json", "recipe.yaml", "metrics.jsonl", "samples/step-000002.jsonl")),
+    *(f"{LAST}/{name}" for name in ("manifest.json", "grpo.json", "recipe.yaml", "model.safetensors", *IN_A_MODEL)),
     *(f"model/{name}" for name in (*IN_A_MODEL, "model.safetensors")),
 ]
 FEW = ["--set", "eval.samples=1", "--set", "eval.k=[1]"]
@@ -135,9 +123,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     with contextlib.chdir(folder):
         Job(recipe, label="good", base=folder, display=make_display("none")).run()
-        (folder / "recipe.yaml").write_text(
-            (folder / "runs/good/recipe.yaml").read_text().replace("good", "other")
-        )
+        (folder / "recipe.yaml").write_text((folder / "runs/good/recipe.yaml").read_text().replace("good", "other"))
         shutil.copyfile(folder / "train.jsonl", folder / "rows.jsonl")
     return folder
 

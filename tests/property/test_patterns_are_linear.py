@@ -65,16 +65,12 @@ class Found(NamedTuple):
 
 @lru_cache(maxsize=1)
 def patterns() -> tuple[Found, ...]:
-    found = (
-        each for file in sorted(ROOT.rglob("*.py")) for each in _patterns(file, ast.parse(file.read_text()))
-    )
+    found = (each for file in sorted(ROOT.rglob("*.py")) for each in _patterns(file, ast.parse(file.read_text())))
     return tuple(each for each in found if isinstance(each.pattern.pattern, str))
 
 
 def _module(file: Path) -> str:
-    return ".".join(("grpo_verifiers", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(
-        ".__init__"
-    )
+    return ".".join(("grpo_verifiers", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def _patterns(file: Path, tree: ast.Module) -> Iterator[Found]:
@@ -231,9 +227,7 @@ def test_a_pattern_that_is_not_linear_is_seen(pattern: str) -> None:
     assert any(superlinear(found, *text) for text in texts(found.pattern))
 
 
-@pytest.mark.parametrize(
-    "found", [f for f in patterns() if isinstance(f.pattern.pattern, str)], ids=lambda f: f.place
-)
+@pytest.mark.parametrize("found", [f for f in patterns() if isinstance(f.pattern.pattern, str)], ids=lambda f: f.place)
 def test_no_text_takes_a_pattern_more_than_linear_time(found: Found) -> None:
     slow = []
     for text in texts(found.pattern):

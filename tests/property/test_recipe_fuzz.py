@@ -134,15 +134,12 @@ def test_a_recipe_with_wrong_values_never_gives_a_traceback(folder: Path, seed: 
 
 WORDS = "model data train eval from verify math kl beta 0 1 sample group warmup demonstration template trl x options lora r extends"
 PATHS = st.lists(st.sampled_from([*WORDS.split(), ""]), max_size=5).map(".".join)
-VALUES = st.sampled_from(
-    ["3", "x", "{r: 8}", "[1", "[]", "null", "", "{}", "*a", "1e-6", "\x00", "{a: {b: 1}}", "'"]
-)
+VALUES = st.sampled_from(["3", "x", "{r: 8}", "[1", "[]", "null", "", "{}", "*a", "1e-6", "\x00", "{a: {b: 1}}", "'"])
 
 
 @fuzz
 @given(
-    st.integers(0, len(TEXTS) - 1),
-    st.lists(st.builds("{}={}".format, PATHS, VALUES) | st.text(max_size=9), max_size=4),
+    st.integers(0, len(TEXTS) - 1), st.lists(st.builds("{}={}".format, PATHS, VALUES) | st.text(max_size=9), max_size=4)
 )
 def test_flags_never_give_a_traceback(folder: Path, which: int, sets: list[str]) -> None:
     load_or_refuse(TEXTS[which], sets, folder)

@@ -26,9 +26,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example("x", "\x85", 1.0, 1)
 @example("trailing \n\n", " leading\ttab", 5e-324, 1)
 @example("\U0001f600 '\"\\", "%!&*|>", 1e22, 2)
-def test_a_resolved_recipe_loads_back_equal(
-    file: Path, path: str, text: str, lr: float, prompts: int
-) -> None:
+def test_a_resolved_recipe_loads_back_equal(file: Path, path: str, text: str, lr: float, prompts: int) -> None:
     recipe = Recipe.model_validate(
         {
             "model": {"path": path},

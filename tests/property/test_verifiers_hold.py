@@ -54,20 +54,13 @@ hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_
 def test_a_verifier_never_raises_and_repeats_itself(kind: str, text: str) -> None:
     verifier, row = VERIFIERS[kind], ROWS[kind][1]
     one, two = verifier.verify(text, row), verifier.verify(text, row)
-    assert (one.outcome, one.score, one.answer, one.reason) == (
-        two.outcome,
-        two.score,
-        two.answer,
-        two.reason,
-    )
+    assert (one.outcome, one.score, one.answer, one.reason) == (two.outcome, two.score, two.answer, two.reason)
     assert one.outcome is not Outcome.ERROR and one.score is not None and 0.0 <= one.score <= 1.0
     assert (one.score == 1.0) == (one.outcome is Outcome.RIGHT)
     json.dumps(one.as_json())
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in ROWS if kind not in ("format", "instructions", "regex", "equation")]
-)
+@pytest.mark.parametrize("kind", [kind for kind in ROWS if kind not in ("format", "instructions", "regex", "equation")])
 def test_the_gold_passes_its_own_verifier(kind: str) -> None:
     verifier, row = VERIFIERS[kind], ROWS[kind][1]
     text = verifier.gold_text(row)
@@ -95,10 +88,7 @@ def test_a_set_may_come_in_any_order(items: list[str], seed: int) -> None:
     shuffled = random.Random(seed).sample(items, len(items))
     verifier = build("set", extract="whole")
     assert verifier.verify(json.dumps(shuffled), {"answer": items}).outcome is Outcome.RIGHT
-    assert (
-        verifier.verify(json.dumps([*shuffled, "surely not there"]), {"answer": items}).outcome
-        is Outcome.WRONG
-    )
+    assert verifier.verify(json.dumps([*shuffled, "surely not there"]), {"answer": items}).outcome is Outcome.WRONG
 
 
 @settings(deadline=None)
@@ -177,9 +167,7 @@ def expression(rng: random.Random, depth: int = 0) -> str:
 @given(seed=st.integers(0, 10**6))
 def test_equation_computes_what_python_computes(seed: int) -> None:
     text = expression(random.Random(seed))
-    numbers = [
-        Fraction(token) for token in text.replace("(", " ").replace(")", " ").split() if token.isdigit()
-    ]
+    numbers = [Fraction(token) for token in text.replace("(", " ").replace(")", " ").split() if token.isdigit()]
     exact = " ".join(
         f"Fraction({t})" if t.isdigit() else t for t in text.replace("(", " ( ").replace(")", " ) ").split()
     )
@@ -212,9 +200,7 @@ def test_format_breaks_with_any_tag_left_out(thought: str, answer: str, drop: st
     cap=st.none() | st.integers(1, 5_000),
     is_right=st.booleans(),
 )
-def test_shaping_stays_in_its_range(
-    kind: str, text: str, tokens: int | None, cap: int | None, is_right: bool
-) -> None:
+def test_shaping_stays_in_its_range(kind: str, text: str, tokens: int | None, cap: int | None, is_right: bool) -> None:
     value = build_term(kind)(Shaped(text, tokens, cap, is_right))
     assert (0 <= value <= 1) if kind == "length" else (-1 <= value <= 0)
 
@@ -238,9 +224,7 @@ def test_counts_of_a_made_text_are_known(parts: list[list[str]]) -> None:
     assert obeys("\n\n".join([text] * 3), "paragraphs", Args(exactly=3))
     assert obeys("\n".join(f"* {word}" for word in parts[0]), "bullets", Args(exactly=len(parts[0])))
     assert obeys(
-        "\n".join(f"{i}. {word}" for i, word in enumerate(parts[0], 1)),
-        "numbered",
-        Args(exactly=len(parts[0])),
+        "\n".join(f"{i}. {word}" for i, word in enumerate(parts[0], 1)), "numbered", Args(exactly=len(parts[0]))
     )
     assert obeys("\n".join(f"## {word}" for word in parts[0]), "headings", Args(exactly=len(parts[0])))
     assert obeys(" ".join(f"[{word}]" for word in parts[0]), "placeholders", Args(exactly=len(parts[0])))

@@ -7,13 +7,7 @@ from grpo_cli.recipe.arithmetic import evaluations, plan, unreached
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
-def recipe(
-    prompts: int = 8,
-    group: int = 4,
-    steps: int = 10,
-    inner_epochs: int = 1,
-    **train: str,
-) -> Recipe:
+def recipe(prompts: int = 8, group: int = 4, steps: int = 10, inner_epochs: int = 1, **train: str) -> Recipe:
     return Recipe.model_validate(
         {
             "model": "m",
@@ -74,8 +68,7 @@ def said_by(steps: int, context: int | None = None, **sections: Any) -> list[str
         "train": {"steps": steps},
     }
     merged = {
-        name: {**base.get(name, {}), **more} if isinstance(more, dict) else more
-        for name, more in sections.items()
+        name: {**base.get(name, {}), **more} if isinstance(more, dict) else more for name, more in sections.items()
     }  # type: ignore[dict-item]
     return unreached(Recipe.model_validate(base | merged), steps, context)
 
@@ -104,22 +97,10 @@ UNREACHED = {
     "patience": ({"eval": {"every": 5}, "stop": {"patience": 40}}, 20, "it never stops the run"),
     "the KL": ({"monitor": {"kl": {"every": 50}}}, 20, "the KL is never measured"),
     "canaries": ({"monitor": CANARY}, 19, "it is asked before and after only"),
-    "resets": (
-        {"train": {"select": "ads", "ads": {"reset": 30}}},
-        20,
-        "the windows never go back",
-    ),
-    "evaluations of a part": (
-        {"eval": {"every": 5, "between": 64, "limit": 64}},
-        20,
-        "all evaluations are alike",
-    ),
+    "resets": ({"train": {"select": "ads", "ads": {"reset": 30}}}, 20, "the windows never go back"),
+    "evaluations of a part": ({"eval": {"every": 5, "between": 64, "limit": 64}}, 20, "all evaluations are alike"),
     "a length term": ({"shaping": {"length": {}}}, 20, "`shaping.length` begins at 256 tokens"),
-    "an overlong term": (
-        {"shaping": {"overlong": {"max_tokens": 200}}},
-        20,
-        "`shaping.overlong` begins at 160 tokens",
-    ),
+    "an overlong term": ({"shaping": {"overlong": {"max_tokens": 200}}}, 20, "`shaping.overlong` begins at 160 tokens"),
     "prompts": ({"data": {"max_prompt_tokens": 1000}}, 20, "prompts above 412 are left out"),
 }
 
@@ -136,10 +117,7 @@ def test_lengths_that_fit_are_not_spoken_of() -> None:
     assert said_by(20, 512, train={"lr_warmup_steps": 19}, eval={"every": 20}, run={"save_every": 20}) == []
     assert said_by(20, None, data={"max_prompt_tokens": 1000}) == []
     fits = {"overlong": {"max_tokens": 120}, "length": {"target": 60}}
-    assert (
-        said_by(20, 512, shaping=fits, data={"max_prompt_tokens": 412}, monitor={"canary": {"from": "c"}})
-        == []
-    )
+    assert said_by(20, 512, shaping=fits, data={"max_prompt_tokens": 412}, monitor={"canary": {"from": "c"}}) == []
 
 
 def test_a_critics_warm_up_is_held_against_the_steps_that_epochs_take() -> None:

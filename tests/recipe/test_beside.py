@@ -37,10 +37,7 @@ def recipe(**more: Any) -> Recipe:
         ({"verify": FORM, "combine": "min"}, []),
         ({"verify": FORM, "combine": {"by": "kind"}}, []),
         ({"train": {"algorithm": "dapo"}}, ["overlong"]),
-        (
-            {"shaping": {"overlong": {}, "repetition": {}, "language": {}}},
-            ["overlong", "repetition", "language"],
-        ),
+        ({"shaping": {"overlong": {}, "repetition": {}, "language": {}}}, ["overlong", "repetition", "language"]),
         ({"shaping": {"length": {}}}, []),
         ({"shaping": {"repetition": {"only": "right"}, "language": {"weight": 0}}}, []),
         ({"environment": {"python": "environments:keydoor"}, "verify": {}}, ["invalid_penalty"]),
@@ -79,9 +76,7 @@ def test_what_the_gate_keeps_back_is_named_with_what_to_do() -> None:
     assert found is not None
     assert found[0] == "with `alive_by: outcome` `form` cannot be learned from them: name it, or warm up"
     assert "train.alive_by: [math, form]" in found[1]
-    two = unlearnable(
-        recipe(verify=FORM | {"tags": {"kind": "format"}}, train={"alive_by": ["math", "form"]})
-    )
+    two = unlearnable(recipe(verify=FORM | {"tags": {"kind": "format"}}, train={"alive_by": ["math", "form"]}))
     assert two is not None
     assert two[0] == "with `alive_by: [math, form]` `tags` cannot be learned from them: name it, or warm up"
     assert unlearnable(recipe()) is None

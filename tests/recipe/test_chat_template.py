@@ -60,19 +60,13 @@ def test_with_set_the_file_counts_from_here_and_text_stays_text(
     [
         ("chat_template: gone.jinja", "plain: false", "`gone.jinja` cannot be read: no such file"),
         ("chat_template: r.txt", "plain: false", "`r.txt` is no template"),
-        (
-            "chat_template: '{{ messages }}'",
-            "plain: true",
-            "`model.chat_template` has no effect with `data.plain",
-        ),
+        ("chat_template: '{{ messages }}'", "plain: true", "`model.chat_template` has no effect with `data.plain"),
         ("template_args: {a: 1}", "plain: true", "`model.template_args` has no effect with `data.plain"),
         ("template_args: {tools: []}", "plain: false", "`tools` comes from the rows"),
         ("dtype: auto", "prefill: 'It is {answer}'", "`data.prefill` would tell the gold"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_its_place(
-    tmp_path: Path, model: str, data: str, words: str
-) -> None:
+def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, model: str, data: str, words: str) -> None:
     (tmp_path / "r.txt").write_text("no braces\n")
     with pytest.raises(RecipeError) as caught:
         load(written(tmp_path, model, data))
@@ -82,14 +76,10 @@ def test_what_cannot_be_meant_is_refused_with_its_place(
 
 def test_both_names_of_the_arguments_are_one_thing_and_not_said_twice(tmp_path: Path) -> None:
     trl = "  trl: {chat_template_kwargs: {enable_thinking: false}}\n"
-    recipe = load(
-        written(tmp_path, more="").with_name("r.yaml"), ["model.template_args.enable_thinking=false"]
-    )
+    recipe = load(written(tmp_path, more="").with_name("r.yaml"), ["model.template_args.enable_thinking=false"])
     assert chat_options(recipe) == {"enable_thinking": False}
     old = tmp_path / "old.yaml"
-    old.write_text(
-        (tmp_path / "r.yaml").read_text().replace("train: {steps: 1}\n", f"train:\n  steps: 1\n{trl}")
-    )
+    old.write_text((tmp_path / "r.yaml").read_text().replace("train: {steps: 1}\n", f"train:\n  steps: 1\n{trl}"))
     assert chat_options(load(old)) == {"enable_thinking": False}
     with pytest.raises(RecipeError, match="says what the chat template gets"):
         load(old, ["model.template_args.x=1"])
@@ -104,9 +94,7 @@ def test_a_prefill_takes_columns_and_keeps_other_braces(tmp_path: Path) -> None:
     assert row.prefill == "On sums: \\boxed{" and row.prompt == "q"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [('{"a": 1, "a": 2}', "key `a` is said twice"), ('{"a": 1', "is no JSON")]
-)
+@pytest.mark.parametrize(("text", "says"), [('{"a": 1, "a": 2}', "key `a` is said twice"), ('{"a": 1', "is no JSON")])
 def test_options_as_json_that_cannot_be_meant_are_refused(text: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text(

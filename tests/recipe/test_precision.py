@@ -56,8 +56,7 @@ def test_only_weights_that_cannot_move_are_a_finding(
 
 
 @pytest.mark.parametrize(
-    ("model", "width"),
-    [({}, 16), ({"dtype": "bfloat16"}, 8), ({"dtype": "float16"}, 8), ({"dtype": "float32"}, 16)],
+    ("model", "width"), [({}, 16), ({"dtype": "bfloat16"}, 8), ({"dtype": "float16"}, 8), ({"dtype": "float32"}, 16)]
 )
 def test_memory_counts_what_will_be_held(model: dict[str, object], width: int, tmp_path: Path) -> None:
     recipe = tiny_recipe(tmp_path, ROWS, model={"path": "builtin:tiny", **model})
@@ -68,15 +67,12 @@ def test_memory_counts_what_will_be_held(model: dict[str, object], width: int, t
 def test_memory_of_an_adapter_start_is_that_of_an_adapter(tmp_path: Path) -> None:
     folder = tmp_path / "adapter"
     folder.mkdir()
-    (folder / "adapter_config.json").write_text(
-        json.dumps({"r": 4, "lora_alpha": 8, "base_model_name_or_path": ""})
-    )
+    (folder / "adapter_config.json").write_text(json.dumps({"r": 4, "lora_alpha": 8, "base_model_name_or_path": ""}))
     fresh = tiny_recipe(tmp_path, ROWS, model={"path": "builtin:tiny", "lora": {"r": 4}})
     saved = tiny_recipe(tmp_path, ROWS, model={"path": str(folder), "base": "builtin:tiny"})
     lost = tiny_recipe(tmp_path, ROWS, model={"path": str(folder)})
     one, other = (
-        next(f for f in RecipeCheck(recipe, tmp_path).findings() if f.check == "memory")
-        for recipe in (fresh, saved)
+        next(f for f in RecipeCheck(recipe, tmp_path).findings() if f.check == "memory") for recipe in (fresh, saved)
     )
     assert one.data["state_bytes"] == other.data["state_bytes"]
     broken = next(f for f in RecipeCheck(lost, tmp_path).findings() if f.check == "model")

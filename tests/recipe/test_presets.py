@@ -49,10 +49,7 @@ def test_presets_say_what_their_papers_say() -> None:
     assert (train(algorithm="gspo").ratio, train(algorithm="gspo").clip.high) == ("sequence", 4e-4)
     assert train(algorithm="gspo_token").ratio == "sequence_token"
     assert train(algorithm="cispo").clip.cap == 5.0
-    assert (train(algorithm="rloo").baseline, train(algorithm="rloo").kl.estimator) == (
-        "leave_one_out",
-        "k1_reward",
-    )
+    assert (train(algorithm="rloo").baseline, train(algorithm="rloo").kl.estimator) == ("leave_one_out", "k1_reward")
     assert train(algorithm="reinforce_pp").scale == "batch"
     gigpo = train(algorithm="gigpo")
     assert gigpo.credit is not None and gigpo.scale == "none"

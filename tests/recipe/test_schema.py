@@ -61,9 +61,7 @@ def test_an_environment_may_be_all_that_judges() -> None:
 
 
 def test_an_overlay_may_leave_things_out() -> None:
-    assert is_valid({"extends": "quickstart", "data": {"system": "x"}}) and not is_valid(
-        {"data": {"system": "x"}}
-    )
+    assert is_valid({"extends": "quickstart", "data": {"system": "x"}}) and not is_valid({"data": {"system": "x"}})
 
 
 def test_fields_carry_their_description() -> None:

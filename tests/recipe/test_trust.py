@@ -109,9 +109,7 @@ def test_every_way_to_name_code_is_refused(more: dict[str, Any], tmp_path: Path)
 
 def test_code_of_another_folder_that_came_with_a_model_is_refused_too(tmp_path: Path) -> None:
     theirs = write(tmp_path / "theirs", recipe())
-    own = write(
-        tmp_path / "own", recipe(verify={"python": {"function": "../theirs/reward.py:f"}}), weights=None
-    )
+    own = write(tmp_path / "own", recipe(verify={"python": {"function": "../theirs/reward.py:f"}}), weights=None)
     with pytest.raises(RecipeError, match="came with a model"):
         load(own)
     (tmp_path / "own" / "link.py").symlink_to(theirs.parent / "reward.py")

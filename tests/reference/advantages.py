@@ -10,15 +10,7 @@ from grpo_cli.policy.builtin import byte_tokenizer
 from tests.reference import world
 from tests.reference.case import Case, Errors
 from tests.reference.drive import scores
-from tests.reference.formulas import (
-    gigpo,
-    group_advantages,
-    is_dead,
-    kept_places,
-    mean,
-    normalise_then_sum,
-    overlong,
-)
+from tests.reference.formulas import gigpo, group_advantages, is_dead, kept_places, mean, normalise_then_sum, overlong
 from tests.reference.policy import Said
 
 
@@ -79,9 +71,7 @@ def advantages_of(
         grouped = [[0.0] * size if d else group for d, group in zip(dead, grouped, strict=True)]
     if case.keep is not None and case.by == "advantage":
         pruned = _pruned(grouped, case)
-    whole = [
-        0.0 if out else a for a, out in zip((a for group in grouped for a in group), pruned, strict=True)
-    ]
+    whole = [0.0 if out else a for a, out in zip((a for group in grouped for a in group), pruned, strict=True)]
     if case.gamma is None:
         found = [[a] * len(one.own) for a, one in zip(whole, said, strict=True)]
     else:
@@ -122,9 +112,7 @@ def _of_turns(
             record = records[len(found)]
             for turn, value in zip(record["turns"], turns, strict=True):
                 errors.take("advantage", abs(turn["advantage"] - value))
-            found.append(
-                [a for a, (start, end) in zip(turns, one.turns, strict=True) for _ in range(start, end)]
-            )
+            found.append([a for a, (start, end) in zip(turns, one.turns, strict=True) for _ in range(start, end)])
     return found
 
 

@@ -14,15 +14,7 @@ from tests.reference.advantages import advantages_of, parts_of, rewards_of
 from tests.reference.case import Case, Errors
 from tests.reference.critic import Unit, Values, credited, value_loss, whitened
 from tests.reference.drive import Seen
-from tests.reference.formulas import (
-    Answer,
-    Method,
-    is_clipped,
-    kl,
-    mean,
-    token_losses,
-    weight,
-)
+from tests.reference.formulas import Answer, Method, is_clipped, kl, mean, token_losses, weight
 from tests.reference.policy import Plain, Said
 
 
@@ -155,9 +147,7 @@ def of_rows(
     return gains, returns
 
 
-def _imitation(
-    answers: list[Answer], micro: list[list[int]], records: list[dict[str, Any]], parts: int
-) -> Tensor:
+def _imitation(answers: list[Answer], micro: list[list[int]], records: list[dict[str, Any]], parts: int) -> Tensor:
     """VAPO's mean of -log p over the tokens of all right answers, of which an optimizer step has its share."""
     right = [
         answer.counts and record["verdicts"]["v"]["outcome"] == "right"
@@ -219,7 +209,5 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
         # under `k1_reward` the sign of an advantage that ought to be 0 is one of rounding, and so is the clip's side
         if method.loss not in ("sapo", "vespo") and method.estimator != "k1_reward":
             one = method.ratio == "sequence"
-            out["clip"] = mean(
-                [float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]]
-            )
+            out["clip"] = mean([float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]])
     return out

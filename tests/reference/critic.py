@@ -89,9 +89,7 @@ class Values:
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found, strict=True)]
 
 
-def paid(
-    said: Said, reward: float, turns: Sequence[float], pull: Sequence[float], *, goes_on: bool
-) -> list[float]:
+def paid(said: Said, reward: float, turns: Sequence[float], pull: Sequence[float], *, goes_on: bool) -> list[float]:
     """What each token of the model is paid: a turn's reward at its end, what they leave of the whole at the last token, less
     the KL of every token. An answer that goes on where it was cut is not paid for the end it has not come to."""
     own = said.own
@@ -103,9 +101,7 @@ def paid(
     return [gain - off for gain, off in zip(found, pull, strict=True)]
 
 
-def gae(
-    rewards: Sequence[float], values: Sequence[float], after: float, gamma: float, decay: float
-) -> list[float]:
+def gae(rewards: Sequence[float], values: Sequence[float], after: float, gamma: float, decay: float) -> list[float]:
     """Each token's sum over what follows it of (gamma decay)^k times the surprise there (GAE, equation 16)."""
     ahead = [*values[1:], after]
     surprise = [r + gamma * v - own for r, v, own in zip(rewards, ahead, values, strict=True)]
@@ -116,12 +112,7 @@ def gae(
 
 
 def credited(
-    said: Said,
-    reward: float,
-    values: Sequence[float],
-    turns: Sequence[float],
-    pull: Sequence[float],
-    credit: Credit,
+    said: Said, reward: float, values: Sequence[float], turns: Sequence[float], pull: Sequence[float], credit: Credit
 ) -> tuple[list[float], list[float]]:
     """Advantages before whitening, and returns, of the tokens of the model."""
     own = [values[t] for t in said.own]
@@ -146,12 +137,7 @@ def whitened(rows: Sequence[Sequence[float]], library: str = "") -> list[list[fl
 
 
 def library_gae(
-    rewards: Sequence[float],
-    values: Sequence[float],
-    mask: Sequence[int],
-    library: str,
-    gamma: float,
-    decay: float,
+    rewards: Sequence[float], values: Sequence[float], mask: Sequence[int], library: str, gamma: float, decay: float
 ) -> list[float]:
     """The recursions of the two over a row with its gaps: verl steps over what is masked, OpenRLHF takes its value for 0."""
     found, running, behind = [0.0] * len(mask), 0.0, 0.0

@@ -114,11 +114,7 @@ def write_world(folder: Path, rows: int = 48, kinds: tuple[str, ...] = KINDS) ->
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rw.py").write_text(REWARD)
     lines = [
-        {
-            "question": "x" * (i % 9) + f"{i}+{7 * i % 100}",
-            "answer": str(8 * i),
-            "kind": kinds[i % len(kinds)],
-        }
+        {"question": "x" * (i % 9) + f"{i}+{7 * i % 100}", "answer": str(8 * i), "kind": kinds[i % len(kinds)]}
         for i in range(rows)
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -269,9 +265,7 @@ def run_here(recipe: Recipe, folder: Path, *, plays: bool = False) -> Seen:
     return seen
 
 
-def run_ranks(
-    folder: Path, name: str, changes: dict[str, Any], ranks: int = 2, *, plays: bool = False
-) -> list[Seen]:
+def run_ranks(folder: Path, name: str, changes: dict[str, Any], ranks: int = 2, *, plays: bool = False) -> list[Seen]:
     """Train on several gloo ranks; what each of them did, in rank order."""
     out = folder / f"{name}.ranks"
     out.mkdir()

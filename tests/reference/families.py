@@ -97,12 +97,7 @@ MORE: dict[str, dict[str, Any]] = {
         "max_position_embeddings": CONTEXT,
         "initializer_range": 0.15,
     },
-    "biogpt": {
-        **_PLAIN,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "activation_dropout": 0.0,
-    },
+    "biogpt": {**_PLAIN, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "activation_dropout": 0.0},
     "cohere": {**_GROUPED, "logit_scale": 0.5},
 }
 """Tried as well, not in the table of fourteen."""

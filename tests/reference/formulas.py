@@ -72,11 +72,7 @@ def group_advantages(groups: Sequence[Sequence[float]], method: Method) -> list[
     found = []
     for rewards, group in zip(groups, centred, strict=True):
         dead = is_dead(rewards, method.floor, method.ddof)
-        over = {
-            "group": 1.0 if dead else deviation(_known(rewards), method.ddof),
-            "batch": batch,
-            "none": 1.0,
-        }
+        over = {"group": 1.0 if dead else deviation(_known(rewards), method.ddof), "batch": batch, "none": 1.0}
         found.append([0.0 if dead or math.isnan(c) else c / over[method.scale] for c in group])
     return found
 
@@ -147,8 +143,7 @@ def gigpo(
     deviation (to which the authors' code adds 1e-6); nothing where it is alone.
     """
     gains = [
-        [math.fsum(gamma**later * r for later, r in enumerate(row[t:])) for t in range(len(row))]
-        for row in rewards
+        [math.fsum(gamma**later * r for later, r in enumerate(row[t:])) for t in range(len(row))] for row in rewards
     ]
 
     def alike(state: str) -> list[float]:
@@ -223,9 +218,7 @@ def ratios(answer: Answer, method: Method) -> list[Tensor]:
 def token_losses(answer: Answer, method: Method) -> list[Tensor]:
     """What each token of an answer adds, before any mean: policy term and KL term."""
     found = []
-    for ratio, lp, ref, a in zip(
-        ratios(answer, method), answer.lp, answer.ref, answer.advantage, strict=True
-    ):
+    for ratio, lp, ref, a in zip(ratios(answer, method), answer.lp, answer.ref, answer.advantage, strict=True):
         if method.loss == "cispo":  # CISPO in MiniMax-M1, arXiv 2506.13585; no lower bound
             assert method.cap is not None
             term = -min(float(ratio.detach()), method.cap) * a * lp
@@ -235,9 +228,7 @@ def token_losses(answer: Answer, method: Method) -> list[Tensor]:
         elif (
             method.loss == "vespo"
         ):  # arXiv 2602.10693: w^k exp(k' (1 - w)) of the whole answer's ratio, without a gradient
-            w = math.exp(
-                math.fsum(float(now.detach()) - then for now, then in zip(answer.lp, answer.old, strict=True))
-            )
+            w = math.exp(math.fsum(float(now.detach()) - then for now, then in zip(answer.lp, answer.old, strict=True)))
             k, decay = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
             term = -(w**k) * math.exp(decay * (1 - w)) * a * lp
         else:  # PPO's clipped surrogate, arXiv 1707.06347; DAPO's two bounds, arXiv 2503.14476
@@ -264,12 +255,7 @@ def is_clipped(answer: Answer, method: Method) -> list[bool]:
 
 
 def weight(
-    answer: Answer,
-    batch: Sequence[Answer],
-    mates: Sequence[Answer],
-    batches: int,
-    method: Method,
-    parts: int = 1,
+    answer: Answer, batch: Sequence[Answer], mates: Sequence[Answer], batches: int, method: Method, parts: int = 1
 ) -> float:
     """What a token of `answer` is multiplied with before everything is summed.
 

@@ -63,11 +63,7 @@ def _presets() -> Iterator[Planned]:
             for micro in (1, BATCH // preset["mini_batches"]):
                 if preset["loss"] == "bnpo" and micro == 1:
                     continue
-                train = {
-                    "algorithm": name,
-                    "dead_groups": dead,
-                    "steps": 1 if preset["inner_epochs"] > 1 else 2,
-                }
+                train = {"algorithm": name, "dead_groups": dead, "steps": 1 if preset["inner_epochs"] > 1 else 2}
                 if name == "dapo":
                     train["overlong"] = 0.4
                 # credit for turns is of episodes
@@ -212,9 +208,7 @@ def _families() -> Iterator[Planned]:
         part = "families" if family in FAMILIES else "more families"
         for dead, micro in (("keep", BATCH), ("drop", 4)):
             train = {"inner_epochs": 2, "dead_groups": dead}
-            yield _run(
-                part, family, dead, f"mb{micro}", family=family, train=train, sample={"micro_batch": micro}
-            )
+            yield _run(part, family, dead, f"mb{micro}", family=family, train=train, sample={"micro_batch": micro})
         train = {"algorithm": "grpo", "inner_epochs": 2}
         yield _run(part, family, "kl", family=family, train=train, sample={"micro_batch": 1})
 

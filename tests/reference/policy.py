@@ -80,6 +80,4 @@ class Plain:
         if not loss.requires_grad:  # every ratio is clipped
             return {n: torch.zeros_like(p) for n, p in named.items()}
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-        return {
-            n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(named.items(), found, strict=True)
-        }
+        return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(named.items(), found, strict=True)}

@@ -22,13 +22,7 @@ from grpo_cli.policy.tokens import refuse_other_tokens
 from grpo_cli.recipe.sections.recipe import Model
 from tests.reference.case import Case
 from tests.reference.compare import apart, named, of_rows
-from tests.reference.critic import (
-    Unit,
-    Values,
-    library_gae,
-    value_loss,
-    whitened,
-)
+from tests.reference.critic import Unit, Values, library_gae, value_loss, whitened
 from tests.reference.drive import Seen, recipe_of, run_here, write_world
 from tests.reference.families import write_checkpoint
 from tests.reference.formulas import Answer, token_losses
@@ -91,9 +85,7 @@ def test_a_batch_is_what_the_libraries_make_of_it(tmp_path: Path, library: str, 
         # float32 log-probs of the KL, divided by a deviation below 1
         assert [scale * a for a in run.advantages[place]] == pytest.approx(row, abs=4 * NEAR)
 
-    returns = [
-        [a + v for a, v in zip(row, own, strict=False)] for row, own in zip(gains, values, strict=True)
-    ]
+    returns = [[a + v for a, v in zip(row, own, strict=False)] for row, own in zip(gains, values, strict=True)]
     assert len(run.updates) == 2
     # the libraries' loss, of values in place of deviations, differs by the unit alone
     unit.take(returns)
@@ -134,16 +126,12 @@ def test_a_critic_from_elsewhere_reads_with_its_own_layers(tmp_path: Path) -> No
 
 
 def test_a_critic_that_reads_other_tokens_than_the_policy_writes_is_refused(tmp_path: Path) -> None:
-    policy = load_model(
-        Model(path=str(write_checkpoint("llama", tmp_path))), device=torch.device("cpu"), seed=0
-    )
+    policy = load_model(Model(path=str(write_checkpoint("llama", tmp_path))), device=torch.device("cpu"), seed=0)
     own, there = byte_tokenizer(), policy.tokenizer.get_vocab()
     refuse_other_tokens("it", own.get_vocab(), there, policy.vocabulary, policy.vocabulary)
     with pytest.raises(SetupError, match=r"^it knows 266 tokens, the policy 300$"):
         refuse_other_tokens("it", own.get_vocab(), there, 300, policy.vocabulary)
     own.add_tokens(["<|new|>"])
-    with pytest.raises(
-        SetupError, match=r"1 of 267 tokens, such as `<\|new\|>`, have another number there"
-    ) as told:
+    with pytest.raises(SetupError, match=r"1 of 267 tokens, such as `<\|new\|>`, have another number there") as told:
         refuse_other_tokens("it", own.get_vocab(), there, policy.vocabulary, policy.vocabulary)
     assert told.value.hint == "name a model with the policy's own tokenizer"

@@ -20,9 +20,7 @@ def test_a_hundred_thousand_samples_follow_the_exact_distribution():
     pairs = torch.tensor([c.token_ids for c in done[0]])
     with torch.no_grad():
         first = (model(torch.tensor([[1, 2]])).logits[0, -1] / 0.8).softmax(-1)
-        second = torch.stack(
-            [(model(torch.tensor([[1, 2, t]])).logits[0, -1] / 0.8).softmax(-1) for t in range(5)]
-        )
+        second = torch.stack([(model(torch.tensor([[1, 2, t]])).logits[0, -1] / 0.8).softmax(-1) for t in range(5)])
     expected = (first[:, None] * second).double().flatten()
     observed = torch.bincount(pairs[:, 0] * 5 + pairs[:, 1], minlength=25)
     assert chisquare(observed.numpy(), (expected / expected.sum() * count).numpy()).pvalue > 1e-3

@@ -77,9 +77,7 @@ def test_the_penalty_for_long_answers(tokens: int, want: float) -> None:
     ("advantage", "ratio", "value", "slope"),
     [(1, 0.5, -0.5, -0.5), (1, 1.5, -1.2, 0), (-1, 0.5, 0.8, 0), (-1, 1.5, 1.5, 1.5), (1, 1, -1, -1)],
 )
-def test_the_clip_keeps_the_pessimistic_side(
-    advantage: float, ratio: float, value: float, slope: float
-) -> None:
+def test_the_clip_keeps_the_pessimistic_side(advantage: float, ratio: float, value: float, slope: float) -> None:
     terms, gradients = loss([math.log(ratio)], advantage, Method())
     assert terms == pytest.approx([value]) and gradients == pytest.approx([slope])
 
@@ -105,9 +103,7 @@ def test_the_soft_gate_decays_smoothly(advantage: float, slope: float) -> None:
     assert loss([math.log(1.5)], advantage, Method(loss="sapo"))[1] == pytest.approx([slope], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("advantage", "slope"), [(1.0, -(1.2**2) * math.exp(-0.6)), (-1.0, 1.2**3 * math.exp(-0.4))]
-)
+@pytest.mark.parametrize(("advantage", "slope"), [(1.0, -(1.2**2) * math.exp(-0.6)), (-1.0, 1.2**3 * math.exp(-0.4))])
 def test_the_soft_weight_is_of_the_whole_answer(advantage: float, slope: float) -> None:
     _, gradients = loss([math.log(2.0), math.log(0.6)], advantage, Method(loss="vespo"))
     assert gradients == pytest.approx([slope / 2] * 2)

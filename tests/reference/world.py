@@ -44,9 +44,7 @@ def playing() -> Iterator[None]:
         Collect.sample = before  # type: ignore[method-assign]
 
 
-def _sample(
-    self: Collect, rows: Sequence[int], size: int, call: EngineCall, first: int = 0
-) -> list[RowCompletions]:
+def _sample(self: Collect, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[RowCompletions]:
     settings, found = self.settings(call), []
     with self.judges.listening(rows) as on_finish:
         for place, row in enumerate(rows):
@@ -58,9 +56,7 @@ def _sample(
     return found
 
 
-def _episode(
-    collect: Collect, prompt: list[int], settings: SamplingSettings, row: int, number: int
-) -> Completion:
+def _episode(collect: Collect, prompt: list[int], settings: SamplingSettings, row: int, number: int) -> Completion:
     ids, logps, turns, state, cut = list[int](), list[float](), list[Turn](), "start", False
     for turn in range(MAX_TURNS):
         room = min(TURN_TOKENS, settings.max_tokens - len(ids))

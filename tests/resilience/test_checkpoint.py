@@ -123,9 +123,7 @@ def test_a_sealed_checkpoint_may_be_read_by_those_who_may_read_the_run(tmp_path:
     written.mkdir()
     (written / "model.safetensors").write_bytes(b"w")
     (written / "model.safetensors").chmod(0o600)  # as safetensors leaves it
-    sealed = checkpoint.seal(
-        written, tmp_path / "checkpoints", checkpoint.TrainState(1, 3, {}, 0, 0, 0), "grpo: 1\n"
-    )
+    sealed = checkpoint.seal(written, tmp_path / "checkpoints", checkpoint.TrainState(1, 3, {}, 0, 0, 0), "grpo: 1\n")
     modes = {file.name: file.stat().st_mode & 0o777 for file in sealed.path.iterdir()}
     assert modes["model.safetensors"] == modes["recipe.yaml"] == modes["manifest.json"]
     assert checkpoint.find_fault(sealed.path) is None

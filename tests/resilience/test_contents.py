@@ -132,11 +132,7 @@ def test_words_that_are_no_files_are_not_taken_for_some(tmp_path: Path) -> None:
 
 
 def test_code_is_followed_into_the_modules_beside_it_and_the_files_it_reads(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "reward.py",
-        "import json\nfrom pack.inner import deep\nimport other as o\nT = 'table.csv'\n",
-    )
+    write(tmp_path, "reward.py", "import json\nfrom pack.inner import deep\nimport other as o\nT = 'table.csv'\n")
     write(tmp_path, "pack/__init__.py", "")
     write(tmp_path, "pack/inner/__init__.py", "from . import near\nfrom ..side import x\n")
     for name in ("pack/inner/deep.py", "pack/inner/near.py", "pack/side.py", "unused.py", "table.csv"):
@@ -250,9 +246,7 @@ def test_rows_are_the_same_where_all_of_each_is(edit: str) -> None:
 
 
 def test_of_several_sources_the_one_that_changed_is_named() -> None:
-    of = recipe(
-        data={"train": ["rows.jsonl", "tasks:addition3", "run:rl", "part-*.jsonl"], "prompt": "{question}"}
-    )
+    of = recipe(data={"train": ["rows.jsonl", "tasks:addition3", "run:rl", "part-*.jsonl"], "prompt": "{question}"})
     places = ["rows.jsonl:1", "tasks:addition3:train 1", "run:rl row a", "part-1.jsonl:1", "part-2.jsonl:1"]
     rows = [replace(row(str(n)), place=place) for n, place in enumerate(places)]
     before = rows_read({"train": Split(rows, {})}, of)["data.train"]

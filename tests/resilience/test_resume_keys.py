@@ -57,9 +57,7 @@ def test_what_an_alarm_does_is_no_change() -> None:
 def test_a_run_from_before_a_key_existed_is_taken_up(tmp_path: Path) -> None:
     recipe = made(tmp_path)
     now = to_yaml(recipe)
-    before = "".join(
-        line for line in now.splitlines(True) if line.split(":")[0].strip() not in ("ban", "strategy")
-    )
+    before = "".join(line for line in now.splitlines(True) if line.split(":")[0].strip() not in ("ban", "strategy"))
     assert before != now and "ban" in now and "strategy" in now
     run = RunFolder.create(tmp_path / "runs", "run", before, {}, label="r")
     assert find_run(recipe, str(run.path)).path == run.path

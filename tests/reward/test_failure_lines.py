@@ -59,12 +59,8 @@ def test_a_verifier_that_takes_long_is_named_while_it_does(monkeypatch: pytest.M
     assert told == ["`f` has judged 8 samples for 0.1 s and goes on"]
 
 
-@pytest.mark.parametrize(
-    "method", [{}, {"method": "min"}, {"method": "first"}, {"method": "normalise_then_sum"}]
-)
-def test_of_two_parts_one_that_fails_leaves_no_reward_rather_than_half(
-    tmp_path: Path, method: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("method", [{}, {"method": "min"}, {"method": "first"}, {"method": "normalise_then_sum"}])
+def test_of_two_parts_one_that_fails_leaves_no_reward_rather_than_half(tmp_path: Path, method: dict[str, str]) -> None:
     from grpo_verifiers.combine import CombineRule
 
     (tmp_path / "parts.py").write_text(PARTS)

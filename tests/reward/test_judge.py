@@ -56,10 +56,7 @@ def test_by_sends_each_row_to_the_verifier_it_names() -> None:
         {
             "model": "builtin:tiny",
             "data": {"train": "tasks:addition3", "prompt": "{question}"},
-            "verify": {
-                "letter": {"kind": "regex", "pattern": "[a-z]"},
-                "digit": {"kind": "regex", "pattern": "[0-9]"},
-            },
+            "verify": {"letter": {"kind": "regex", "pattern": "[a-z]"}, "digit": {"kind": "regex", "pattern": "[0-9]"}},
             "combine": {"method": "by", "by": "kind"},
             "sample": {"prompts": 1, "group": 2},
             "train": {"steps": 1, "lr": 1e-3},

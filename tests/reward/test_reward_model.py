@@ -26,9 +26,7 @@ def save(folder: Path, labels: int) -> Path:
 
     inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<end>").save_pretrained(
-        folder
-    )
+    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<end>").save_pretrained(folder)
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(WORDS), hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -79,9 +77,7 @@ def test_a_model_that_fails_on_a_batch_gives_no_verdict_on_it_and_goes_on(
 def test_labels_give_probabilities_that_sum_to_one(tmp_path: Path) -> None:
     saved = save(tmp_path, labels=3)
     parts = [scores(saved, ["good"], label=label)[0] or 0.0 for label in range(3)]
-    assert math.isclose(sum(parts), 1.0, abs_tol=1e-5) and scores(saved, ["good"])[0] == pytest.approx(
-        parts[2]
-    )
+    assert math.isclose(sum(parts), 1.0, abs_tol=1e-5) and scores(saved, ["good"])[0] == pytest.approx(parts[2])
 
 
 def test_a_model_without_a_trained_head_is_refused(tmp_path: Path) -> None:
@@ -91,9 +87,7 @@ def test_a_model_without_a_trained_head_is_refused(tmp_path: Path) -> None:
     weights = load_file(saved / "model.safetensors")
     del weights["score.weight"]
     save_file(weights, saved / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        Unavailable, match=r"lacks 1 tensors, first `score.weight`: its scores would be random"
-    ):
+    with pytest.raises(Unavailable, match=r"lacks 1 tensors, first `score.weight`: its scores would be random"):
         scores(saved, ["good"])
 
 
@@ -126,6 +120,4 @@ def test_a_proxy_is_named_in_the_warnings() -> None:
     from grpo_cli.reward.plan import ScoringEntry, ScoringPlan
 
     plan = ScoringPlan({"taste": ScoringEntry("reward_model"), "math": ScoringEntry("math")}, "")
-    assert plan.proxies == [
-        "`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"
-    ]
+    assert plan.proxies == ["`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"]

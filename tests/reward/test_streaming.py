@@ -69,9 +69,6 @@ def test_a_verifier_that_raises_is_heard_of() -> None:
 def test_only_verifiers_with_processes_are_judged_early(tmp_path: Path) -> None:
     (tmp_path / "mine_early.py").write_text("def short(completion):\n    return True\n")
     options = {"function": "mine_early:short", "path": [str(tmp_path)]}
-    assert (
-        StreamingJudge.where_it_pays(Judge({"regex": Verify(kind="regex", options={"pattern": "1"})}), str)
-        is None
-    )  # type: ignore[arg-type]
+    assert StreamingJudge.where_it_pays(Judge({"regex": Verify(kind="regex", options={"pattern": "1"})}), str) is None  # type: ignore[arg-type]
     ours = Judge({"own": Verify(kind="python", options=options)})
     assert StreamingJudge.where_it_pays(ours, str) is not None  # type: ignore[arg-type]

@@ -36,9 +36,7 @@ def test_a_prompt_that_just_fits_is_completed(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sampling_values_without_meaning_are_named_together(engine):
     with pytest.raises(RecipeError) as caught:
-        make_engine(engine, tiny()).generate(
-            [], SamplingSettings(0, temperature=-1, top_p=0, min_p=float("nan"))
-        )
+        make_engine(engine, tiny()).generate([], SamplingSettings(0, temperature=-1, top_p=0, min_p=float("nan")))
     assert len(caught.value.mistakes) == 4
 
 
@@ -50,9 +48,7 @@ def test_nothing_asked_gives_nothing(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_pad_token_and_no_end_token_are_needed(engine):
     model = tiny()
-    done = make_engine(engine, model).generate(
-        [Request([1]), Request([1, 2, 3])], SamplingSettings(6, seed=0)
-    )
+    done = make_engine(engine, model).generate([Request([1]), Request([1, 2, 3])], SamplingSettings(6, seed=0))
     assert [row[0].finish for row in done] == ["length", "length"]
 
 

@@ -17,9 +17,7 @@ ENDS = {3, 11}
 
 
 def generate_greedily(model, prompt, new, ends=frozenset(ENDS)):
-    config = GenerationConfig(
-        max_new_tokens=new, do_sample=False, eos_token_id=sorted(ends) or None, pad_token_id=0
-    )
+    config = GenerationConfig(max_new_tokens=new, do_sample=False, eos_token_id=sorted(ends) or None, pad_token_id=0)
     with torch.no_grad():
         ids = torch.tensor([prompt])
         out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=config)
@@ -31,9 +29,7 @@ def generate_greedily(model, prompt, new, ends=frozenset(ENDS)):
 def test_greedy_equals_generate_token_for_token(family, engine):
     model = tiny(family)
     asked = [Request(p, 2) for p in prompts(5)]
-    done = make_engine(engine, model, end_ids=ENDS, pad_id=0).generate(
-        asked, SamplingSettings(12, temperature=0)
-    )
+    done = make_engine(engine, model, end_ids=ENDS, pad_id=0).generate(asked, SamplingSettings(12, temperature=0))
     for request, pair in zip(asked, done, strict=True):
         expected = generate_greedily(model, request.prompt_ids, 12)
         assert [c.token_ids for c in pair] == [expected, expected]
@@ -46,18 +42,14 @@ def test_logps_equal_a_plain_forward_pass(family, engine):
     model = tiny(family)
     asked = [Request(p, 3) for p in prompts(4)]
     settings = SamplingSettings(10, temperature=0.7, seed=5)
-    for request, samples in zip(
-        asked, make_engine(engine, model, end_ids=ENDS).generate(asked, settings), strict=True
-    ):
+    for request, samples in zip(asked, make_engine(engine, model, end_ids=ENDS).generate(asked, settings), strict=True):
         for sample in samples:
             expected = plain_logps(model, request.prompt_ids, sample.token_ids, 0.7)
             assert torch.allclose(torch.tensor(sample.logps), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    "rule",
-    [{"top_k": 5}, {"top_p": 0.6}, {"min_p": 0.2}, {"repetition_penalty": 1.4}],
-    ids=lambda r: next(iter(r)),
+    "rule", [{"top_k": 5}, {"top_p": 0.6}, {"min_p": 0.2}, {"repetition_penalty": 1.4}], ids=lambda r: next(iter(r))
 )
 @pytest.mark.parametrize("engine", ["graph", "transformers"])
 def test_logps_stay_those_of_the_untruncated_distribution(engine, rule):
@@ -104,9 +96,7 @@ def test_a_prompt_has_the_same_samples_whatever_it_is_batched_with():
 
 
 def test_equal_prompts_in_one_call_get_different_samples():
-    done = make_engine("graph", tiny()).generate(
-        [Request([1, 2], 2), Request([1, 2], 2)], SamplingSettings(12, seed=1)
-    )
+    done = make_engine("graph", tiny()).generate([Request([1, 2], 2), Request([1, 2], 2)], SamplingSettings(12, seed=1))
     assert len({tuple(c.token_ids) for row in done for c in row}) == 4
 
 
@@ -115,9 +105,7 @@ def test_without_a_seed_torch_decides_and_calls_differ():
     runs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        runs.append(
-            [engine.generate([Request([1, 2], 1)], SamplingSettings(12))[0][0].token_ids for _ in range(2)]
-        )
+        runs.append([engine.generate([Request([1, 2], 1)], SamplingSettings(12))[0][0].token_ids for _ in range(2)])
     assert runs[0] == runs[1] != runs[2]
     assert runs[0][0] != runs[0][1]
 
@@ -143,9 +131,7 @@ def test_lora_adapters_take_part_merged_or_not():
     tokens = engine.generate([Request([4, 9], 2)], settings)[0][0].token_ids
     assert tokens == generate_greedily(model.eval(), [4, 9], 12)
     with model.disable_adapter():
-        assert engine.generate([Request([4, 9])], settings)[0][0].token_ids == generate_greedily(
-            model, [4, 9], 12
-        )
+        assert engine.generate([Request([4, 9])], settings)[0][0].token_ids == generate_greedily(model, [4, 9], 12)
     model.merge_adapter()
     assert engine.generate([Request([4, 9], 2)], settings)[0][0].token_ids == tokens
 
@@ -207,9 +193,7 @@ def test_samples_are_reported_before_the_call_ends():
 
 @pytest.mark.parametrize(
     ("family", "changes", "word"),
-    [
-        ("Llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "dynamic"),
-    ],
+    [("Llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "dynamic")],
 )
 def test_what_the_engine_cannot_drive_it_declares(family, changes, word):
     model = tiny(family, **changes)

@@ -16,17 +16,13 @@ from tests.builders.rollout_models import FAMILIES, tiny
 T = 0.8
 
 
-def batch(
-    prompts: int = 3, group: int = 12, new: int = 9, masked: int | None = None
-) -> tuple[Tensor, Tensor, int]:
+def batch(prompts: int = 3, group: int = 12, new: int = 9, masked: int | None = None) -> tuple[Tensor, Tensor, int]:
     """Ids and mask of shuffled samples: prompts of differing lengths left-padded, completions right-padded."""
     draw = torch.Generator().manual_seed(1)
     ids = torch.zeros(prompts * group, 6 + new, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for row in range(prompts * group):
-        asked = torch.randint(
-            1, 60, (3 + row // group,), generator=torch.Generator().manual_seed(row // group)
-        )
+        asked = torch.randint(1, 60, (3 + row // group,), generator=torch.Generator().manual_seed(row // group))
         length = int(torch.randint(1, new + 1, (1,), generator=draw))
         said = torch.randint(1, 60, (length,), generator=draw)
         ids[row, 6 - len(asked) : 6], ids[row, 6 : 6 + length] = asked, said
@@ -96,8 +92,6 @@ def test_logits_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dropout_and_scaled_logits_are_left_to_trl() -> None:
     from peft import LoraConfig, get_peft_model
 
-    assert not can_share(
-        get_peft_model(tiny(), LoraConfig(r=2, lora_dropout=0.1, target_modules="all-linear"))
-    )
+    assert not can_share(get_peft_model(tiny(), LoraConfig(r=2, lora_dropout=0.1, target_modules="all-linear")))
     assert not can_share(tiny(attention_dropout=0.1))
     assert not can_share(tiny("Granite"))

@@ -89,12 +89,7 @@ def test_a_new_run_holds_its_recipe_and_manifest(tmp_path: Path) -> None:
     assert folder.recipe_text == "grpo: 1\n"
     folder.update_manifest(status="done")
     manifest = folder.manifest()
-    assert (manifest["seed"], manifest["run"], manifest["status"], manifest["schema"]) == (
-        7,
-        "first",
-        "done",
-        1,
-    )
+    assert (manifest["seed"], manifest["run"], manifest["status"], manifest["schema"]) == (7, "first", "done", 1)
 
 
 def test_opening_what_is_no_run_names_the_near_one(tmp_path: Path) -> None:

@@ -36,8 +36,7 @@ def recipe(micro: int | None = None, **sections: dict[str, Any]) -> Recipe:
         "model": {"path": "x", "dtype": "bfloat16"} | sections.pop("model", {}),
         "data": {"train": "x", "prompt": "{p}", "answer": "{a}"},
         "verify": {"regex": {"pattern": "a"}},
-        "sample": {"prompts": 32, "group": 8, "max_tokens": 256, "micro_batch": micro}
-        | sections.pop("sample", {}),
+        "sample": {"prompts": 32, "group": 8, "max_tokens": 256, "micro_batch": micro} | sections.pop("sample", {}),
         "train": {"steps": 100, "lr": 1e-6} | sections.pop("train", {}),
     }
     return Recipe.model_validate(said | sections)
@@ -53,14 +52,9 @@ def answer(
 
 @pytest.mark.parametrize(
     ("name", "micro", "model", "gib", "seconds"),
-    [
-        ("135m", 64, {}, 13.25, 0.80),
-        ("7b", 16, {"lora": {"r": 16}}, 41.3, 8.33),
-    ],
+    [("135m", 64, {}, 13.25, 0.80), ("7b", 16, {"lora": {"r": 16}}, 41.3, 8.33)],
 )
-def test_a_step_measured_on_an_h200(
-    name: str, micro: int, model: dict[str, Any], gib: float, seconds: float
-) -> None:
+def test_a_step_measured_on_an_h200(name: str, micro: int, model: dict[str, Any], gib: float, seconds: float) -> None:
     found = answer(recipe(micro, model=model), name)
     assert found.memory.peak / GIB == pytest.approx(gib, rel=0.15)
     assert found.duration.step == pytest.approx(seconds, rel=0.3)
@@ -72,9 +66,7 @@ def test_an_update_measured_on_an_h200(name: str, micro: int, seconds: float) ->
     assert found.update + found.other == pytest.approx(seconds, rel=0.3)
 
 
-@pytest.mark.parametrize(
-    ("rows", "seconds"), [(64, 0.28), (128, 0.35), (256, 0.44), (512, 0.6), (1024, 0.94)]
-)
+@pytest.mark.parametrize(("rows", "seconds"), [(64, 0.28), (128, 0.35), (256, 0.44), (512, 0.6), (1024, 0.94)])
 def test_a_rollout_measured_on_an_h100(rows: int, seconds: float) -> None:
     found = answer(recipe(64, sample={"prompts": rows // 8}), "135m", "h100")
     assert generate_seconds(found.work, found.ask.cards.card, 1024) == pytest.approx(seconds, rel=0.2)

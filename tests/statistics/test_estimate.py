@@ -189,9 +189,7 @@ def test_intervals_without_spread_cover(n: int, share: float) -> None:
 def test_what_is_detectable_without_spread_is_found_with_the_power_it_says(n: int) -> None:
     share = detectable_exactly(n)
     power = sum(
-        math.comb(n, k) * share**k * (1 - share) ** (n - k)
-        for k in range(n + 1)
-        if mcnemar_exact(0, k) <= 0.05
+        math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1) if mcnemar_exact(0, k) <= 0.05
     )
     assert power == pytest.approx(0.8)
     assert detectable_exactly(5) == math.inf
@@ -232,9 +230,7 @@ def by_trials(counts: list[tuple[int, int]]) -> Interval:
     return clustered([[pass_at_k(n, c, 4)] for n, c in counts], most_trials=sum(n for n, _ in counts) / 4)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "less", "covered"), [(64, 0.891, 0.968), (128, 0.917, 0.951), (256, 0.932, 0.955)]
-)
+@pytest.mark.parametrize(("prompts", "less", "covered"), [(64, 0.891, 0.968), (128, 0.917, 0.951), (256, 0.932, 0.955)])
 def test_the_interval_of_a_pass_at_k_near_one_covers_what_it_promises(
     prompts: int, less: float, covered: float
 ) -> None:

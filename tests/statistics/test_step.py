@@ -12,21 +12,13 @@ from grpo_cli.statistics.step import percentile, repetition, step_stats, timing_
 from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
 
-MARKS = {
-    "r": right("4"),
-    "w": wrong("5"),
-    "n": no_answer("no_box"),
-    "o": over_limit("too_long"),
-    "e": error("crashed"),
-}
+MARKS = {"r": right("4"), "w": wrong("5"), "n": no_answer("no_box"), "o": over_limit("too_long"), "e": error("crashed")}
 
 
 def batch(*groups: str, reward: float | None = None, tokens: int = 10) -> list[SampleRecord]:
     """One sample a letter: r, w, n, o or e."""
     return [
-        sample(MARKS[mark], group=i, tokens=tokens, reward=reward)
-        for i, marks in enumerate(groups)
-        for mark in marks
+        sample(MARKS[mark], group=i, tokens=tokens, reward=reward) for i, marks in enumerate(groups) for mark in marks
     ]
 
 
@@ -81,9 +73,7 @@ def test_signal_is_reward_spread_and_not_the_primary_verdict() -> None:
 
 
 def test_rewards_that_differ_in_the_last_bit_carry_no_signal() -> None:
-    assert (
-        step_stats([sample(right(), reward=0.1 + 0.2), sample(right(), reward=0.3)], 2)["group/signal"] == 0
-    )
+    assert step_stats([sample(right(), reward=0.1 + 0.2), sample(right(), reward=0.3)], 2)["group/signal"] == 0
 
 
 def test_the_histogram_counts_groups_by_right_samples() -> None:
@@ -104,9 +94,7 @@ def test_pass_at_k_is_not_measured_where_no_group_is_large_enough() -> None:
 
 def test_statistics_do_not_depend_on_the_order_of_the_samples() -> None:
     samples = [
-        sample(
-            MARKS[mark], group=i % 5, reward=None if mark == "e" else 0.1 * i, tokens=i, truncated=i % 3 == 0
-        )
+        sample(MARKS[mark], group=i % 5, reward=None if mark == "e" else 0.1 * i, tokens=i, truncated=i % 3 == 0)
         for i, mark in enumerate("rwnoe" * 8)
     ]
     expected = step_stats(samples, 8, ks=(1, 2, 4))
@@ -118,8 +106,7 @@ def test_statistics_do_not_depend_on_the_order_of_the_samples() -> None:
 
 def test_the_same_row_drawn_twice_in_a_step_makes_two_groups() -> None:
     twice = [
-        SampleRecord(1, "row", g, "p", "c", verdicts={}, outcome=o)
-        for g, o in ((0, Outcome.RIGHT), (1, Outcome.WRONG))
+        SampleRecord(1, "row", g, "p", "c", verdicts={}, outcome=o) for g, o in ((0, Outcome.RIGHT), (1, Outcome.WRONG))
     ]
     stats = step_stats(twice, 1)
     assert (stats["group/all_right"], stats["group/all_wrong"]) == (1, 1)
@@ -133,9 +120,14 @@ def test_each_verifier_has_its_own_outcomes_reasons_and_latency() -> None:
         error("crashed"),
     ]
     stats = step_stats([sample(v) for v in verdicts], 4)
-    assert [
-        stats[f"verify/math/{o}"] for o in ("calls", "right", "wrong", "no_answer", "over_limit", "error")
-    ] == [4, 1, 1, 1, 0, 1]
+    assert [stats[f"verify/math/{o}"] for o in ("calls", "right", "wrong", "no_answer", "over_limit", "error")] == [
+        4,
+        1,
+        1,
+        1,
+        0,
+        1,
+    ]
     assert stats["verify/math/reason/no_box"] == 0.25
     assert stats["verify/math/p95_s"] == pytest.approx(0.27)
     assert stats["reward/math/mean"] == pytest.approx(1 / 3)
@@ -171,21 +163,14 @@ def test_an_empty_batch_measures_nothing() -> None:
 
 
 def test_standard_deviation_inside_the_group_differs_from_that_of_the_batch() -> None:
-    flat = [
-        sample(right(), group=0),
-        sample(right(), group=0),
-        sample(wrong(), group=1),
-        sample(wrong(), group=1),
-    ]
+    flat = [sample(right(), group=0), sample(right(), group=0), sample(wrong(), group=1), sample(wrong(), group=1)]
     stats = step_stats(flat, 2)
     assert stats["reward/std_in_group"] == 0
     assert stats["reward/std"] == pytest.approx(0.57735, abs=1e-5)
 
 
 def test_unique_answers_are_a_share_inside_the_group() -> None:
-    stats = step_stats(
-        [sample(wrong("1")), sample(wrong("1")), sample(wrong("2")), sample(no_answer("x"))], 4
-    )
+    stats = step_stats([sample(wrong("1")), sample(wrong("1")), sample(wrong("2")), sample(no_answer("x"))], 4)
     assert stats["unique_answers"] == pytest.approx(2 / 3)
 
 
@@ -213,9 +198,7 @@ def test_percentile_interpolates_between_ranks() -> None:
 
 
 def test_eta_takes_the_median_step_so_that_one_slow_step_does_not_move_it() -> None:
-    stats = timing_stats(
-        {"generate": 2.0, "update": 1.0}, 1000, step_s=100.0, recent_s=[4.0, 4.0, 4.0], steps_left=10
-    )
+    stats = timing_stats({"generate": 2.0, "update": 1.0}, 1000, step_s=100.0, recent_s=[4.0, 4.0, 4.0], steps_left=10)
     assert stats["eta_s"] == 40
     assert stats["tokens_per_s"] == 500
     assert stats["time/other"] == 97

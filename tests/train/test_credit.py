@@ -72,22 +72,15 @@ NORMALISED = {"train": {"reward_combine": "normalise_then_sum"}}
 
 
 def test_parts_that_differ_with_equal_sums_are_signal_where_parts_are_normalised() -> None:
-    method = Method.of(
-        recipe(4, {"math": {"weight": 1.0}, "regex": {"pattern": "x", "weight": 2.0}}, **NORMALISED)
-    )
+    method = Method.of(recipe(4, {"math": {"weight": 1.0}, "regex": {"pattern": "x", "weight": 2.0}}, **NORMALISED))
     same_sum = group(0, [1.0] * 4, {"math": [1.0, 0.0, 1.0, 0.0], "regex": [0.0, 0.5, 0.0, 0.5]})
-    assert says(method, [same_sum, group(1, [0.0] * 4, {"math": [0.0] * 4, "regex": [0.0] * 4})]) == [
-        True,
-        False,
-    ]
+    assert says(method, [same_sum, group(1, [0.0] * 4, {"math": [0.0] * 4, "regex": [0.0] * 4})]) == [True, False]
     summed = Method.of(recipe(4, {"math": {"weight": 1.0}, "regex": {"pattern": "x", "weight": 2.0}}))
     assert not summed.has_signal(same_sum)
 
 
 @pytest.mark.parametrize("parts", [PARTS, UNEVEN])
-def test_parts_that_take_each_other_back_are_no_signal_beside_a_live_group(
-    parts: dict[str, list[float]],
-) -> None:
+def test_parts_that_take_each_other_back_are_no_signal_beside_a_live_group(parts: dict[str, list[float]]) -> None:
     method = Method.of(recipe(4, TWO, **NORMALISED))
     live = group(1, [2.0, 0.0, 1.0, 0.0], {"math": [1.0, 0, 0.3, 0], "regex": [1.0, 0, 0.7, 0]})
     assert says(method, [group(0, [1.0] * 4, parts), live]) == [False, True]
@@ -139,21 +132,15 @@ LARGE = [
 
 
 @pytest.mark.parametrize(("rewards", "wanted"), LARGE)
-def test_what_rewards_differ_by_counts_however_far_from_0_they_are(
-    rewards: list[float], wanted: list[float]
-) -> None:
+def test_what_rewards_differ_by_counts_however_far_from_0_they_are(rewards: list[float], wanted: list[float]) -> None:
     found = Method.of(recipe(4)).credit([group(0, rewards)])
     assert found.signal_P.tolist() == [True]
     assert found.A_PG[0].tolist() == pytest.approx(wanted, abs=1e-4)
-    apart = Method.of(recipe(4, TWO, **NORMALISED)).credit(
-        [group(0, rewards, {"math": rewards, "regex": [0.0] * 4})]
-    )
+    apart = Method.of(recipe(4, TWO, **NORMALISED)).credit([group(0, rewards, {"math": rewards, "regex": [0.0] * 4})])
     assert apart.A_PG[0].tolist() == pytest.approx(wanted, abs=1e-4)
     for train in ({"scale": "none"}, {"baseline": "leave_one_out", "scale": "none"}):
         made = Method.of(recipe(4, train=train)).credit([group(0, rewards)])
-        assert (made.A_PG[0] / made.A_PG[0, 3]).tolist() == pytest.approx(
-            [a / wanted[3] for a in wanted], abs=1e-4
-        )
+        assert (made.A_PG[0] / made.A_PG[0, 3]).tolist() == pytest.approx([a / wanted[3] for a in wanted], abs=1e-4)
 
 
 @pytest.mark.parametrize("size", range(2, 17))
@@ -193,9 +180,7 @@ def test_a_penalty_moves_the_advantages_and_is_no_signal() -> None:
 
 def test_a_gate_that_pays_nobody_is_no_signal() -> None:
     gated = recipe(
-        4,
-        {"math": {}, "regex": {"pattern": "x"}},
-        combine={"method": "gate", "gate": {"regex": "needs_right"}},
+        4, {"math": {}, "regex": {"pattern": "x"}}, combine={"method": "gate", "gate": {"regex": "needs_right"}}
     )
     scores = {"math": [0.0] * 4, "regex": [1.0, 0.0, 1.0, 0.0]}
     judge = Judge.of(gated)
@@ -205,7 +190,5 @@ def test_a_gate_that_pays_nobody_is_no_signal() -> None:
     ]
     assert [j.reward for j in judged] == [0.0] * 4
     n = 4
-    made = Group(
-        0, [Completion([1], [0.0], "stop")] * n, ["x"] * n, judged, [j.reward or 0.0 for j in judged]
-    )
+    made = Group(0, [Completion([1], [0.0], "stop")] * n, ["x"] * n, judged, [j.reward or 0.0 for j in judged])
     assert says(Method.of(gated), [made]) == [False]

@@ -18,14 +18,7 @@ from grpo_cli.policy.model import attach_lora
 from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.recipe.sections.recipe import Lora
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.critic.critic import (
-    AdapterBackbone,
-    Critic,
-    LayersBackbone,
-    Numerics,
-    PolicyBackbone,
-    ValueTarget,
-)
+from grpo_cli.train.critic.critic import AdapterBackbone, Critic, LayersBackbone, Numerics, PolicyBackbone, ValueTarget
 from grpo_cli.train.critic.learning import CriticCredit, TokenKlPenalty, credit_of, critic_credit, worth_of
 from tests.reference.families import make_model
 from tests.train.test_credit import recipe
@@ -38,12 +31,7 @@ REWARDS = [1.0, 0.0, math.nan, 0.25]
 def batch(rows: Sequence[int] = range(4), width: int = 5) -> dict[str, Tensor]:
     """Rows as TRL pads them: prompts on the left, answers on the right, with columns to spare."""
     lead = max(len(PROMPTS[i]) for i in rows)
-    out: dict[str, list[list[int]]] = {
-        "prompt_ids": [],
-        "prompt_mask": [],
-        "completion_ids": [],
-        "completion_mask": [],
-    }
+    out: dict[str, list[list[int]]] = {"prompt_ids": [], "prompt_mask": [], "completion_ids": [], "completion_mask": []}
     for i in rows:
         before, behind = lead - len(PROMPTS[i]), width - len(ANSWERS[i])
         out["prompt_ids"].append([0] * before + PROMPTS[i])
@@ -58,13 +46,9 @@ def completions(rows: Sequence[int] = range(4), cut: int | None = None) -> list[
     return [Completion(ANSWERS[i], [-1.0] * len(ANSWERS[i]), "length" if i == cut else "stop") for i in rows]
 
 
-def made(
-    backbone: Any, model: nn.Module, spec: Spec | None = None, lr: float = 1e-3, rows: int = 2
-) -> Critic:
+def made(backbone: Any, model: nn.Module, spec: Spec | None = None, lr: float = 1e-3, rows: int = 2) -> Critic:
     """A critic whose head says something."""
-    critic = Critic(
-        backbone, model, spec or Spec(mini_batches=1), lr, Numerics(None, rows, lambda value: value)
-    )
+    critic = Critic(backbone, model, spec or Spec(mini_batches=1), lr, Numerics(None, rows, lambda value: value))
     torch.manual_seed(1)
     nn.init.normal_(critic.head.weight, std=0.3)
     return critic
@@ -102,9 +86,7 @@ def test_a_value_is_read_where_its_token_is_predicted() -> None:
     nn.init.ones_(critic.head.weight)
     values = critic.values(batch())
     assert values.shape == (4, 6)
-    assert torch.allclose(
-        values, torch.arange(3, 9).double().expand(4, -1)
-    )  # the longest prompt has four tokens
+    assert torch.allclose(values, torch.arange(3, 9).double().expand(4, -1))  # the longest prompt has four tokens
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
@@ -118,15 +100,11 @@ def test_values_are_those_of_each_row_alone(family: str) -> None:
 
 def test_a_fresh_critic_says_nothing() -> None:
     model = make_model("llama")
-    critic = Critic(
-        LayersBackbone.copied(model, absolute=False), model, Spec(), 1e-3, Numerics(None, 2, lambda v: v)
-    )
+    critic = Critic(LayersBackbone.copied(model, absolute=False), model, Spec(), 1e-3, Numerics(None, 2, lambda v: v))
     assert not critic.values(batch()).any()
 
 
-def reference(
-    values: list[list[float]], beta: float, logps: Tensor, ref: Tensor
-) -> tuple[list[Any], list[Any]]:
+def reference(values: list[list[float]], beta: float, logps: Tensor, ref: Tensor) -> tuple[list[Any], list[Any]]:
     """Whitened advantages and returns by the formulas of verl and OpenRLHF: a sum over what follows, token by token."""
     gains, returns, white = [], [], []
     for i, answer in enumerate(ANSWERS):
@@ -135,9 +113,7 @@ def reference(
             gains.append([])
             returns.append([])
             continue
-        paid = [
-            -beta * float(logps[i, t] - ref[i, t]) + (REWARDS[i] if t == n - 1 else 0.0) for t in range(n)
-        ]
+        paid = [-beta * float(logps[i, t] - ref[i, t]) + (REWARDS[i] if t == n - 1 else 0.0) for t in range(n)]
         deltas = [paid[t] + v[t + 1] - v[t] for t in range(n)]
         gains.append([sum(0.95 ** (k - t) * deltas[k] for k in range(t, n)) for t in range(n)])
         returns.append([a + b for a, b in zip(gains[-1], v, strict=False)])
@@ -157,13 +133,7 @@ def test_advantages_losses_and_gradients_are_the_formulas() -> None:
     logps, ref = -torch.rand(4, 5), -torch.rand(4, 5)
     values = critic.values(out)
     found = critic_credit(
-        critic.spec,
-        completions(),
-        REWARDS,
-        values,
-        out["completion_mask"],
-        TokenKlPenalty(0.1, logps, ref),
-        alone,
+        critic.spec, completions(), REWARDS, values, out["completion_mask"], TokenKlPenalty(0.1, logps, ref), alone
     )
     slow = by_hand(model, critic)
     white, returns = reference([v.tolist() for v in slow], 0.1, logps, ref)
@@ -205,13 +175,7 @@ def test_two_ranks_make_the_advantages_of_one() -> None:
     def half(rows: range, gathered: Any) -> CriticCredit:
         part = slice(rows.start, rows.stop)
         return critic_credit(
-            Spec(),
-            completions(rows),
-            REWARDS[part],
-            values[part],
-            out["completion_mask"][part],
-            None,
-            gathered,
+            Spec(), completions(rows), REWARDS[part], values[part], out["completion_mask"][part], None, gathered
         )
 
     for rows in halves:
@@ -227,10 +191,7 @@ def test_ranks_share_out_the_rows_of_one_mini_batch() -> None:
     critic = made(LayersBackbone.copied(model, absolute=False), model, Spec(mini_batches=3, epochs=2))
     whole = [rows.tolist() for rows in critic._mini_batches(range(10), 10, seed=4)]
     parts = [
-        [
-            [p + start for p in rows.tolist()]
-            for rows in critic._mini_batches(range(start, start + 5), 10, seed=4)
-        ]
+        [[p + start for p in rows.tolist()] for rows in critic._mini_batches(range(start, start + 5), 10, seed=4)]
         for start in (0, 5)
     ]
     assert [a + b for a, b in zip(*parts, strict=True)] == whole
@@ -240,9 +201,7 @@ def test_ranks_share_out_the_rows_of_one_mini_batch() -> None:
 def test_a_cut_answer_comes_to_its_reward_or_to_the_value_of_going_on() -> None:
     values, mask = torch.full((4, 6), 0.5), batch()["completion_mask"]
     by = {
-        cut: critic_credit(
-            Spec(cut=cut, **{"lambda": 1.0}), completions(cut=3), REWARDS, values, mask, None, alone
-        )
+        cut: critic_credit(Spec(cut=cut, **{"lambda": 1.0}), completions(cut=3), REWARDS, values, mask, None, alone)
         for cut in ("outcome", "value")
     }
     assert by["outcome"].target.returns_BT[3, :3].tolist() == pytest.approx([0.25] * 3)
@@ -252,9 +211,7 @@ def test_a_cut_answer_comes_to_its_reward_or_to_the_value_of_going_on() -> None:
 
 def test_nothing_is_explained_where_all_returns_are_equal() -> None:
     mask = batch()["completion_mask"]
-    found = critic_credit(
-        Spec(**{"lambda": 1.0}), completions(), [0.0] * 4, torch.rand(4, 6), mask, None, alone
-    )
+    found = critic_credit(Spec(**{"lambda": 1.0}), completions(), [0.0] * 4, torch.rand(4, 6), mask, None, alone)
     assert "critic/explained_variance" not in found.metrics
     lost = critic_credit(Spec(), completions(), [math.nan] * 4, torch.rand(4, 6), mask, None, alone)
     assert not lost.advantages_BT.any() and not lost.target.mask_BT.any()
@@ -264,24 +221,16 @@ def test_the_critic_learns_the_returns_and_leaves_the_policy_alone() -> None:
     model = make_model("llama")
     before = [p.detach().clone() for p in model.parameters()]
     critic = made(
-        LayersBackbone.copied(model, absolute=False),
-        model,
-        Spec(mini_batches=2, epochs=20, clip=10.0),
-        lr=3e-3,
+        LayersBackbone.copied(model, absolute=False), model, Spec(mini_batches=2, epochs=20, clip=10.0), lr=3e-3
     )
     out = batch()
     old = critic.values(out)
-    found = critic_credit(
-        Spec(**{"lambda": 1.0}), completions(), REWARDS, old, out["completion_mask"], None, alone
-    )
+    found = critic_credit(Spec(**{"lambda": 1.0}), completions(), REWARDS, old, out["completion_mask"], None, alone)
     first = critic.fit(out, found.target, range(4), 4, seed=0)["critic/loss"]
     again = ValueTarget(found.target.returns_BT, critic.values(out)[:, :-1], found.target.mask_BT)
     assert critic.fit(out, again, range(4), 4, seed=1)["critic/loss"] < 0.3 * first
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
-    assert (
-        critic.mib
-        > 3 * sum(p.numel() * 4 for p in LayersBackbone.copied(model, absolute=False).trained) / 2**20
-    )
+    assert critic.mib > 3 * sum(p.numel() * 4 for p in LayersBackbone.copied(model, absolute=False).trained) / 2**20
 
 
 def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:

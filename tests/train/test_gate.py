@@ -180,9 +180,7 @@ def test_what_the_first_verifier_with_an_answer_pays_is_the_outcome() -> None:
     said = recipe(verify, combine="first", shaping={"overlong": {"cache": 0.9}})
     nothing = Verdict(Outcome.NO_ANSWER, 0.0)
     for last, is_alive in (([0.0, 0, 0, 1], True), ([0.0] * 4, False)):
-        judged = [
-            Judgement({"boxed": nothing, "last": verdict(score)}, Outcome.NO_ANSWER, score) for score in last
-        ]
+        judged = [Judgement({"boxed": nothing, "last": verdict(score)}, Outcome.NO_ANSWER, score) for score in last]
         paid = RewardRule(said).of(judged, ["x"] * 4, LENGTHS, "0/0/0")
         made = Group(
             0,
@@ -245,9 +243,7 @@ def played(said: Recipe, *episodes: Completion) -> Group:
     for one in episodes:
         assert one.episode is not None and one.episode.outcome is not None
         found = verdict(one.episode.outcome)
-        judged.append(
-            Judgement({"environment": found}, found.outcome, said.verify["environment"].weight * found.score)
-        )
+        judged.append(Judgement({"environment": found}, found.outcome, said.verify["environment"].weight * found.score))
     tokens, invalid = [c.spoken for c in episodes], [c.invalid for c in episodes]
     paid = RewardRule(said).of(judged, ["x"] * len(episodes), tokens, "0/0/0", invalid)
     return Group(0, list(episodes), ["x"] * len(episodes), judged, paid.rewards, outcomes=paid.outcomes)

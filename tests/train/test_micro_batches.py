@@ -34,12 +34,7 @@ def batch(lengths: list[int], first: int) -> dict[str, Any]:
 def test_each_window_keeps_its_rows_and_each_row_its_own() -> None:
     batches = [batch([2, 9, 1], 1), batch([5, 3, 8], 4), batch([4, 4, 1], 7), batch([9, 2, 6], 10)]
     dealt = by_length(batches, 2)
-    assert [b["completion_mask"].sum(dim=1).tolist() for b in dealt] == [
-        [9, 8, 5],
-        [3, 2, 1],
-        [9, 6, 4],
-        [4, 2, 1],
-    ]
+    assert [b["completion_mask"].sum(dim=1).tolist() for b in dealt] == [[9, 8, 5], [3, 2, 1], [9, 6, 4], [4, 2, 1]]
     rows = [row for b in dealt for row in b["advantages"].int().tolist()]
     assert rows == [2, 6, 4, 5, 1, 3, 10, 12, 7, 8, 11, 9]
     for b in dealt:

@@ -19,11 +19,7 @@ NAN = float("nan")
 
 def test_a_mini_batch_is_divided_by_the_tokens_of_an_average_one() -> None:
     built = trainer(micro_batches=2, mini_batches=2)
-    assert (built.mini.count, built.args.gradient_accumulation_steps, built.args.steps_per_generation) == (
-        2,
-        1,
-        2,
-    )
+    assert (built.mini.count, built.args.gradient_accumulation_steps, built.args.steps_per_generation) == (2, 1, 2)
     built.current_gradient_accumulation_steps = 1
     A = torch.tensor([1.0, -1.0], dtype=torch.float64)
     losses = []
@@ -92,9 +88,9 @@ def test_rows_are_dealt_out_anew_by_a_chance_of_their_own() -> None:
     first, again = reshuffled(batches, 1), reshuffled(batches, 1)
     assert torch.equal(before, torch.get_rng_state())
     found = [one["sample"].tolist() for one in first]
-    assert found == [one["sample"].tolist() for one in again] and sorted(
-        row for one in found for row in one
-    ) == list(range(8))
+    assert found == [one["sample"].tolist() for one in again] and sorted(row for one in found for row in one) == list(
+        range(8)
+    )
     assert found != [one["sample"].tolist() for one in reshuffled(batches, 2)]
 
 

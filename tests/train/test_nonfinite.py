@@ -13,9 +13,7 @@ def guard(stops: bool) -> tuple[NonFinite, list[str]]:
 def test_a_nan_loss_stops_the_run_and_names_its_rows() -> None:
     keeper, _ = guard(True)
     keeper.loss(torch.tensor(float("nan")), lambda: ["a", "b"])
-    with pytest.raises(
-        TrainingError, match=r"step 3: the loss is nan on rows a, b; the weights were not touched"
-    ):
+    with pytest.raises(TrainingError, match=r"step 3: the loss is nan on rows a, b; the weights were not touched"):
         keeper.gradient(float("nan"), 3, torch.nn.Linear(1, 1))
 
 

@@ -140,9 +140,7 @@ def test_scale_divides_the_part_of_the_turns_too() -> None:
 
 @pytest.mark.parametrize("unit", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize(("scale", "ratio"), [("group", 0.977955), ("none", 0.781969)])
-def test_how_much_turns_count_does_not_follow_the_unit_of_the_reward(
-    unit: float, scale: str, ratio: float
-) -> None:
+def test_how_much_turns_count_does_not_follow_the_unit_of_the_reward(unit: float, scale: str, ratio: float) -> None:
     circle = group(
         episode(("s0", 0.0), ("s1", 0.0), ("s0", 0.0), ("s2", unit)),
         episode(("s0", 0.0), ("s2", unit)),
@@ -200,9 +198,7 @@ def long_episode(row: int, *turns: tuple[int, str, float]) -> Completion:
 
 def test_turns_of_both_signs_pull_though_their_mean_is_0() -> None:
     # each turn 1.5 above or below its state's mean, the outcomes equal
-    even = group(
-        long_episode(1, (10, "a", 3.0), (10, "b", 0.0)), long_episode(2, (10, "b", 3.0), (10, "a", 0.0))
-    )
+    even = group(long_episode(1, (10, "a", 3.0), (10, "b", 0.0)), long_episode(2, (10, "b", 3.0), (10, "a", 0.0)))
     credit = method({"method": "gigpo", "gamma": 1.0, "norm": "mean"}).credit([even])
     assert credit.A_PGT is not None and credit.A_PG.tolist() == [[0.0, 0.0]]
     assert {round(a, 6) for a in credit.A_PGT.flatten().tolist()} == {0.0, 1.5, -1.5}
@@ -282,8 +278,5 @@ def test_marked_parts_of_an_answer_are_credited_as_turns() -> None:
     answers = [Completion([7] * 5, [-0.5] * 5, "stop", marks=marks) for marks in parts]
     credit = method("milestones").credit([group(*answers, rewards=[1.0, 0.0])])
     assert credit.A_PGT is not None
-    assert credit.A_PGT[0].tolist() == [
-        pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5]),
-        pytest.approx([-1.0] * 5),
-    ]
+    assert credit.A_PGT[0].tolist() == [pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5]), pytest.approx([-1.0] * 5)]
     assert credit.metrics["credit/milestone_1/reached"] == 0.5

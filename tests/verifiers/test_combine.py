@@ -126,17 +126,13 @@ def test_normalise_then_sum_of_equal_scores_is_zero() -> None:
         (CombineRule(), {"a": RewardTerm(primary=True), "b": RewardTerm(primary=True)}, "more than one"),
     ],
 )
-def test_rules_that_cannot_be_meant_are_named(
-    rule: CombineRule, specs: dict[str, RewardTerm], says: str
-) -> None:
+def test_rules_that_cannot_be_meant_are_named(rule: CombineRule, specs: dict[str, RewardTerm], says: str) -> None:
     assert any(says in mistake for mistake in check_rule(rule, specs))
 
 
 def test_verifiers_that_cancel_are_found() -> None:
     specs = {"a": RewardTerm(1.0), "b": RewardTerm(1.0), "c": RewardTerm(1.0)}
-    samples = [
-        {"a": wrong(score=i % 2), "b": wrong(score=1 - i % 2), "c": wrong(score=i % 3 / 2)} for i in range(12)
-    ]
+    samples = [{"a": wrong(score=i % 2), "b": wrong(score=1 - i % 2), "c": wrong(score=i % 3 / 2)} for i in range(12)]
     alike = [{"a": wrong(), "b": wrong(), "c": wrong()}] * 12
     for batch, found in ((samples, 1), (alike, 0)):
         sums: dict[tuple[str, str], PairSums] = {}
@@ -160,9 +156,7 @@ def test_verdict_type_is_what_combine_reads() -> None:
         ({"source": "math"}, ["exact"]),
     ],
 )
-def test_a_map_says_which_verifier_a_value_means_and_a_default_the_rest(
-    row: dict[str, Any], named: list[str]
-) -> None:
+def test_a_map_says_which_verifier_a_value_means_and_a_default_the_rest(row: dict[str, Any], named: list[str]) -> None:
     specs = {"math": RewardTerm(), "code": RewardTerm(), "exact": RewardTerm()}
     rule = CombineRule("by", by="source", values={"gsm8k": "math", "2": "code"}, default="exact")
     assert judges_of(row, specs, rule) == named

@@ -52,9 +52,7 @@ def test_a_list_with_something_else_in_it_is_a_bad_gold(kind: str, gold: object)
         verifier.compile({"answer": gold})
 
 
-@pytest.mark.parametrize(
-    "gold", ["N/A", "proof", "notfound", "None", "null", "(Proof).", ["3", "n/a"], '["nan"]']
-)
+@pytest.mark.parametrize("gold", ["N/A", "proof", "notfound", "None", "null", "(Proof).", ["3", "n/a"], '["nan"]'])
 def test_what_stands_where_there_is_no_answer_is_a_bad_gold_of_maths(gold: object) -> None:
     with pytest.raises(BadGold, match="stands where there is none"):
         build("math").compile({"answer": gold})

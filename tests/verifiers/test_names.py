@@ -10,8 +10,7 @@ KNOWN = ["max_tokens", "math", "reasoning_gym"]
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
-    [("maths", "math"), ("MATH", "math"), ("max-token", "max_tokens"), ("zebra", None), ("", None)],
+    ("name", "near"), [("maths", "math"), ("MATH", "math"), ("max-token", "max_tokens"), ("zebra", None), ("", None)]
 )
 def test_case_and_dashes_do_not_count(name: str, near: str | None) -> None:
     assert nearest(name, KNOWN) == near

@@ -34,8 +34,7 @@ class Counting(Verifier):
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         return [
-            error("down") if s.completion == "fail" else right() if s.completion == s.gold else wrong()
-            for s in samples
+            error("down") if s.completion == "fail" else right() if s.completion == s.gold else wrong() for s in samples
         ]
 
 
@@ -47,9 +46,7 @@ def test_trl_gets_scores_and_none_for_no_verdict() -> None:
 
 def test_equal_rows_of_a_group_are_compiled_once() -> None:
     verifier = Counting()
-    as_reward(verifier)(
-        completions=["4"] * 8, prompts=["p"] * 8, answer=["4"] * 4 + ["5"] * 4, trainer_state=None
-    )
+    as_reward(verifier)(completions=["4"] * 8, prompts=["p"] * 8, answer=["4"] * 4 + ["5"] * 4, trainer_state=None)
     assert verifier.compiled == 2
 
 

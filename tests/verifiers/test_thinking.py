@@ -24,10 +24,7 @@ SPELLINGS = {
     "triangles": ("◁think▷", "◁/think▷"),
     "tokens": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "thought": ("<|begin_of_thought|>", "<|end_of_thought|>\n<|begin_of_solution|>"),
-    "channel": (
-        "<|channel|>analysis<|message|>",
-        "<|end|><|start|>assistant<|channel|>final<|message|>",
-    ),
+    "channel": ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
 }
 FORMS = [pytest.param(*tags, id=name) for name, tags in SPELLINGS.items()]
 

@@ -158,10 +158,7 @@ def combine(
 
 
 def _gated(
-    terms: Mapping[str, float],
-    verdicts: Mapping[str, Verdict],
-    specs: Mapping[str, RewardSpec],
-    rule: CombineRule,
+    terms: Mapping[str, float], verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
 ) -> float:
     is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
     for name, condition in rule.gate.items():

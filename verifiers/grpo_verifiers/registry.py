@@ -69,8 +69,7 @@ class Kinds(MutableMapping[str, str]):
             known = self._places.setdefault(point.name, point.value)
             if known != point.value:
                 warnings.warn(
-                    f"verifier `{point.name}` is `{known}`; `{point.value}` of the same name is left out",
-                    stacklevel=3,
+                    f"verifier `{point.name}` is `{known}`; `{point.value}` of the same name is left out", stacklevel=3
                 )
         self._is_complete = True
 

@@ -40,14 +40,10 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
     as the samples of one prompt are, are compiled once.
     """
 
-    def reward(
-        completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any
-    ) -> list[float | None]:
+    def reward(completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any) -> list[float | None]:
         size = len(completions)
         lists = {
-            key: value
-            for key, value in columns.items()
-            if (isinstance(value, list | tuple) and len(value) == size)
+            key: value for key, value in columns.items() if (isinstance(value, list | tuple) and len(value) == size)
         }
         texts = [completion_text(prompt) for prompt in prompts] if prompts is not None else [""] * size
         golds: list[Any] = []
@@ -60,9 +56,7 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
             goes_on = is_same and texts[i] == texts[i - 1]
             groups.append((groups[-1] if groups else 0) + (not goes_on))
             last = row
-        samples = [
-            Sample(completion_text(c), g, p) for c, g, p in zip(completions, golds, texts, strict=True)
-        ]
+        samples = [Sample(completion_text(c), g, p) for c, g, p in zip(completions, golds, texts, strict=True)]
         found = zip(groups, verifier.judge(samples), strict=True)
         return [
             verdict.score
@@ -99,11 +93,7 @@ def as_rubric(verifier: Verifier, name: str | None = None) -> Callable[..., Awai
     """`async f(completion, answer, info, **_) -> float`, the shape of rubric functions; runs off the event loop."""
 
     async def rubric(
-        completion: object,
-        answer: object = "",
-        info: Mapping[str, Any] | None = None,
-        prompt: object = "",
-        **_: object,
+        completion: object, answer: object = "", info: Mapping[str, Any] | None = None, prompt: object = "", **_: object
     ) -> float:
         import asyncio
 

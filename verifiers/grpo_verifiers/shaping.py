@@ -128,25 +128,19 @@ TERMS: dict[str, ShapingTerm] = {
 }
 
 
-def build_term(
-    kind: str, *, only: Literal["right"] | None = None, **options: object
-) -> Callable[[Shaped], float]:
+def build_term(kind: str, *, only: Literal["right"] | None = None, **options: object) -> Callable[[Shaped], float]:
     """A term with these options; with `only="right"` it is 0 for every answer that is not right.
 
     Raises:
         BadOption: unknown kind or option, or a value that cannot be meant.
     """
     if kind not in TERMS:
-        raise BadOption(
-            "kind", f"unknown shaping term `{kind}`{did_you_mean(kind, TERMS)}; known: {', '.join(TERMS)}"
-        )
+        raise BadOption("kind", f"unknown shaping term `{kind}`{did_you_mean(kind, TERMS)}; known: {', '.join(TERMS)}")
     term = TERMS[kind]
     names = {field.name for field in dataclasses.fields(term.options)}
     for name in options:
         if name not in names:
-            raise BadOption(
-                name, f"unknown option `{name}` of shaping term `{kind}`{did_you_mean(name, names)}"
-            )
+            raise BadOption(name, f"unknown option `{name}` of shaping term `{kind}`{did_you_mean(name, names)}")
     made = term.options(**options)
     _check(kind, made)
     return lambda shaped: 0.0 if only and not shaped.is_right else term.function(made, shaped)

@@ -62,9 +62,7 @@ class Sample(NamedTuple):
 
         What a caller hands over that is no text stays what it is; verifiers report it.
         """
-        return (
-            self.assistant_prefix + self.completion if isinstance(self.completion, str) else self.completion
-        )
+        return self.assistant_prefix + self.completion if isinstance(self.completion, str) else self.completion
 
 
 class Verifier(ABC):

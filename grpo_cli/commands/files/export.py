@@ -15,14 +15,10 @@ from grpo_cli.errors import UsageError
 def export(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint or a run.", autocompletion=completing.runs)],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
-    push: Annotated[
-        str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")
-    ] = None,
+    push: Annotated[str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")] = None,
     form: Annotated[
         Literal["folder", "gguf"],
-        typer.Option(
-            "--format", help="folder, or gguf: also one file for llama.cpp, and Ollama's Modelfile."
-        ),
+        typer.Option("--format", help="folder, or gguf: also one file for llama.cpp, and Ollama's Modelfile."),
     ] = "folder",
     precision: Annotated[
         Literal["auto", "f32", "f16", "bf16", "q8_0"],

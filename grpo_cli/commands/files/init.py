@@ -16,9 +16,7 @@ def init(
     model: Annotated[str | None, typer.Option(help="The model to name in the recipe.")] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="Turn a GRPO config of TRL, open-r1 or axolotl into a recipe."
-        ),
+        typer.Option("--from", metavar="FILE", help="Turn a GRPO config of TRL, open-r1 or axolotl into a recipe."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
 ) -> None:

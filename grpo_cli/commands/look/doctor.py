@@ -11,8 +11,7 @@ from grpo_cli.commands import completing
 
 def doctor(
     run: Annotated[
-        str | None,
-        typer.Argument(help="A run folder, a name under --dir, or `last`.", autocompletion=completing.runs),
+        str | None, typer.Argument(help="A run folder, a name under --dir, or `last`.", autocompletion=completing.runs)
     ] = None,
     least: Annotated[
         str, typer.Option(help="The least sandbox that will do: namespaces, landlock, weak.")

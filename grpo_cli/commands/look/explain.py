@@ -12,8 +12,7 @@ from grpo_cli.text import strict_json
 
 def explain(
     name: Annotated[
-        str | None,
-        typer.Argument(help="A name; without one the names are listed.", autocompletion=completing.subjects),
+        str | None, typer.Argument(help="A name; without one the names are listed.", autocompletion=completing.subjects)
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -12,18 +12,13 @@ from grpo_cli.commands import completing
 
 def report(
     runs: Annotated[
-        list[str],
-        typer.Argument(help="Run folders, names under --dir, or `last`.", autocompletion=completing.runs),
+        list[str], typer.Argument(help="Run folders, names under --dir, or `last`.", autocompletion=completing.runs)
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="The file; without it report.html or comparison.html in the first run."
-        ),
+        typer.Option("--out", "-o", help="The file; without it report.html or comparison.html in the first run."),
     ] = None,
-    against: Annotated[
-        list[str] | None, typer.Option(help="A run to compare the first with; may be repeated.")
-    ] = None,
+    against: Annotated[list[str] | None, typer.Option(help="A run to compare the first with; may be repeated.")] = None,
     placebo: Annotated[
         list[str] | None,
         typer.Option(help="The same for a run that should not learn; those with `train.control` are found."),

@@ -15,13 +15,10 @@ from grpo_cli.text import strict_json
 
 Dir = Annotated[str, typer.Option("--dir", help="The folder that holds the runs.")]
 Run = Annotated[
-    str,
-    typer.Argument(help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs),
+    str, typer.Argument(help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs)
 ]
 
-runs = typer.Typer(
-    invoke_without_command=True, help="List runs; show, compare and remove them.", rich_markup_mode=None
-)
+runs = typer.Typer(invoke_without_command=True, help="List runs; show, compare and remove them.", rich_markup_mode=None)
 
 
 @runs.callback()
@@ -29,13 +26,11 @@ def _root(
     context: typer.Context,
     dir: Dir = "runs",
     sort: Annotated[
-        str,
-        typer.Option(help="started, name, status, recipe, step, score, best, gain, reward, time or size."),
+        str, typer.Option(help="started, name, status, recipe, step, score, best, gain, reward, time or size.")
     ] = "started",
     reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
     status: Annotated[
-        list[str] | None,
-        typer.Option(help="Only runs of this status, such as running or failed; may be repeated."),
+        list[str] | None, typer.Option(help="Only runs of this status, such as running or failed; may be repeated.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -84,9 +79,7 @@ def compare(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN RUN…",
-            help="Two runs or more; each is held against the first.",
-            autocompletion=completing.runs,
+            metavar="RUN RUN…", help="Two runs or more; each is held against the first.", autocompletion=completing.runs
         ),
     ],
     dir: Dir = "runs",
@@ -122,9 +115,7 @@ def compare(
 def remove(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN…", help="Run folders or names under --dir.", autocompletion=completing.runs
-        ),
+        typer.Argument(metavar="RUN…", help="Run folders or names under --dir.", autocompletion=completing.runs),
     ],
     dir: Dir = "runs",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

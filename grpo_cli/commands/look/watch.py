@@ -13,16 +13,11 @@ Face = Literal["auto", "live", "plain", "json"]
 
 def watch(
     run: Annotated[
-        str,
-        typer.Argument(
-            help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs
-        ),
+        str, typer.Argument(help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs)
     ] = "last",
     once: Annotated[
         bool,
-        typer.Option(
-            "--once", help="Print the frame once and stop, or the lines so far with --display plain or json."
-        ),
+        typer.Option("--once", help="Print the frame once and stop, or the lines so far with --display plain or json."),
     ] = False,
     display: Annotated[Face, typer.Option(help="auto: live on a terminal, else one line a step.")] = "auto",
     dir: Annotated[str, typer.Option(help="Where names are looked up.")] = "runs",

@@ -37,8 +37,7 @@ def verifier(
         ),
     ] = None,
     fail_over: Annotated[
-        float | None,
-        typer.Option("--fail-over", metavar="RATE", help="Exit 1 if a rate of failures is above this."),
+        float | None, typer.Option("--fail-over", metavar="RATE", help="Exit 1 if a rate of failures is above this.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -21,21 +21,13 @@ def chat(
     trust: options.Trust = False,
     row: Annotated[
         str | None,
-        typer.Option(
-            "--row", metavar="N", help="Sample a group of this row (number from 1, or id) and judge it."
-        ),
+        typer.Option("--row", metavar="N", help="Sample a group of this row (number from 1, or id) and judge it."),
     ] = None,
     of: Annotated[Literal["eval", "train"], typer.Option("--of", help="Whose rows --row counts.")] = "train",
     samples: Annotated[int, typer.Option(min=1, help="Completions of the row.")] = 8,
-    temperature: Annotated[
-        float | None, typer.Option(min=0, help="Instead of the recipe's; 0 is greedy.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest answer; instead of the recipe's.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of sampling; without one a talk is never the same.")
-    ] = None,
+    temperature: Annotated[float | None, typer.Option(min=0, help="Instead of the recipe's; 0 is greedy.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer; instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling; without one a talk is never the same.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Talk with a model, or sample one row and see the verdicts.

@@ -20,9 +20,7 @@ def check(
             "--full", help="Run every gold, load the tokenizer through transformers, and make TRL's settings."
         ),
     ] = False,
-    most: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Look at about this many rows of each split.")
-    ] = 10_000,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="Look at about this many rows of each split.")] = 10_000,
     show: Annotated[
         bool, typer.Option("--show", help="Print the first prompt as the model gets it, token by token.")
     ] = False,

@@ -73,9 +73,7 @@ def evaluate(
     for earlier in _write(path, found, keeps=out is None) if path is not None else []:
         print(f"the samples that were there are in {earlier}", file=sys.stderr)
     if found.sampled.pass_1.n == 0 and (failed := found.failures.commonest):
-        raise TrainingError(
-            f"no held-out sample got a verdict: {failed[0]}", hint="`grpo check` tries the verifiers"
-        )
+        raise TrainingError(f"no held-out sample got a verdict: {failed[0]}", hint="`grpo check` tries the verifiers")
     if fail_under is not None and found.sampled.pass_1.mean < fail_under:
         raise typer.Exit(int(Exit.BAR_MISSED))
 

@@ -56,9 +56,7 @@ def pairs(
     try:
         replace(path, (dump_line(line) for line in made.lines))
     except OSError as err:
-        raise SetupError(
-            f"cannot write the pairs: {why_unwritten(err)}", place=str(path), hint="set `--out`"
-        ) from err
+        raise SetupError(f"cannot write the pairs: {why_unwritten(err)}", place=str(path), hint="set `--out`") from err
     if as_json:
         print(strict_json({"schema": 1, **made.as_json(), "file": str(path)}))
     else:
@@ -66,12 +64,7 @@ def pairs(
 
 
 def _made(
-    sources: list[str],
-    run: RunFolder | None,
-    recipe: str | None,
-    sets: list[str],
-    settings: PairSettings,
-    display: str,
+    sources: list[str], run: RunFolder | None, recipe: str | None, sets: list[str], settings: PairSettings, display: str
 ) -> MadePairs:
     from grpo_cli.jobs.pairs.run import pairs_of_files, pairs_of_recipe, pairs_of_run
 

@@ -21,8 +21,7 @@ def sweep(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="A recipe file or the name of a shipped recipe; none with --resume.",
-            autocompletion=completing.recipes,
+            help="A recipe file or the name of a shipped recipe; none with --resume.", autocompletion=completing.recipes
         ),
     ] = None,
     sets: Annotated[
@@ -35,9 +34,7 @@ def sweep(
         ),
     ] = None,
     trust: options.Trust = False,
-    seeds: Annotated[
-        int, typer.Option(min=1, max=100, help="Runs of each combination, seeds counted up.")
-    ] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each combination, seeds counted up.")] = 1,
     name: Annotated[str | None, typer.Option(help="The sweep's name, in front of its runs' names.")] = None,
     dir: Annotated[str | None, typer.Option(help="Where the runs lie; default the recipe's run.dir.")] = None,
     at_once: Annotated[

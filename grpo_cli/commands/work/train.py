@@ -145,9 +145,7 @@ def _launch_ranks(recipe: Recipe, base: Path, *, begins: bool, is_stdin: bool) -
     if world * nodes.count > 1:
         wipe()
         if is_stdin:
-            raise UsageError(
-                "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"
-            )
+            raise UsageError("a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`")
         from grpo_cli.display.terminal.relay import relayed_keys
 
         raise typer.Exit(launch(world, sys.argv[1:], nodes, relayed_keys))

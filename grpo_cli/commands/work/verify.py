@@ -94,11 +94,7 @@ def _plan(recipe: str | None, sets: list[str], flags: VerifierFlags) -> ScoringP
     if recipe:
         return from_recipe(recipe, sets)
     return from_flags(
-        flags.kinds,
-        patterns=flags.patterns,
-        options=flags.options,
-        weights=flags.weights,
-        primary=flags.primary,
+        flags.kinds, patterns=flags.patterns, options=flags.options, weights=flags.weights, primary=flags.primary
     )
 
 

@@ -36,15 +36,12 @@ def task_rows(name: str, split: Split, options: Mapping[str, Any], place: str) -
 
         return gym_rows(name.removeprefix("rg/"), split, options, place)
     if name not in TASKS:
-        raise RecipeError(
-            f"unknown task `tasks:{name}`{near_or_known(name, [*TASKS, 'rg/NAME'])}", place=place
-        )
+        raise RecipeError(f"unknown task `tasks:{name}`{near_or_known(name, [*TASKS, 'rg/NAME'])}", place=place)
     module = import_module(TASKS[name])
     for option, value in options.items():
         if option not in module.OPTIONS:
             raise RecipeError(
-                f"unknown option `{option}` of `tasks:{name}`{near_or_known(option, list(module.OPTIONS))}",
-                place=place,
+                f"unknown option `{option}` of `tasks:{name}`{near_or_known(option, list(module.OPTIONS))}", place=place
             )
         if type(value) is not int or value < 0:
             raise RecipeError(

@@ -14,9 +14,7 @@ from typing import Any
 OPTIONS = ("size", "test_size", "seed")
 
 
-def rows(
-    split: str, size: int = 12_000, test_size: int = 1_024, seed: int = 1234
-) -> Iterator[dict[str, Any]]:
+def rows(split: str, size: int = 12_000, test_size: int = 1_024, seed: int = 1234) -> Iterator[dict[str, Any]]:
     """`size` training rows, or the `test_size` held-out ones; columns question, answer, worked, blurt."""
     stream = _different(seed)
     if split == "test":

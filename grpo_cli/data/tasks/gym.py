@@ -31,14 +31,10 @@ def gym_rows(name: str, split: str, options: Mapping[str, Any], place: str) -> I
         from reasoning_gym.factory import DATASETS, create_dataset
     except ImportError as err:
         raise SetupError(
-            f"`tasks:rg/{name}` needs the package `reasoning-gym`",
-            place=place,
-            hint="pip install 'grpo-cli[tasks]'",
+            f"`tasks:rg/{name}` needs the package `reasoning-gym`", place=place, hint="pip install 'grpo-cli[tasks]'"
         ) from err
     if name not in DATASETS:
-        raise RecipeError(
-            f"unknown data set `tasks:rg/{name}`{near_or_known(name, sorted(DATASETS))}", place=place
-        )
+        raise RecipeError(f"unknown data set `tasks:rg/{name}`{near_or_known(name, sorted(DATASETS))}", place=place)
     known = [field.name for field in dataclasses.fields(DATASETS[name][1])]
     for option in options:
         if option not in known:
@@ -47,9 +43,7 @@ def gym_rows(name: str, split: str, options: Mapping[str, Any], place: str) -> I
             )
     size = options.get("size", SIZE)
     if type(size) is not int or size < 1:
-        raise RecipeError(
-            f"option `size` of `tasks:rg/{name}` is a whole number from 1, got {size!r}", place=place
-        )
+        raise RecipeError(f"option `size` of `tasks:rg/{name}` is a whole number from 1, got {size!r}", place=place)
     tries = 20 * TEST_SHARE * size + 1_000
     try:
         entries = create_dataset(name, **{"seed": 0, **options, "size": tries})

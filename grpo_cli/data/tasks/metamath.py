@@ -38,12 +38,7 @@ class Theorem:
 
 
 def rows(
-    split: str,
-    size: int = 10_000,
-    test_size: int = 512,
-    seed: int = 1234,
-    level: int = LEVELS,
-    depth: int = 2,
+    split: str, size: int = 10_000, test_size: int = 512, seed: int = 1234, level: int = LEVELS, depth: int = 2
 ) -> Iterator[dict[str, Any]]:
     """`size` training rows, or the held-out ones; `level` is how many levels are mixed, `depth` how deep wffs nest."""
     stream = _different(seed, max(1, min(level, LEVELS)), depth)

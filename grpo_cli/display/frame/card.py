@@ -68,13 +68,9 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
     if ks:
         parts = [f"pass@{k} {_from_to(evaluations, f'eval/pass@{k}', two_decimals)}" for k in ks]
         lines.append(f"   {'held-out':<17} {'  '.join(parts)}")
-    samples, failed = (
-        sum(m.get(key) or 0 for m in evaluations) for key in ("eval/samples", "eval/without_verdict")
-    )
+    samples, failed = (sum(m.get(key) or 0 for m in evaluations) for key in ("eval/samples", "eval/without_verdict"))
     if failed:
-        lines.append(
-            f"   {'held-out errors':<17} {failed:,} of {samples:,} samples have no verdict of some verifier"
-        )
+        lines.append(f"   {'held-out errors':<17} {failed:,} of {samples:,} samples have no verdict of some verifier")
     if last.get("eval/think") is not None:
         lines.append(f"   {'thinks':<17} {_from_to(evaluations, 'eval/think', percent)} of held-out samples")
     return lines

@@ -123,9 +123,7 @@ def area(columns: Curve, height: int, low: float, high: float) -> list[str]:
     return rows
 
 
-def points_of(
-    evaluations: Sequence[Metrics], key: str, first: int, last: int, columns: int
-) -> Mapping[int, float]:
+def points_of(evaluations: Sequence[Metrics], key: str, first: int, last: int, columns: int) -> Mapping[int, float]:
     """Held-out scores by the column of their step; the last one wins where two share a column."""
     span = max(last - first, 1)
     found: dict[int, float] = {}

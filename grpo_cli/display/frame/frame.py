@@ -29,17 +29,7 @@ from grpo_cli.display.frame.panels import (
 )
 from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.text import (
-    as_ascii,
-    duration,
-    number,
-    percent,
-    plus_minus,
-    score,
-    two_decimals,
-    visible,
-    whole,
-)
+from grpo_cli.text import as_ascii, duration, number, percent, plus_minus, score, two_decimals, visible, whole
 
 WIDE = (100, 29)
 SMALLEST = (60, 12)
@@ -117,11 +107,7 @@ def narrow_groups(state: FrameState, width: int) -> PanelBlock:
     if last.get("group/no_verdict"):
         signal = f"no verdict {last['group/no_verdict']}  {signal}"
     room = min(width - at - len(signal) - 3, 60)
-    second = [
-        kinds.histogram(state),
-        *pass_texts(state),
-        f"group std {two_decimals(last.get('reward/std_in_group'))}",
-    ]
+    second = [kinds.histogram(state), *pass_texts(state), f"group std {two_decimals(last.get('reward/std_in_group'))}"]
     title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
     return PanelBlock(
         (
@@ -203,11 +189,7 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
         lines.insert(3, (_valued(width, "held-out", text, where, "dim"), 4))
     blocks = [PanelBlock((text,), rank, 0 if rank else 1) for text, rank in lines]
     foot = "? keys   ctrl-c: stop" if state.keys and state.info.command != "watch" else ""
-    return [
-        *blocks,
-        notes(state, width, 1),
-        PanelBlock((line(width, Piece(0, foot, "dim")),) if foot else (), 7),
-    ]
+    return [*blocks, notes(state, width, 1), PanelBlock((line(width, Piece(0, foot, "dim")),) if foot else (), 7)]
 
 
 def _step(state: FrameState, width: int) -> Text:
@@ -220,15 +202,11 @@ def _step(state: FrameState, width: int) -> Text:
 
 
 def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:
-    return line(
-        width, Piece(0, name), Piece(10, value, "bold"), Piece(max(16, 11 + len(value)), visible(rest), style)
-    )
+    return line(width, Piece(0, name), Piece(10, value, "bold"), Piece(max(16, 11 + len(value)), visible(rest), style))
 
 
 def _in_one(state: FrameState, width: int) -> Text:
-    return line(
-        width, Piece(0, f"{state.last.get('step')}/{state.info.steps} {score(state.last.get(TOTAL))}")
-    )
+    return line(width, Piece(0, f"{state.last.get('step')}/{state.info.steps} {score(state.last.get(TOTAL))}"))
 
 
 # The page of `?`.

@@ -19,15 +19,7 @@ NOTE_MARKS = {"info": ("·", ""), "good": ("✓", "cyan"), "warn": ("!", "yellow
 SPINNER = "|/-\\"
 CTRL_C = "ctrl-c: finish this step, save, stop"
 KEYS = {
-    "train": (
-        "? keys",
-        "n group",
-        "p pause",
-        "s save",
-        "e evaluate",
-        "j sample",
-        "ctrl-c: finish, save, stop",
-    ),
+    "train": ("? keys", "n group", "p pause", "s save", "e evaluate", "j sample", "ctrl-c: finish, save, stop"),
     "watch": ("? keys", "n group", "j sample", "w wrong only", "q: leave, the run goes on"),
 }
 """In the order of use; where they do not all fit, those before the last give way from the right."""
@@ -127,9 +119,7 @@ def footer(state: FrameState, width: int) -> PanelBlock:
     room = width - cell_len(said) - 12
     shown = fit_tail(visible(log), room) if log and room >= 8 else ""
     right = f"log {shown}" if shown else ""
-    return PanelBlock(
-        (line(width, Piece(1, said, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1
-    )
+    return PanelBlock((line(width, Piece(1, said, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1)
 
 
 def _keys(state: FrameState, width: int) -> str:

@@ -38,9 +38,7 @@ def _reward_rows(state: FrameState) -> list[tuple[str, str]]:
     if len(state.info.sources) == 1 and state.info.sources[0].weight == 1.0:
         return [(short_name(sources[0].name), TOTAL)]
     rows = [("total", TOTAL)]
-    rows += [
-        (label, f"reward/{s.name}/mean") for label, s in zip(source_labels(sources), sources, strict=True)
-    ]
+    rows += [(label, f"reward/{s.name}/mean") for label, s in zip(source_labels(sources), sources, strict=True)]
     left = len(state.info.sources) - len(sources)
     if left > 0:
         rows[-1] = (f"{rows[-1][0]} +{left} more", rows[-1][1])
@@ -91,10 +89,7 @@ def reward_block(state: FrameState, width: int, now_at: int) -> PanelBlock:
         (now_at + 1, "now"),
         (now_at + 9, "mean10"),
         (now_at + 19, "start"),
-        (
-            now_at + 28,
-            f"steps {first} to {last}, on 0 to 1" if width - now_at > 60 else f"steps {first} to {last}",
-        ),
+        (now_at + 28, f"steps {first} to {last}, on 0 to 1" if width - now_at > 60 else f"steps {first} to {last}"),
     )
     return PanelBlock((top, *reward_lines(state, width, now_at)), 3, 2)
 
@@ -173,6 +168,4 @@ def critic(last: Metrics) -> list[str]:
     if "critic/loss" not in last:
         return []
     doing = "warms up" if last.get("critic/warmup") else "critic"
-    return [
-        f"{doing} {seconds(last.get('time/critic') or 0.0)}s a step, {number(last.get('critic/mib'))} MiB"
-    ]
+    return [f"{doing} {seconds(last.get('time/critic') or 0.0)}s a step, {number(last.get('critic/mib'))} MiB"]

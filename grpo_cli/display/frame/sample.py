@@ -82,8 +82,7 @@ def _view(group: Sequence[SampleRecord], places: Mapping[str, str]) -> GroupView
         right=sum(s.outcome is Outcome.RIGHT for s in judged),
         judged=len(judged),
         lines=tuple(
-            SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:], s.tokens)
-            for s in ranked
+            SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:], s.tokens) for s in ranked
         ),
     )
 

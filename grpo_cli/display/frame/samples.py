@@ -29,10 +29,7 @@ def samples(state: FrameState, width: int, room: int) -> PanelBlock:
             return PanelBlock((), 5)
         text = "every sample of this step is right; w shows all"
         return PanelBlock((rule(width, (2, "sample")), line(width, Piece(3, text))), 6, 0, 1)
-    lines = [
-        _title(state, group, width),
-        line(width, Piece(3, "Q"), Piece(5, head(group.question, width - 6))),
-    ]
+    lines = [_title(state, group, width), line(width, Piece(3, "Q"), Piece(5, head(group.question, width - 6)))]
     rows = max(room - len(lines), 2)
     chosen = _chosen(state, group)
     is_split = rows >= 4 and width >= 99
@@ -78,9 +75,7 @@ def _amount(sample: SampleLine) -> str:
     return f"{value:+.2f}" if value is not None else number(None)
 
 
-def _listed(
-    state: FrameState, group: GroupView, chosen: list[SampleLine], width: int, rows: int
-) -> list[Text]:
+def _listed(state: FrameState, group: GroupView, chosen: list[SampleLine], width: int, rows: int) -> list[Text]:
     """Each sample on a line: mark, advantage, and the end of its text, where the answer stands."""
     lines = []
     selected = min(state.sample_index, max(len(chosen) - 1, 0))
@@ -96,9 +91,7 @@ def _listed(
     return lines
 
 
-def _split(
-    state: FrameState, group: GroupView, chosen: list[SampleLine], width: int, rows: int
-) -> list[Text]:
+def _split(state: FrameState, group: GroupView, chosen: list[SampleLine], width: int, rows: int) -> list[Text]:
     """The list with a bar for each advantage on the left, the text of the chosen sample on the right."""
     selected = min(state.sample_index, max(len(chosen) - 1, 0))
     shown = _window(len(chosen), selected, rows)

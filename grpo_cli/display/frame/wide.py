@@ -56,11 +56,7 @@ def blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
         return beginning(state, width, True)
     top = [header(state, width, True), reward_block(state, width, 33)]
     middle = [groups(state, width), completions(state, width), verifiers(state, width)]
-    below = [
-        PanelBlock((rule(width),), 7),
-        notes(state, width, 2 if height < 45 else 4),
-        footer(state, width),
-    ]
+    below = [PanelBlock((rule(width),), 7), notes(state, width, 2 if height < 45 else 4), footer(state, width)]
     spare = height - SAMPLES - sum(len(block.lines) for block in (*top, *middle, *below))
     drawn: list[PanelBlock] = []
     if spare >= CHARTS[0]:
@@ -128,19 +124,11 @@ def completions(state: FrameState, width: int) -> PanelBlock:
             "",
         ),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
-        (
-            f"{number(last.get('tokens_per_s'))} tok/s   {mfu}{memory + ' peak' if memory else ''}".rstrip(),
-            "",
-        ),
+        (f"{number(last.get('tokens_per_s'))} tok/s   {mfu}{memory + ' peak' if memory else ''}".rstrip(), ""),
     ]
     left += [(text, "") for text in critic(last)]
     right = [
-        (
-            "entropy",
-            two_decimals(last.get("entropy")),
-            "entropy",
-            f"start {two_decimals(first.get('entropy'))}",
-        ),
+        ("entropy", two_decimals(last.get("entropy")), "entropy", f"start {two_decimals(first.get('entropy'))}"),
         ("kl", number(state.known.get("kl")), "kl", kl_where(state)),
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
         ("grad norm", two_decimals(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
@@ -169,9 +157,7 @@ def verifiers(state: FrameState, width: int) -> PanelBlock:
         pieces = [Piece(3, short_name(name))]
         for label, column in OUTCOMES[:-1]:
             value = state.last.get(f"verify/{name}/{label.replace(' ', '_')}")
-            style = (
-                "red" if label == "error" and value else "yellow" if label == "over limit" and value else ""
-            )
+            style = "red" if label == "error" and value else "yellow" if label == "over limit" and value else ""
             pieces.append(Piece(column, f"{number(value):>{len(label)}}", style))
         slow = state.last.get(f"verify/{name}/p95_s")
         pieces.append(Piece(OUTCOMES[-1][1], _latency(slow)))
@@ -278,10 +264,7 @@ def _curve(state: FrameState, key: str, room: int, rows: int) -> tuple[list[list
         first, last = state.steps_shown
         points = dict(points_of(state.evaluations, state.held_out[0], first, last, len(columns)))
     low, high = bounds(key, [*curve, *points.values()])
-    body = [
-        [Piece(LABEL, text, "cyan" if key.startswith("reward") else "")]
-        for text in area(columns, rows, low, high)
-    ]
+    body = [[Piece(LABEL, text, "cyan" if key.startswith("reward") else "")] for text in area(columns, rows, low, high)]
     for column, value in sorted(points.items()):
         share = (value - low) / (high - low) if high > low else 0.0
         _put(body[rows - 1 - min(int(share * rows), rows - 1)], LABEL + column)

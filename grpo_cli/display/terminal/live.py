@@ -306,8 +306,7 @@ class LiveDisplay(Display):
         width, height = screen_size(self._quiet.terminal)
         try:
             self._painter.paint(
-                frame_lines(self._state.snapshot(self._now()), width, height, ascii=self._ascii),
-                (width, height),
+                frame_lines(self._state.snapshot(self._now()), width, height, ascii=self._ascii), (width, height)
             )
         except Exception:  # noqa: BLE001 - odd metrics must not end a night's run; the log gets the traceback
             print(traceback.format_exc(), file=sys.stderr)

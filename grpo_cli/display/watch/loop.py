@@ -68,9 +68,7 @@ def follow_live(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) 
         _write_card(watching, out, screen_size(out)[0], ascii)
 
 
-def follow_lines(
-    watching: RunWatcher, out: TextIO, *, as_json: bool, ascii: bool, once: bool = False
-) -> None:
+def follow_lines(watching: RunWatcher, out: TextIO, *, as_json: bool, ascii: bool, once: bool = False) -> None:
     """What was written so far, then every new line until the run is over (unless `once`); each line carries its own time."""
     clock = [watching.began]
     plain = PlainDisplay(out, ascii=ascii, now=lambda: clock[0])

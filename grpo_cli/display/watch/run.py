@@ -49,16 +49,12 @@ class RunWatcher:
             if keys:
                 self.state.allow_keys()
         lines = sorted(
-            [*news.steps, *(e for e in news.evaluations if e not in news.steps)],
-            key=lambda m: m.get("step") or 0,
+            [*news.steps, *(e for e in news.evaluations if e not in news.steps)], key=lambda m: m.get("step") or 0
         )
         for metrics in news.steps:
             is_newest = metrics is news.steps[-1]
             self.state.step(metrics, self._view(int(metrics["step"])) if is_newest else None)
-            self._last_step, self._last_at = (
-                int(metrics["step"]),
-                seconds_of(metrics.get("at")) or self._now(),
-            )
+            self._last_step, self._last_at = (int(metrics["step"]), seconds_of(metrics.get("at")) or self._now())
         for metrics in news.evaluations:
             self.state.evaluated(metrics)
         for note in news.notes[-4:]:
@@ -68,9 +64,7 @@ class RunWatcher:
             self.state.end(self.status)
         else:
             quiet = self._now() - self._last_at
-            doing = (
-                f"step {self._last_step + 1}" if quiet < LONG_S else f"no news since step {self._last_step}"
-            )
+            doing = f"step {self._last_step + 1}" if quiet < LONG_S else f"no news since step {self._last_step}"
             self.state.act(doing, None, None, self._last_at)
         return lines
 
@@ -97,14 +91,10 @@ def card_of(folder: RunFolder) -> Card:
     manifest, lines = folder.manifest(), folder.metrics()
     history = tuple(m for m in lines if is_shown_step(m))
     evaluations = tuple(m for m in lines if is_evaluation(m))
-    times = [
-        at for at in (seconds_of(manifest.get("started")), *(seconds_of(m.get("at")) for m in lines)) if at
-    ]
+    times = [at for at in (seconds_of(manifest.get("started")), *(seconds_of(m.get("at")) for m in lines)) if at]
     status: Status = manifest["status"] if manifest.get("status") in OVER else "stopped"
     best = max(
-        (e for e in of_all_rows(evaluations) if e.get("eval/pass@1") is not None),
-        key=trusted_score,
-        default=None,
+        (e for e in of_all_rows(evaluations) if e.get("eval/pass@1") is not None), key=trusted_score, default=None
     )
     best_path = folder.checkpoint_path(int(best["step"])) if best else None
     checkpoints = sorted(p for p in (folder.path / "checkpoints").glob("step-*") if p.suffix == "")

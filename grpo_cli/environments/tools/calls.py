@@ -250,10 +250,7 @@ def read_calls(text: str, form: CallForm) -> list[ToolCall]:
     for part in parts:
         found += _OF_STYLE[form.style](part, form)
         if len(found) > MOST:
-            return [
-                *found[:MOST],
-                ToolCall("", error=f"more than {MOST} calls in one turn: the others were not made"),
-            ]
+            return [*found[:MOST], ToolCall("", error=f"more than {MOST} calls in one turn: the others were not made")]
     return found
 
 

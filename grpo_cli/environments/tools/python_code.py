@@ -38,9 +38,7 @@ def python(code: str) -> str:
             report, out, err = _run(code)
     said = "\n".join(part for part in (out.rstrip("\n"), _shown(err), _ended(report)) if part)
     if len(said) > LONGEST:
-        said = (
-            f"{said[: LONGEST // 2]}\n… {len(said) - LONGEST} characters left out …\n{said[-LONGEST // 2 :]}"
-        )
+        said = f"{said[: LONGEST // 2]}\n… {len(said) - LONGEST} characters left out …\n{said[-LONGEST // 2 :]}"
     return said or "(it printed nothing)"
 
 
@@ -73,9 +71,7 @@ def _run(code: str) -> tuple[LaneReport, str, str]:
     with ExitStack() as stack:
         fds = stack.enter_context(memory_files(payload=payload, stdin=b"", stdout=None, stderr=None))
         report = _slot().lane(kind).run("stdio", fds, limits)
-        out, err = (
-            read_file(fds[name], OUTPUT_BYTES).decode("utf-8", "replace") for name in ("stdout", "stderr")
-        )
+        out, err = (read_file(fds[name], OUTPUT_BYTES).decode("utf-8", "replace") for name in ("stdout", "stderr"))
     return report, out, err
 
 

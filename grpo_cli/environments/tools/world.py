@@ -45,9 +45,7 @@ def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
             raise BadFunction(f"{where}: a tool has arguments by name, each with a type")
         if parameter.name not in hints:
             raise BadFunction(f"{where} has no type: write `{parameter.name}: int`, or another")
-        properties[parameter.name] = _described(
-            _type(hints[parameter.name], where), arguments.get(parameter.name, "")
-        )
+        properties[parameter.name] = _described(_type(hints[parameter.name], where), arguments.get(parameter.name, ""))
         if parameter.default is parameter.empty:
             required.append(parameter.name)
     shape: dict[str, Any] = {"type": "object", "properties": properties}
@@ -145,9 +143,7 @@ def _type(hint: Any, where: str) -> dict[str, Any]:
     if origin is Literal:
         kinds = sorted({PLAIN[type(value)] for value in inner if type(value) in PLAIN})
         if not kinds:
-            raise BadFunction(
-                f"{where} has the type `{hint}`: a literal has texts, numbers or true and false"
-            )
+            raise BadFunction(f"{where} has the type `{hint}`: a literal has texts, numbers or true and false")
         return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(inner)}
     if hint is list or origin is list:
         return {"type": "array"} | ({"items": _type(inner[0], where)} if inner else {})

@@ -15,9 +15,7 @@ OPTIONS = ("size", "test_size", "seed", "grid")
 MOVES = {"n": (0, -1), "s": (0, 1), "e": (1, 0), "w": (-1, 0)}
 
 
-def rows(
-    split: str, size: int = 2_000, test_size: int = 256, seed: int = 7, grid: int = 6
-) -> Iterator[dict[str, Any]]:
+def rows(split: str, size: int = 2_000, test_size: int = 256, seed: int = 7, grid: int = 6) -> Iterator[dict[str, Any]]:
     """`size` training layouts, or the `test_size` held-out ones, of a grid of `grid` x `grid`; none stands in both."""
     cells = [(x, y) for y in range(grid) for x in range(grid)]
     layouts = [(a, b, c) for a in cells for b in cells for c in cells if len({a, b, c}) == 3]

@@ -47,9 +47,7 @@ class Textworld:
         path = Path(str(row["game"]))
         for needed in (path, path.with_suffix(".json")):
             if not needed.is_file():
-                raise FileNotFoundError(
-                    f"`{needed}` is not there: `tw-make` writes a game and a `.json` beside it"
-                )
+                raise FileNotFoundError(f"`{needed}` is not there: `tw-make` writes a game and a `.json` beside it")
         self._game = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(WANTED, True)))
         self._now = self._game.reset()
         return f"\n{self._now.objective}\n\n{self._seen(self._now.description)}"

@@ -52,9 +52,7 @@ class RowVotes:
     @classmethod
     def of(cls, group: Group) -> RowVotes:
         """Count a group; answers differ where their text does, but for white space."""
-        wrong = Counter(
-            " ".join((_answer(j) or "").split()) for j in group.judgements if j.outcome is Outcome.WRONG
-        )
+        wrong = Counter(" ".join((_answer(j) or "").split()) for j in group.judgements if j.outcome is Outcome.WRONG)
         answer, votes = wrong.most_common(1)[0] if wrong else ("", 0)
         return cls(group.judged, group.right, answer, votes, tuple(group.texts[:SAMPLES_SHOWN]))
 
@@ -188,9 +186,7 @@ class DataAudit:
         lines += ["", "the oddest rows, which need not be wrong ones:"]
         for one in found["ranked"][:SHOWN]:
             lines += self._shown(one)
-        verdict = (
-            f"{found['flagged']:,} rows past a bar: read them" if found["flagged"] else "no row past a bar"
-        )
+        verdict = f"{found['flagged']:,} rows past a bar: read them" if found["flagged"] else "no row past a bar"
         return "\n".join([*lines, "", verdict])
 
     @staticmethod
@@ -231,13 +227,7 @@ MOST_AGAIN = 32
 
 
 def audit_data(
-    recipe: Recipe,
-    base: Path | None,
-    display: Display,
-    *,
-    asked: int,
-    samples: int,
-    seed: int | None = None,
+    recipe: Recipe, base: Path | None, display: Display, *, asked: int, samples: int, seed: int | None = None
 ) -> DataAudit:
     """Look at all rows, and ask the model as training would start it about `asked` of them, `samples` times each.
 
@@ -283,9 +273,7 @@ def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int
     from grpo_cli.train.loop import RolloutParts, judged_rollouts
 
     progress = StepProgress(Clock(), place.display)
-    parts = RolloutParts(
-        place.recipe, place.train.rows, place.train.golds, place.judge, place.engine, place.policy
-    )
+    parts = RolloutParts(place.recipe, place.train.rows, place.train.golds, place.judge, place.engine, place.policy)
     collect = judged_rollouts(parts, progress)
     groups = {group.row: group for group in _sampled(collect, chosen, samples, place)}
     found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
@@ -307,9 +295,7 @@ def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int
     found.cosines = {row: c for row, c in zip(groups, cosines, strict=True) if c is not None}
 
 
-def _sampled(
-    collect: Collect[Group], chosen: Sequence[int], samples: int, place: Workplace
-) -> Iterator[Group]:
+def _sampled(collect: Collect[Group], chosen: Sequence[int], samples: int, place: Workplace) -> Iterator[Group]:
     from grpo_cli.rollout.collect import EngineCall
 
     for start in range(0, len(chosen), BATCH):

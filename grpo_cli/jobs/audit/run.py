@@ -47,26 +47,14 @@ ROWS: dict[str, Rows] = {
         {"prompt": "Which city? A. Paris B. Rome C. Berlin D. Madrid", "answer": letter, "choices": _CITIES}
         for letter in "ABCD"
     ],
-    "numeric": [
-        {"prompt": "How much?", "answer": answer} for answer in (42, "3.25", "-17", "5 km", "12%", "1e-9")
-    ],
+    "numeric": [{"prompt": "How much?", "answer": answer} for answer in (42, "3.25", "-17", "5 km", "12%", "1e-9")],
     "json": [
         {"prompt": "Give the record.", "answer": answer}
         for answer in ({"name": "Ada", "born": 1815}, {"name": "Alan", "born": 1912}, {"items": [1, 2, 3]})
     ],
     "equation": [
-        {
-            "prompt": "Make 24 from 3, 3, 8, 8.",
-            "target": 24,
-            "numbers": [3, 3, 8, 8],
-            "good": "\\boxed{8/(3-8/3)}",
-        },
-        {
-            "prompt": "Make 98 from 44, 19, 35.",
-            "target": 98,
-            "numbers": [44, 19, 35],
-            "good": "\\boxed{44+19+35}",
-        },
+        {"prompt": "Make 24 from 3, 3, 8, 8.", "target": 24, "numbers": [3, 3, 8, 8], "good": "\\boxed{8/(3-8/3)}"},
+        {"prompt": "Make 98 from 44, 19, 35.", "target": 98, "numbers": [44, 19, 35], "good": "\\boxed{44+19+35}"},
         {"prompt": "Make 5 from 2, 3.", "target": 5, "numbers": [2, 3], "good": "\\boxed{2+3}"},
     ],
     "format": [{"prompt": "Think first.", "good": "<think>a</think>\n<answer>b</answer>"}],
@@ -78,8 +66,7 @@ ROWS: dict[str, Rows] = {
         }
     ],
     "regex": [
-        {"prompt": "Answer with a digit.", "answer": str(digit), "good": f"The digit is {digit}"}
-        for digit in range(5)
+        {"prompt": "Answer with a digit.", "answer": str(digit), "good": f"The digit is {digit}"} for digit in range(5)
     ],
     "reasoning_gym": [
         {
@@ -95,7 +82,7 @@ ROWS: dict[str, Rows] = {
 """By kind; `good` is a right completion where the verifier cannot write one itself."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "regex": {"pattern": r"^The digit is (?P<answer>\d)\s*$", "match": "answer_group"},
+    "regex": {"pattern": r"^The digit is (?P<answer>\d)\s*$", "match": "answer_group"}
 }
 """Options an audit without a recipe needs."""
 
@@ -165,13 +152,7 @@ def _audited(plan: ScoringPlan, rows: Mapping[str, Sequence[Mapping[str, Any]]])
     verifiers = plan.start()
     try:
         return [
-            audit(
-                name,
-                verifier,
-                rows[name],
-                whole_text=plan.entries[name].kind in WHOLE_TEXT,
-                form=_is_form(verifier),
-            )
+            audit(name, verifier, rows[name], whole_text=plan.entries[name].kind in WHOLE_TEXT, form=_is_form(verifier))
             for name, verifier in verifiers.items()
         ]
     finally:

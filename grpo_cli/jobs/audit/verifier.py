@@ -70,15 +70,7 @@ ATTACKS: dict[str, Make] = {
 """Name to maker; None where an attack does not apply."""
 
 WITHOUT_GOLD = frozenset(
-    {
-        "empty",
-        "white space",
-        "no answer",
-        "echoed prompt",
-        "echoed instruction",
-        "format farming",
-        "boxes farmed",
-    }
+    {"empty", "white space", "no answer", "echoed prompt", "echoed instruction", "format farming", "boxes farmed"}
     | {"code-shaped", "always equal", "word to the grader", "template field", "deep brackets"}
 )
 """Attacks that are no answer to any row, so they count where a verifier cannot state its gold too."""
@@ -153,9 +145,7 @@ class VerifierAudit:
         """The larger of the shares of false positives, false negatives, and errors or late verdicts."""
         broken = len(self.errors) + len(self.late)
         return max(
-            _share(len(self.paid), self.attacks),
-            _share(len(self.missed), self.rewrites),
-            _share(broken, self.tried),
+            _share(len(self.paid), self.attacks), _share(len(self.missed), self.rewrites), _share(broken, self.tried)
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -207,17 +197,10 @@ class VerifierAudit:
             f"  missed a right answer   {_shown(len(self.missed), self.rewrites)}",
             f"  tried {self.tried}   errors {len(self.errors)}   late {len(self.late)}   slowest {self.slowest_s:.2f} s",
         ]
-        for what, found in (
-            ("paid", self.paid),
-            ("missed", self.missed),
-            ("error", self.errors),
-            ("late", self.late),
-        ):
+        for what, found in (("paid", self.paid), ("missed", self.missed), ("error", self.errors), ("late", self.late)):
             for failure in found[:MOST_SHOWN]:
                 text = failure.completion if len(failure.completion) <= 90 else failure.completion[:87] + "…"
-                lines.append(
-                    f"    {what}: row {failure.row}, {failure.name} ({visible(failure.reason)}): {text!r}"
-                )
+                lines.append(f"    {what}: row {failure.row}, {failure.name} ({visible(failure.reason)}): {text!r}")
             if len(found) > MOST_SHOWN:
                 lines.append(f"    … and {len(found) - MOST_SHOWN} more")
         lines += [f"    bad gold: {visible(problem)}" for problem in self.bad_golds[:MOST_SHOWN]]
@@ -241,12 +224,7 @@ def _shown(k: int, n: int) -> str:
 
 
 def audit(
-    name: str,
-    verifier: Verifier,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    whole_text: bool = False,
-    form: bool = False,
+    name: str, verifier: Verifier, rows: Sequence[Mapping[str, Any]], *, whole_text: bool = False, form: bool = False
 ) -> VerifierAudit:
     """Run all attacks and rewrites over the rows.
 
@@ -259,9 +237,7 @@ def audit(
     found.rows = len(rows)
     for at, (index, row, gold, good) in enumerate(usable):
         bad = _bad_for(verifier, gold, usable, at)
-        texts = AttackTexts(
-            good, bad, str(row.get("prompt", row.get("question", ""))), bare_of(good), bare_of(bad)
-        )
+        texts = AttackTexts(good, bad, str(row.get("prompt", row.get("question", ""))), bare_of(good), bare_of(bad))
         for attack, make in ATTACKS.items():
             _try(
                 found,

@@ -55,9 +55,7 @@ def sample_row(
     ) as opened:
         split = opened.splits[which]
         at = place_of(split.rows, named, which)
-        only = replace(
-            split, rows=[split.rows[at]], golds={name: [own[at]] for name, own in split.golds.items()}
-        )
+        only = replace(split, rows=[split.rows[at]], golds={name: [own[at]] for name, own in split.golds.items()})
         evaluator = Evaluator(
             Eval(samples=samples, k=[1], greedy=False),
             only,
@@ -153,10 +151,7 @@ class Talk:
 
 @contextmanager
 def open_talk(
-    source: ModelSource | None,
-    named: str,
-    changes: Mapping[str, Any],
-    say: Callable[[str], None],
+    source: ModelSource | None, named: str, changes: Mapping[str, Any], say: Callable[[str], None]
 ) -> Iterator[Talk]:
     """The model of a source, or without one that of this name, which has no recipe; `changes` are fields of
     `SamplingSettings` that hold instead of the recipe's.

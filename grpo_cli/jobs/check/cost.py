@@ -30,12 +30,7 @@ from grpo_cli.sizing.work import ADAM, base_width, critic_parameters, trained
 
 # Whether the run fits the cards that were asked about, as a check's answer.
 
-LEVELS = {
-    "fits": Level.OK,
-    "without graphs": Level.OK,
-    "tight": Level.NOTE,
-    "does not fit": Level.WARN,
-}
+LEVELS = {"fits": Level.OK, "without graphs": Level.OK, "tight": Level.NOTE, "does not fit": Level.WARN}
 
 
 def check_fit(
@@ -188,9 +183,7 @@ def _space(recipe: Recipe, sizes: ModelSizes) -> Iterator[CheckFinding]:
         yield failed("run", err)
 
 
-def check_memory(
-    recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None
-) -> CheckFinding:
+def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None) -> CheckFinding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
     n, state, how = _state(recipe, sizes)
     prompt = lengths.quantile(0.95) if lengths else 0
@@ -208,7 +201,9 @@ def check_memory(
         f"{_gib(logits)}  logits of one completion = {recipe.sample.max_tokens:,} tokens x {sizes.vocab:,} x 4 B",
     )
     data = {"state_bytes": state, "kv_cache_bytes": cache, "logits_bytes": logits, "parameters": n}
-    message = f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
+    message = (
+        f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
+    )
     return CheckFinding("memory", Level.OK, message, lines, data)
 
 
@@ -219,9 +214,7 @@ def _state(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str]:
     if own.rank is None:
         kind = "float32" if recipe.model.dtype == "auto" else recipe.model.dtype
         return n, own.optimized, f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
-    how = (
-        f"{n:,} x {base_width(recipe.model):g} B (frozen) + {own.parameters:,} adapter parameters x {width} B"
-    )
+    how = f"{n:,} x {base_width(recipe.model):g} B (frozen) + {own.parameters:,} adapter parameters x {width} B"
     return n, own.optimized, how
 
 
@@ -248,9 +241,7 @@ def check_precision(recipe: Recipe) -> CheckFinding | None:
 def _whole_copy(strategy: str, parameters: int) -> list[str]:
     if not splits_parameters(strategy):
         return []
-    return [
-        f"{_gib(parameters * 2)}  whole copy of the weights on each process = {parameters:,} x 2 B (bfloat16)"
-    ]
+    return [f"{_gib(parameters * 2)}  whole copy of the weights on each process = {parameters:,} x 2 B (bfloat16)"]
 
 
 def check_time(

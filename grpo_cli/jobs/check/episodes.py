@@ -78,9 +78,7 @@ def _finding(
         names = ", ".join(str(tool["function"]["name"]) for tool in tools)
         said = f"episodes of at most {world.max_turns} turns with the tools {names}, {begun}; `sample.max_tokens` {budget:,} ends them"
         return CheckFinding("episodes", Level.OK, said, data=data)
-    turns = (
-        f"episodes of at most {world.max_turns} turns, {between} tokens between two as tried on the first row"
-    )
+    turns = f"episodes of at most {world.max_turns} turns, {between} tokens between two as tried on the first row"
     if world.turn_tokens is None:
         said = f"{turns}, {begun}; `sample.max_tokens` {budget:,} ends them"
         return CheckFinding("episodes", Level.OK, said, data=data)
@@ -123,10 +121,7 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
     for part in (rows[:1], *(spread_parts(rows[1:]) if rows[1:] else ())):
         shown = offered(list(part), worlds.tools)
         said = [text for _, text in worlds.open([(row.fields, 0) for row in part])]
-        begun = [
-            with_observation(row, same_observation(row, [text]))
-            for row, text in zip(shown, said, strict=True)
-        ]
+        begun = [with_observation(row, same_observation(row, [text])) for row, text in zip(shown, said, strict=True)]
         first = first or begun[0]
         counts += maker.counts(begun)
         seen += part

@@ -32,11 +32,7 @@ class PromptLengths:
 
     @classmethod
     def of(
-        cls,
-        counts: Sequence[int],
-        total: int,
-        alone: Sequence[int] | None = None,
-        rows: Sequence[Row] = (),
+        cls, counts: Sequence[int], total: int, alone: Sequence[int] | None = None, rows: Sequence[Row] = ()
     ) -> PromptLengths:
         """`alone`: the same without what an environment says at the start, where there is one."""
         return cls(sorted(counts), total, list(zip(alone or counts, counts, strict=True)), rows)
@@ -50,9 +46,7 @@ class PromptLengths:
         return self.counts[max(0, ceil(share * len(self.counts)) - 1)]
 
 
-def refuse_lengths(
-    lengths: PromptLengths | None, recipe: Recipe, context: int | None, held_out: Sequence[Row]
-) -> None:
+def refuse_lengths(lengths: PromptLengths | None, recipe: Recipe, context: int | None, held_out: Sequence[Row]) -> None:
     """What training refuses of the prompts' lengths; nothing of prompts where they are unknown.
 
     Raises:
@@ -76,9 +70,7 @@ def refuse_lengths(
 
 def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:
     """The histogram, how many prompts are over a limit, and whether they still fit with what an environment says."""
-    context = min(
-        (int(known) for known in (context, recipe.sample.started_context) if known is not None), default=None
-    )
+    context = min((int(known) for known in (context, recipe.sample.started_context) if known is not None), default=None)
     room = None if context is None else context - recipe.sample.max_tokens
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
     data = {
@@ -92,18 +84,14 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
         "limit": min(limits, default=None),
     }
     seen = f"{len(lengths.counts):,} of {lengths.total:,} " if lengths.total > len(lengths.counts) else ""
-    spread = (
-        f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
-    )
+    spread = f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
     lines = histogram(lengths.counts)
     if not limits:
         return CheckFinding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
     limit = min(limits)
     over = sum(alone > limit for alone, _ in lengths.pairs)
     data["over"] = over
-    if room is not None and (
-        late := [count for alone, count in lengths.pairs if alone <= limit < count > room]
-    ):
+    if room is not None and (late := [count for alone, count in lengths.pairs if alone <= limit < count > room]):
         data["late"] = len(late)
         message = (
             f"{spread}; {len(late):,} fit alone, but with what the environment says at the start have up to {max(late):,},"

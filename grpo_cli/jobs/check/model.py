@@ -47,9 +47,7 @@ def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
 def _found(recipe: Recipe) -> str:
     config = base_files(recipe.model).json("config.json")
     kind = f", of the type `{config.get('model_type')}`" if config else ""
-    code = (
-        "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
-    )
+    code = "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
     return f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"
 
 

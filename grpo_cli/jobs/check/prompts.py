@@ -36,21 +36,13 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     warned = [] if rows[0].messages is None else maker.template_warnings(recipe.sample.stop)
     warned += doubles(rows, special, tags, lambda row: maker.ids([row])[0])
     prefill = rows[0].prefill
-    if (
-        prefill
-        and (opened := opening_at_end(first.removesuffix(prefill)))
-        and prefill.startswith(opened.strip())
-    ):
+    if prefill and (opened := opening_at_end(first.removesuffix(prefill))) and prefill.startswith(opened.strip()):
         warned.append(f"the chat template opens `{opened.strip()}` already, and `data.prefill` does so again")
     warned += _stripped(recipe, {text for token, text in special.items() if token not in tags})
     how = "plain text" if rows[0].messages is None else "the model's chat template"
     if recipe.model.chat_template and rows[0].messages is not None:
         how = "`model.chat_template`"
-    known = (
-        f"; the answer begins with `{_shown(assistant_prefix)}`, which verifiers know"
-        if assistant_prefix
-        else ""
-    )
+    known = f"; the answer begins with `{_shown(assistant_prefix)}`, which verifiers know" if assistant_prefix else ""
     data = {"begun": assistant_prefix}
     if warned:
         return CheckFinding(

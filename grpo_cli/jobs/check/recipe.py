@@ -79,9 +79,7 @@ def check_contradictions(rows: Sequence[Row], seen: str) -> Iterator[CheckFindin
         yield CheckFinding("two golds", Level.OK, f"no question of {seen} has two golds", data=data)
         return
     lines = tuple(
-        " and ".join(
-            f"{rows[i].place} says {visible(gold_of_row(rows[i].fields) or '')[:40]}" for i in same[:3]
-        )
+        " and ".join(f"{rows[i].place} says {visible(gold_of_row(rows[i].fields) or '')[:40]}" for i in same[:3])
         for same in found[:SHOWN]
     )
     text = f"{len(found):,} questions of {seen} have two golds or more"
@@ -100,21 +98,12 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
     exact, near = _split(pairs)
     data = {"rows": len(train), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
     if pairs:
-        yield CheckFinding(
-            "duplicates",
-            Level.NOTE,
-            f"{_counts(pairs)} of {seen}",
-            _lines(near),
-            data,
-        )
+        yield CheckFinding("duplicates", Level.NOTE, f"{_counts(pairs)} of {seen}", _lines(near), data)
     else:
         yield CheckFinding("duplicates", Level.OK, f"none in {seen}", data=data)
     if held_out is None:
         yield CheckFinding(
-            "overlap",
-            Level.NOTE,
-            "no held-out rows: gains will be seen on training rows only",
-            hint="add `data.eval`",
+            "overlap", Level.NOTE, "no held-out rows: gains will be seen on training rows only", hint="add `data.eval`"
         )
         return
     pairs = corpus.overlap(held_out)
@@ -131,10 +120,7 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
         )
     else:
         yield CheckFinding(
-            "overlap",
-            Level.OK,
-            f"none of {len(held_out):,} held-out rows stands among {seen}",
-            data=data,
+            "overlap", Level.OK, f"none of {len(held_out):,} held-out rows stands among {seen}", data=data
         )
 
 
@@ -149,9 +135,7 @@ def _counts(pairs: Sequence[Pair]) -> str:
 
 
 def _lines(pairs: Sequence[Pair]) -> tuple[str, ...]:
-    return tuple(
-        f"{p.second.place} is {p.similarity:.0%} like {p.first.place}" for p in pairs[:SHOWN_LIKENESSES]
-    )
+    return tuple(f"{p.second.place} is {p.similarity:.0%} like {p.first.place}" for p in pairs[:SHOWN_LIKENESSES])
 
 
 GOLDS_S = 0.7
@@ -198,9 +182,7 @@ class RecipeCheck:
         yield from self._rows()
         yield from check_model(self.recipe)
         sizes = self._sizes()
-        with ThreadPoolExecutor(
-            1
-        ) as beside:  # the tokenizer works outside Python and leaves this thread free
+        with ThreadPoolExecutor(1) as beside:  # the tokenizer works outside Python and leaves this thread free
             # what an environment says stands in the prompts, and is known once it was started
             counting = beside.submit(self._count) if self.recipe.environment is None else None
             yield from self._verifiers()

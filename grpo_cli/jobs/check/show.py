@@ -31,11 +31,7 @@ def example(row: Row | None) -> list[str]:
     """The first row as the model will get it."""
     if row is None:
         return []
-    turns = (
-        [("prompt", row.prompt)]
-        if row.messages is None
-        else [(m["role"], m["content"]) for m in row.messages]
-    )
+    turns = [("prompt", row.prompt)] if row.messages is None else [(m["role"], m["content"]) for m in row.messages]
     if (gold := row.fields.get("answer")) is not None:
         turns.append(("answer", gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)))
     return [f"the first row, {row.place}:", *(f"  {name:<10} {short(value)}" for name, value in turns), ""]
@@ -45,9 +41,7 @@ def summary(recipe: str, findings: Sequence[CheckFinding], seconds: float) -> st
     """The last lines: counts, and the next command."""
     count = {level: sum(f.level.value == level for f in findings) for level in COLOURS}
     said = [f"{count[level]} {level}" for level in ("fail", "warn", "unknown") if count[level]]
-    head = f"{len(findings)} checks in {seconds:.1f} s" + (
-        f": {', '.join(said)}" if said else ", nothing found"
-    )
+    head = f"{len(findings)} checks in {seconds:.1f} s" + (f": {', '.join(said)}" if said else ", nothing found")
     return head if count["fail"] or recipe == "-" else f"{head}\nnext: grpo train {recipe}"
 
 
@@ -97,9 +91,7 @@ class ShownPrompt:
 
     def as_json(self) -> dict[str, Json]:
         """The same for `--json`."""
-        pieces: list[Json] = [
-            {"token_ids": p.token_ids, "text": p.text, "added": p.is_added} for p in self.pieces
-        ]
+        pieces: list[Json] = [{"token_ids": p.token_ids, "text": p.text, "added": p.is_added} for p in self.pieces]
         return {"place": self.place, "text": self.text, "begun": self.assistant_prefix, "pieces": pieces}
 
 

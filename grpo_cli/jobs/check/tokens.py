@@ -107,9 +107,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
             model.gguf_file or model.path.endswith(".gguf") or model.path == "builtin:smollm2-135m"
         )
         raise UnknownTokens(
-            "the tokenizer is inside the GGUF file"
-            if inside
-            else "no `tokenizer.json` of this model on this disk"
+            "the tokenizer is inside the GGUF file" if inside else "no `tokenizer.json` of this model on this disk"
         )
     config = files.json("tokenizer_config.json") or {}
     more = files.json("special_tokens_map.json") or {}
@@ -132,9 +130,7 @@ def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) ->
     return PromptMaker(prompts_of(tokenizer, chat), _Loaded(tokenizer), tokenizer.special_tokens_map, ends)
 
 
-def _prompts(
-    templates: Templates | None, special: Mapping[str, str], chat: Mapping[str, object] | None
-) -> Prompts:
+def _prompts(templates: Templates | None, special: Mapping[str, str], chat: Mapping[str, object] | None) -> Prompts:
     return Prompts(ChatTemplate(templates, special, chat or {}) if templates else None)
 
 
@@ -162,9 +158,7 @@ class _Raw:
         self.special = {token: one.content for token, one in decoder.items() if one.special}
 
     def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]:
-        return [
-            found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=not is_chat)
-        ]
+        return [found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=not is_chat)]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.inner.decode(list(token_ids), skip_special_tokens=False))

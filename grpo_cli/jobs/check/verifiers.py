@@ -87,9 +87,7 @@ def check_start(judge: Judge) -> list[CheckFinding]:
         return [failed("verify", err)]
     names = ", ".join(f"{name}{' (primary)' if name == judge.primary else ''}" for name in judge.verifiers)
     started = CheckFinding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")
-    sandboxes = [
-        _sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))
-    ]
+    sandboxes = [_sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))]
     return [started, *sandboxes]
 
 
@@ -188,9 +186,7 @@ def _untried(audit: GoldAudit, verifiers: Mapping[str, Verifier]) -> list[str]:
     ]
 
 
-def _with_untried(
-    finding: CheckFinding, untried: list[str], verifiers: Mapping[str, Verifier]
-) -> CheckFinding:
+def _with_untried(finding: CheckFinding, untried: list[str], verifiers: Mapping[str, Verifier]) -> CheckFinding:
     if not untried:
         return finding
     names = ", ".join(f"`{name}`" for name in untried)
@@ -216,9 +212,7 @@ def _golds_finding(
         hint = "every row has one: look at `data.answer`, `gold` and the verifier first"
         return CheckFinding(check, Level.FAIL, message, lines, data, hint)
     if drops:
-        return CheckFinding(
-            check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data
-        )
+        return CheckFinding(check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data)
     hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
     return CheckFinding(check, Level.FAIL, message, lines, data, hint)
 
@@ -234,10 +228,7 @@ def check_rows_judged(
         if not verifier.reads_text:
             continue
         indices = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
-        chosen = [
-            indices[at]
-            for at in varied([audit.rows[i] for i in indices], 1 if verifier.is_learned else TRIED)
-        ]
+        chosen = [indices[at] for at in varied([audit.rows[i] for i in indices], 1 if verifier.is_learned else TRIED)]
         found, began, at, size = Failures(), time.perf_counter(), 0, 4
         while at < len(chosen) and time.perf_counter() - began < TRIED_S:
             part = chosen[at : at + size]
@@ -254,9 +245,7 @@ def check_rows_judged(
 def _unjudged(check: str, which: str, found: Failures) -> CheckFinding:
     of = f"{found.failed} of {found.samples} {which} rows that were tried"
     kinds = found.commonest
-    lines = tuple(
-        ", ".join(one.rows) + (f": {one.message}" if len(kinds) > 1 else "") for one in kinds[:SHOWN]
-    )
+    lines = tuple(", ".join(one.rows) + (f": {one.message}" if len(kinds) > 1 else "") for one in kinds[:SHOWN])
     message = f"no verdict on a plain completion of {of}: {kinds[0].message}"
     hint = "samples of such rows have no reward: mend the verifier, or leave the rows out with `data.where`"
     return CheckFinding(check, Level.FAIL, message, lines, found.as_json(), hint, Exit.SETUP)
@@ -299,12 +288,7 @@ def check_refusals(
             continue
         indices = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
         if indices:
-            found = _refusals(
-                name,
-                verifier,
-                [audit.rows[i] for i in indices],
-                [audit.golds[name][i] for i in indices],
-            )
+            found = _refusals(name, verifier, [audit.rows[i] for i in indices], [audit.golds[name][i] for i in indices])
             # what it found out about itself, such as the form in which a function takes completions
             yield replace(found, lines=(*verifier.remarks(), *found.lines))
 
@@ -321,26 +305,17 @@ def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequenc
         return CheckFinding(check, Level.FAIL, f"fails on an empty completion: {why}", code=Exit.SETUP)
     crossed = _crossed(verifier, rows, golds)
     if not crossed:
-        return CheckFinding(
-            check, Level.OK, "an empty completion is not right; it names no golds to try on other rows"
-        )
+        return CheckFinding(check, Level.OK, "an empty completion is not right; it names no golds to try on other rows")
     began = time.perf_counter()
     verdicts = verifier.judge([sample for sample, _ in crossed])
     each_ms = (time.perf_counter() - began) / len(crossed) * 1000
-    passed = [
-        pair for pair, verdict in zip(crossed, verdicts, strict=True) if verdict.outcome is Outcome.RIGHT
-    ]
+    passed = [pair for pair, verdict in zip(crossed, verdicts, strict=True) if verdict.outcome is Outcome.RIGHT]
     data = {"foreign_golds": len(crossed), "right": len(passed), "ms_each": each_ms}
     message = f"{len(passed)} of {len(crossed)} golds of other rows are called right, {each_ms:.3g} ms each"
     lines = tuple(f"{sample.completion!r} for {row.place}" for sample, row in passed[:3])
     if len(passed) > MANY * len(crossed):
         return CheckFinding(
-            check,
-            Level.WARN,
-            message,
-            lines,
-            data,
-            hint="a verifier that says yes to others' golds teaches nothing",
+            check, Level.WARN, message, lines, data, hint="a verifier that says yes to others' golds teaches nothing"
         )
     return CheckFinding(check, Level.OK, message, lines, data)
 

@@ -21,17 +21,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 OURS = "grpo-cli"
-CHECKED = (
-    "torch",
-    "transformers",
-    "trl",
-    "datasets",
-    "peft",
-    "accelerate",
-    "vllm",
-    "math-verify",
-    "deepspeed",
-)
+CHECKED = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "vllm", "math-verify", "deepspeed")
 """Packages whose own demands are held against what is installed."""
 PARSERS = ("4.13.2", "4.11.0", "4.9.3")
 """Versions of the antlr4 runtime that the LaTeX parser of math-verify was generated for; others fail at the first parse."""
@@ -122,10 +112,7 @@ def demands(name: str) -> list[str]:
             return []
         told = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
         extras = told.get("optional-dependencies", {})
-        return [
-            *told["dependencies"],
-            *(f"{one}; extra == '{extra}'" for extra in extras for one in extras[extra]),
-        ]
+        return [*told["dependencies"], *(f"{one}; extra == '{extra}'" for extra in extras for one in extras[extra])]
 
 
 def unmet(name: str, required: Sequence[str]) -> Iterator[MachineProblem]:
@@ -190,12 +177,6 @@ def _room(runs: str, gpus: int) -> Iterator[MachineProblem]:
         least = SHARED_GIB if name == "shm" else LEAST_GIB
         if free is None or free >= least or (name == "shm" and gpus < 2):
             continue
-        where = {"runs": "`run.dir`", "cache": "`GRPO_CACHE`", "hub": "`HF_HOME`", "tmp": "`TMPDIR`"}.get(
-            name
-        )
-        hint = (
-            f"free some, or set {where}"
-            if where
-            else "raise it: `docker run --shm-size=8g`, or remount /dev/shm"
-        )
+        where = {"runs": "`run.dir`", "cache": "`GRPO_CACHE`", "hub": "`HF_HOME`", "tmp": "`TMPDIR`"}.get(name)
+        hint = f"free some, or set {where}" if where else "raise it: `docker run --shm-size=8g`, or remount /dev/shm"
         yield MachineProblem(f"{free:g} GiB are free in {path} ({name})", hint)

@@ -154,9 +154,7 @@ def _trouble_lines(found: Sequence[MachineProblem]) -> list[str]:
 def _machine_lines(facts: Mapping[str, Any]) -> list[str]:
     packages = "  ".join(f"{name} {version or '—'}" for name, version in facts["packages"].items())
     programs = "  ".join(f"{name} {'yes' if path else '—'}" for name, path in facts["programs"].items())
-    disk = "  ".join(
-        f"{name} {'—' if free is None else f'{free:g}'}" for name, free in facts["disk_gib"].items()
-    )
+    disk = "  ".join(f"{name} {'—' if free is None else f'{free:g}'}" for name, free in facts["disk_gib"].items())
     return [
         f"python    {facts['python']}   kernel {facts['kernel']}",
         f"machine   {facts['cores']} cores   {facts['memory_gib'] or '—'} GiB   gpus: {', '.join(facts['gpus']) or 'none'}",

@@ -56,9 +56,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[
     there = sorted({name for row in rows for name in row})
     for name in asked:
         if name not in there:
-            raise UsageError(
-                f"no held-out row has a column `{name}`", hint=f"they have {', '.join(there) or 'none'}"
-            )
+            raise UsageError(f"no held-out row has a column `{name}`", hint=f"they have {', '.join(there) or 'none'}")
     if asked:
         return list(dict.fromkeys(asked))
     return [name for name in USUAL if 1 < len({_value(row.get(name)) for row in rows}) <= MOST_UNASKED]
@@ -102,9 +100,7 @@ def _said(kind: RowKind) -> str:
     has_score = math.isfinite(one.mean)
     parts = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if has_score else DASH, f"n {one.n}"]
     if kind.turns:
-        parts.append(
-            f"turns right {number(kind.turns['turns/right'])} wrong {number(kind.turns['turns/wrong'])}"
-        )
+        parts.append(f"turns right {number(kind.turns['turns/right'])} wrong {number(kind.turns['turns/wrong'])}")
     if kind.without_verdict:
         parts.append(f"without verdict {kind.without_verdict}")
     return "   ".join(parts)
@@ -116,11 +112,7 @@ def _value(value: object) -> str:
         return NONE
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
-    )
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
 
 
 def _in_order(value: str) -> tuple[bool, bool, float, str]:

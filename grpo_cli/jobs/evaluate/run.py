@@ -15,13 +15,7 @@ from grpo_cli.jobs.workplace import JudgedRows, open_workplace
 from grpo_cli.measure.evaluation import Evaluation, Evaluator, MeasuredSamples
 from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import SamplingSettings
-from grpo_cli.statistics.estimate import (
-    Comparison,
-    detectable_exactly,
-    mcnemar_exact,
-    min_detectable,
-    paired_clustered,
-)
+from grpo_cli.statistics.estimate import Comparison, detectable_exactly, mcnemar_exact, min_detectable, paired_clustered
 
 # Two evaluations of the same rows, compared prompt by prompt.
 
@@ -95,12 +89,7 @@ def measure_model(
 
 
 def _measure(
-    source: ModelSource,
-    display: Display,
-    seed: int,
-    noun: str,
-    by: Sequence[str],
-    first: JudgedRows | None,
+    source: ModelSource, display: Display, seed: int, noun: str, by: Sequence[str], first: JudgedRows | None
 ) -> Evaluation:
     recipe = source.recipe
     with open_workplace(

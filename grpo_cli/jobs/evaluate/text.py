@@ -39,9 +39,7 @@ def as_object(
         "seconds": round(found.sampled.seconds, 3),
         **({"episodes": found.sampled.episodes} if found.sampled.episodes else {}),
         **(
-            {"by": {c: {v: kind.as_json() for v, kind in found.items()} for c, found in kinds.items()}}
-            if kinds
-            else {}
+            {"by": {c: {v: kind.as_json() for v, kind in found.items()} for c, found in kinds.items()}} if kinds else {}
         ),
         "compare": None,
     }

@@ -97,20 +97,12 @@ def describe(code: str) -> dict[str, Any]:
 def render(described: dict[str, Any]) -> str:
     """The text form of `describe`."""
     summary = described["summary"]
-    lines = [
-        f"{described['finding']}: {summary[:1].lower()}{summary[1:]}",
-        "",
-        f"said       {described['when']}",
-    ]
-    lines += textwrap.wrap(
-        described["remedy"], WIDTH, initial_indent="remedy     ", subsequent_indent=" " * 11
-    )
+    lines = [f"{described['finding']}: {summary[:1].lower()}{summary[1:]}", "", f"said       {described['when']}"]
+    lines += textwrap.wrap(described["remedy"], WIDTH, initial_indent="remedy     ", subsequent_indent=" " * 11)
     if described["monitor"]:
         lines.append(f"an alarm   `monitor.on_alarm: {{{described['monitor']}: warn | pause | roll_back}}`")
     if described["evidence"]:
         lines.append(f"looks at   {', '.join(described['evidence'])}")
     if described["bounds"]:
-        lines.append(
-            "bounds     " + "   ".join(f"{name} {value:g}" for name, value in described["bounds"].items())
-        )
+        lines.append("bounds     " + "   ".join(f"{name} {value:g}" for name, value in described["bounds"].items()))
     return "\n".join(lines)

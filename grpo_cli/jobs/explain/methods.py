@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from grpo_cli.recipe.presets import PRESETS
 
 WIDTH = 100
-LEGEND = "r ratio of the policy to the one that sampled, A advantage, G group, |y| tokens of an answer, sg stop-gradient"
+LEGEND = (
+    "r ratio of the policy to the one that sampled, A advantage, G group, |y| tokens of an answer, sg stop-gradient"
+)
 LOSS_LEGEND = (
     "w, l winner and loser; d log p - log p of the model that drew them, summed over the answer; m mean log p a token;"
     " |y| tokens of an answer"

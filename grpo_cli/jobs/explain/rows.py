@@ -69,9 +69,7 @@ CALL = {"function": {"name": "add", "arguments": '{"a": 2, "b": 2}'}}
 CHATS = (
     WorkedRow({"messages": [USER]}, "", "one turn of the user"),
     WorkedRow({"messages": [USER]}, "Be brief.", "`data.system` is put in front"),
-    WorkedRow(
-        {"messages": [{"role": "system", "content": "Think."}, USER]}, "Be brief.", "the row's own stays"
-    ),
+    WorkedRow({"messages": [{"role": "system", "content": "Think."}, USER]}, "Be brief.", "the row's own stays"),
     WorkedRow(
         {"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "content": "4"}]},
         "",
@@ -121,12 +119,7 @@ def describe(name: str) -> dict[str, Any]:
     if name in FILTERS:
         fields, template = FILTER_EXAMPLES[name]
         worked = _worked(WorkedRow(fields, template, ""), _filled)
-        return {
-            "page": name,
-            "summary": about(name),
-            "set": f'data: {{answer: "{template}"}}',
-            "examples": [worked],
-        }
+        return {"page": name, "summary": about(name), "set": f'data: {{answer: "{template}"}}', "examples": [worked]}
     page = PAGES[name]
     examples = page.examples
     if name == "filters":
@@ -143,13 +136,7 @@ def about(name: str) -> str:
 
 def render(described: dict[str, Any]) -> str:
     """The text form of `describe`."""
-    lines = [
-        described["page"],
-        "",
-        *textwrap.wrap(described["summary"], WIDTH),
-        "",
-        f"set with `{described['set']}`",
-    ]
+    lines = [described["page"], "", *textwrap.wrap(described["summary"], WIDTH), "", f"set with `{described['set']}`"]
     lines += ["", "examples, worked now"]
     for one in described["examples"]:
         lines += textwrap.wrap(one["shows"], WIDTH, initial_indent="  ", subsequent_indent="  ")

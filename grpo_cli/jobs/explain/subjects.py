@@ -76,9 +76,7 @@ def render_key(described: dict[str, Any]) -> str:
     """The text form of `describe_key`."""
     lines = [described["key"], "", *textwrap.wrap(described["summary"], WIDTH), ""]
     if described["values"]:
-        lines += textwrap.wrap(
-            described["values"], WIDTH, initial_indent="values   ", subsequent_indent=" " * 9
-        )
+        lines += textwrap.wrap(described["values"], WIDTH, initial_indent="values   ", subsequent_indent=" " * 9)
     if described["default"] is not None and not described["keys"]:
         lines.append(f"default  {json.dumps(described['default'])}")
     lines += textwrap.indent(described["example"], " " * 9).replace(" " * 9, "example  ", 1).splitlines()

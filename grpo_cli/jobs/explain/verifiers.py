@@ -45,11 +45,7 @@ def options_of(options: type) -> list[dict[str, Any]]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(options)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     for field, text in itertools.pairwise(body):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-        ):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
             value = text.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 documented[field.target.id] = " ".join(value.value.split())
@@ -97,9 +93,7 @@ def render(described: dict[str, Any]) -> str:
         lines += ["", f"reads      {', '.join(described['columns'])}"]
     lines += ["", "options"]
     for option in described["options"]:
-        default = (
-            "" if option["default"] is None else f", default {json.dumps(option['default'], default=str)}"
-        )
+        default = "" if option["default"] is None else f", default {json.dumps(option['default'], default=str)}"
         lines.append(f"  {option['name']}: {in_words(option['type'])}{default}")
         lines += wrapped(option["about"], "      ")
     if described["examples"]:

@@ -66,11 +66,7 @@ def put_batch(rest: Config, made: ConvertedRecipe) -> None:
     made.put("sample.prompts", max(1, prompts))
     if over:
         made.left.append(
-            (
-                "per_device_train_batch_size",
-                micro,
-                f"{together} completions a step are no whole groups of {group}",
-            )
+            ("per_device_train_batch_size", micro, f"{together} completions a step are no whole groups of {group}")
         )
     elif micro < together:
         made.put("sample.micro_batch", micro)
@@ -90,12 +86,7 @@ def put_length(rest: Config, made: ConvertedRecipe) -> None:
         made.left.append(("warmup_ratio", ratio, "say `train.lr_warmup_steps`, which counts steps"))
 
 
-SCHEDULES = {
-    "linear": "linear",
-    "cosine": "cosine",
-    "constant": "constant",
-    "constant_with_warmup": "constant",
-}
+SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant", "constant_with_warmup": "constant"}
 SCALES: dict[object, str] = {True: "group", False: "none", "group": "group", "batch": "batch", "none": "none"}
 
 
@@ -120,9 +111,7 @@ def put_method(rest: Config, made: ConvertedRecipe) -> None:
     if level is not None:
         made.put("train.ratio", level)
     if made.recipe["train"].get("ratio") == "sequence" and rest["loss_type"] in ("dapo", "bnpo"):
-        made.left.append(
-            ("loss_type", rest.pop("loss_type"), "GSPO averages each answer by itself: `loss: grpo`")
-        )
+        made.left.append(("loss_type", rest.pop("loss_type"), "GSPO averages each answer by itself: `loss: grpo`"))
         made.put("train.loss", "grpo")
 
 
@@ -176,9 +165,7 @@ PLAIN = {
     "mask_truncated_completions": bool,
 }
 """Names whose value goes to their counterpart as it is, and its type."""
-PRECISION = (
-    "weights stay in float32 and products run in bfloat16 where that pays: a small rate would not move others"
-)
+PRECISION = "weights stay in float32 and products run in bfloat16 where that pays: a small rate would not move others"
 UNSAID = {
     "bf16": PRECISION,
     "fp16": PRECISION,
@@ -265,11 +252,7 @@ def _model(rest: Config, made: ConvertedRecipe) -> None:
         made.put("model.load_in_4bit", True)
     adapter = take(rest, "use_peft", "adapter")
     lora: Config = {}
-    for name, key, kind in (
-        ("lora_r", "r", int),
-        ("lora_alpha", "alpha", int),
-        ("lora_dropout", "dropout", float),
-    ):
+    for name, key, kind in (("lora_r", "r", int), ("lora_alpha", "alpha", int), ("lora_dropout", "dropout", float)):
         if (value := take(rest, name)) is not None:
             lora[key] = kind(value)
     targets, linear = take(rest, "lora_target_modules", "target_modules"), take(rest, "lora_target_linear")
@@ -293,9 +276,7 @@ def _data(rest: Config, made: ConvertedRecipe) -> None:
         made.left.append(("dataset_name", None, "no rows are named: `data.train` says `train.jsonl`"))
     tests = take(rest, "test_datasets", "eval_dataset")
     if tests:
-        made.put(
-            "data.eval", [_source(one, None, None) for one in (tests if isinstance(tests, list) else [tests])]
-        )
+        made.put("data.eval", [_source(one, None, None) for one in (tests if isinstance(tests, list) else [tests])])
     elif held_out and found and rest.get("eval_strategy", "no") != "no":
         made.put("data.eval", _source(names, held_out, config))
     column = take(rest, "dataset_prompt_column", "prompt_column")

@@ -19,9 +19,7 @@ def as_yaml(made: ConvertedRecipe, source: str) -> str:
     recipe = {"grpo": 1} | made.recipe
     written = StringIO()
     yaml.dump({key: recipe[key] for key in ORDER if key in recipe}, written)
-    head = [
-        f"# From {source}. One process is taken for granted: more share the same steps out (`launch.gpus`)."
-    ]
+    head = [f"# From {source}. One process is taken for granted: more share the same steps out (`launch.gpus`)."]
     head += [f"#   not here: {line}" for line in _lines(made)]
     return "\n".join([*head, written.getvalue()])
 
@@ -33,7 +31,4 @@ def listed(made: ConvertedRecipe) -> list[str]:
 
 
 def _lines(made: ConvertedRecipe) -> list[str]:
-    return [
-        f"{name}: {value} ({why})" if value is not None else f"{name} ({why})"
-        for name, value, why in made.left
-    ]
+    return [f"{name}: {value} ({why})" if value is not None else f"{name} ({why})" for name, value, why in made.left]

@@ -64,9 +64,7 @@ def measure_step(place: Workplace, work: Work) -> StepCost:
         ][: work.micro]
         seconds, _ = _passed(place, micro)
     except torch.OutOfMemoryError as err:
-        raise SetupError(
-            "a step was tried here, and its memory is not there", hint="see the sum below"
-        ) from err
+        raise SetupError("a step was tried here, and its memory is not there", hint="see the sum below") from err
     lengths = [len(completion.token_ids) for group in sampled.completions for completion in group]
     return StepCost(generate, seconds * work.rows / work.micro, peak, sum(lengths) / len(lengths))
 

@@ -30,10 +30,7 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
             f"{visible(model)}   {len(p.prompts)} prompts x {p.samples} samples, at most {p.max_tokens} tokens,"
             f" temperature {temperature:g}   {found.seconds:.1f}s on {found.device}",
         ),
-        _line(
-            "pass@1",
-            f"{in_words(p.pass_1)}" + (f"   pass@{p.samples} {in_words(p.pass_k)}" if p.pass_k else ""),
-        ),
+        _line("pass@1", f"{in_words(p.pass_1)}" + (f"   pass@{p.samples} {in_words(p.pass_k)}" if p.pass_k else "")),
         _line("outcomes", "   ".join(f"{n.replace('_', ' ')} {_share(s)}" for n, s in p.outcomes.items())),
         *([_line("errors", visible(p.failures.text()))] if p.failures.failed else []),
         *_reasons(p),
@@ -41,14 +38,10 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
         _line("prompts", "   ".join(f"{k}/{p.samples} {n}" for k, n in p.histogram().items() if n)),
     ]
     if p.equal_rewards is not None:
-        lines.append(
-            _line("rewards", f"the same in all {p.samples} samples for {p.equal_rewards:.0%} of prompts")
-        )
+        lines.append(_line("rewards", f"the same in all {p.samples} samples for {p.equal_rewards:.0%} of prompts"))
     if p.noise is not None:
         said = f"{p.noise.sigma:.3g} on one answer, by {p.noise.n} scored twice; a spread below {p.noise.floor(p.group):.3g} in a"
-        lines.append(
-            _line("noise", f"{said} group of {p.group} is noise: `train.std_floor: noise`, or that number")
-        )
+        lines.append(_line("noise", f"{said} group of {p.group} is noise: `train.std_floor: noise`, or that number"))
     lines += _forecasts(p)
     for cause in causes(p):
         lines += [_line("why", cause.text), f"{'':<{INDENT}}hint: {cause.hint}"]
@@ -77,9 +70,7 @@ def _forecasts(p: Probe) -> list[str]:
         mark = "*" if f.group == p.group else " "
         about = "   extrapolated" if f.is_extrapolated else ""
         dead = f"{f.dead.mean:>5.0%} [{f.dead.low:.0%}, {f.dead.high:.0%}]"
-        lines.append(
-            f"{'':<{INDENT}}{mark} {f.group:>4} {f.all_wrong:>11.0%} {f.all_right:>11.0%}  {dead}{about}"
-        )
+        lines.append(f"{'':<{INDENT}}{mark} {f.group:>4} {f.all_wrong:>11.0%} {f.all_right:>11.0%}  {dead}{about}")
     if p.pays is None:
         said = f"no group of up to {p.forecasts[-1].group} would pay: hardly any would have right and wrong answers"
     else:
@@ -95,9 +86,7 @@ def _examples(p: Probe) -> list[str]:
         for record in records:
             lines += ["", _line(kind.replace("_", " "), f"{visible(record.row)}   {_about(record)}")]
             lines.append(
-                f"{'':<{INDENT}}… {_end(record.completion)}"
-                if record.completion
-                else f"{'':<{INDENT}}(empty)"
+                f"{'':<{INDENT}}… {_end(record.completion)}" if record.completion else f"{'':<{INDENT}}(empty)"
             )
     return lines
 
@@ -108,8 +97,7 @@ def _about(record: SampleRecord) -> str:
     for name, verdict in record.verdicts.items():
         answer = f" {_short(verdict.answer)}" if verdict.answer is not None else ""
         parts.append(
-            f"{name}: {verdict.outcome.value}{answer}"
-            + (f" ({visible(verdict.reason)})" if verdict.reason else "")
+            f"{name}: {verdict.outcome.value}{answer}" + (f" ({visible(verdict.reason)})" if verdict.reason else "")
         )
     if (wanted := record.fields.get("answer")) is not None:
         parts.append(f"expected {_short(str(wanted))}")

@@ -72,9 +72,7 @@ def acts_of(run: RunData) -> list[AlarmAct]:
     acts = []
     for act in run.manifest.get("acted") or []:
         what = "paused" if act["action"] == "pause" else f"rolled back from step {act['at']}"
-        why = "; ".join(
-            f"{alarm['code']} at step {alarm['step']}: {alarm['text']}" for alarm in act["alarms"]
-        )
+        why = "; ".join(f"{alarm['code']} at step {alarm['step']}: {alarm['text']}" for alarm in act["alarms"])
         acts.append(AlarmAct(f"{run.name} was {what}: {why}", str(act["evidence"])))
     return acts
 
@@ -134,14 +132,10 @@ def tiles_of(run: RunData) -> list[Tile]:
             )
     if run.steps:
         reward = run.curve("reward/total/mean")
-        tiles.append(
-            ("training reward", f"{score(reward[0])} → {score(reward[-1])}", f"{len(run.steps)} steps")
-        )
+        tiles.append(("training reward", f"{score(reward[0])} → {score(reward[-1])}", f"{len(run.steps)} steps"))
         if any(run.curve("think")):
             think = run.curve("think")
-            tiles.append(
-                ("samples that think", f"{percent(think[0])} → {percent(think[-1])}", "of training samples")
-            )
+            tiles.append(("samples that think", f"{percent(think[0])} → {percent(think[-1])}", "of training samples"))
     card = card_of(run.folder)
     samples = sum(m.get("samples") or 0 for m in run.steps)
     tiles.append(
@@ -272,9 +266,7 @@ def arms_table(arms: Sequence[Arm]) -> ArmsTable:
 
 def final_score(run: RunData) -> float | None:
     """Held-out pass@1 of the last evaluation."""
-    return next(
-        (m["eval/pass@1"] for m in reversed(run.evaluations) if m.get("eval/pass@1") is not None), None
-    )
+    return next((m["eval/pass@1"] for m in reversed(run.evaluations) if m.get("eval/pass@1") is not None), None)
 
 
 def last_step(run: RunData) -> int:
@@ -309,9 +301,7 @@ def _difference(found: Difference | None) -> str:
 
 def _scores(arm: Arm, at: int) -> str:
     """Held-out score before (0) or after (-1): of one run with its own interval, else over seeds."""
-    points = [
-        (run.info.seed, [m for m in run.evaluations if m.get("eval/pass@1") is not None]) for run in arm.runs
-    ]
+    points = [(run.info.seed, [m for m in run.evaluations if m.get("eval/pass@1") is not None]) for run in arm.runs]
     chosen = [(seed, one[at]) for seed, one in points if one]
     if len(chosen) == 1:
         ((_, only),) = chosen

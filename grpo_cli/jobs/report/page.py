@@ -69,9 +69,7 @@ class FindingGroup:
     def when(self) -> str:
         """`step 12`, or `5 times, steps 12 to 90`."""
         first, last = self.found[0].step, self.found[-1].step
-        return (
-            f"step {first}" if len(self.found) == 1 else f"{len(self.found)} times, steps {first} to {last}"
-        )
+        return f"step {first}" if len(self.found) == 1 else f"{len(self.found)} times, steps {first} to {last}"
 
     @property
     def earlier(self) -> list[Finding]:
@@ -146,9 +144,7 @@ def _rows(chains: Sequence[Sequence[dict[str, Any]]]) -> list[StageRow]:
         steps = int(stages[0].get("steps") or 0)
         before, after = (_score([stage.get(when) for stage in stages]) for when in ("before", "after"))
         n = next((stage["after"].get("n") for stage in stages if stage.get("after")), None)
-        rows.append(
-            StageRow(str(stages[0]["name"]), f"{done + 1} to {done + steps}", before, after, number(n))
-        )
+        rows.append(StageRow(str(stages[0]["name"]), f"{done + 1} to {done + steps}", before, after, number(n)))
         done += steps
     return rows
 
@@ -167,25 +163,9 @@ def _score(measured: Sequence[dict[str, Any] | None]) -> str:
 SCRIPTS = ("plot.js", "reader.js", "report.js")
 OVERLAYS = (
     ("reward/total/mean", "reward-all", "Reward", "Mean reward of each step.", "reward", False, False),
-    (
-        "group/signal",
-        "signal-all",
-        "Groups with signal",
-        "Share of groups whose rewards differ.",
-        "share",
-        True,
-        False,
-    ),
+    ("group/signal", "signal-all", "Groups with signal", "Share of groups whose rewards differ.", "share", True, False),
     ("length/mean", "length-all", "Length", "Mean completion length.", "tokens", False, False),
-    (
-        "entropy",
-        "entropy-all",
-        "Entropy",
-        "Entropy of the policy, over the rows trained on.",
-        "entropy",
-        False,
-        False,
-    ),
+    ("entropy", "entropy-all", "Entropy", "Entropy of the policy, over the rows trained on.", "entropy", False, False),
     ("kl", "kl-all", "KL to the reference", "Mean over tokens.", "kl", False, False),
     ("grad_norm", "grad-all", "Gradient norm", "Before clipping, log scale.", "norm", False, True),
 )
@@ -223,8 +203,7 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
 def build_page(arms: Sequence[Arm]) -> str:
     """The HTML text."""
     arms = [  # several look through the samples of a run
-        replace(arm, runs=tuple(replace(run, folder=ReadOnce(run.folder)) for run in arm.runs))
-        for arm in arms
+        replace(arm, runs=tuple(replace(run, folder=ReadOnce(run.folder)) for run in arm.runs)) for arm in arms
     ]
     runs = [run for arm in arms for run in arm.runs]
     is_single = len(runs) == 1
@@ -295,10 +274,7 @@ def embedded(value: Json) -> str:
 
 
 def _reading_json(reading: SampleDigest) -> dict[str, Json]:
-    return {
-        "prompts": [_safe(p) for p in reading.prompts],
-        "surprises": [_safe(s) for s in reading.surprises],
-    }
+    return {"prompts": [_safe(p) for p in reading.prompts], "surprises": [_safe(s) for s in reading.surprises]}
 
 
 def _safe(value: Json) -> Json:

@@ -22,11 +22,7 @@ from grpo_cli.jobs.report.plot import (
 from grpo_cli.run.info import Metrics
 from grpo_cli.text import number
 
-KINDS = (
-    ("all_wrong", "all wrong", "#D55E00"),
-    ("mixed", "mixed", "#E9C46A"),
-    ("all_right", "all right", "#009E73"),
-)
+KINDS = (("all_wrong", "all wrong", "#D55E00"), ("mixed", "mixed", "#E9C46A"), ("all_right", "all right", "#009E73"))
 OUTCOMES = (
     ("right", "#009E73"), ("wrong", "#D55E00"), ("no_answer", "#E9C46A"), ("over_limit", "#CC79A7"), ("error", "#6A3D9A"),
 )  # fmt: skip
@@ -65,20 +61,14 @@ def groups(run: RunData) -> Figure | None:
         return None
     traces = []
     for kind, word, colour in KINDS:
-        shares = [
-            m.get(f"group/{kind}", 0) / m["group/count"] if m.get("group/count") else None for m in run.steps
-        ]
+        shares = [m.get(f"group/{kind}", 0) / m["group/count"] if m.get("group/count") else None for m in run.steps]
         steps, values = thin(run.step_numbers, shares)
         traces.append(area(steps, values, word, colour))
     steps, signal = thin(run.step_numbers, run.curve("group/signal"))
     traces.append(curve(steps, signal, "with signal", "#222222", "dash"))
     caption = "Groups by the primary verifier. Only groups whose rewards differ (dashed) move the policy: mixed is where learning happens."
     return Figure(
-        "groups",
-        "Groups: all wrong, mixed, all right",
-        caption,
-        traces,
-        [Panel("share of groups", share=True)],
+        "groups", "Groups: all wrong, mixed, all right", caption, traces, [Panel("share of groups", share=True)]
     )
 
 
@@ -131,10 +121,7 @@ def policy(run: RunData) -> Figure | None:
         ("values and returns", ["value/mean", "return/mean"], False),
         ("gradient norm (log)", ["grad_norm"], True), ("learning rate", ["lr"], False), ("loss", ["loss"], False),
     ]  # fmt: skip
-    shown = [
-        (title, [k for k in keys if any(v is not None for v in run.curve(k))], log)
-        for title, keys, log in rows
-    ]
+    shown = [(title, [k for k in keys if any(v is not None for v in run.curve(k))], log) for title, keys, log in rows]
     shown = [row for row in shown if row[1]]
     if not shown:
         return None
@@ -185,9 +172,7 @@ def verifiers(run: RunData) -> Figure | None:
                 steps, values = thin(run.step_numbers, shares)
                 traces.append(into_panel(area(steps, values, outcome, colour), i))
     caption = "An error is no verdict and no zero: such samples leave their group. More than 1 % smells."
-    return Figure(
-        "verifiers", "Verifier outcomes", caption, traces, [cell(name, len(names)) for name in names]
-    )
+    return Figure("verifiers", "Verifier outcomes", caption, traces, [cell(name, len(names)) for name in names])
 
 
 def latency(run: RunData) -> Figure | None:
@@ -197,9 +182,7 @@ def latency(run: RunData) -> Figure | None:
         steps, values = thin(run.step_numbers, run.curve(f"verify/{name}/p95_s"))
         if any(values):
             traces.append(
-                curve(
-                    steps, [None if v is None else 1000 * v for v in values], name, PALETTE[i % len(PALETTE)]
-                )
+                curve(steps, [None if v is None else 1000 * v for v in values], name, PALETTE[i % len(PALETTE)])
             )
     if not traces:
         return None
@@ -245,6 +228,4 @@ def _hist_shares(part: Sequence[Metrics], size: int) -> list[float]:
 def _joined_steps(run: RunData, size: int) -> tuple[list[int], list[list[float]]]:
     width = -(-len(run.steps) // 120) or 1
     starts = range(0, len(run.steps), width)
-    return [run.step_numbers[i] for i in starts], [
-        _hist_shares(run.steps[i : i + width], size) for i in starts
-    ]
+    return [run.step_numbers[i] for i in starts], [_hist_shares(run.steps[i : i + width], size) for i in starts]

@@ -43,16 +43,12 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
                 )
             )
             if len(arms) == 1 and len(arm.runs) == 1:
-                traces.append(
-                    curve([steps[0], steps[-1]], [values[0]] * 2, "before training", "#888888", "dot")
-                )
+                traces.append(curve([steps[0], steps[-1]], [values[0]] * 2, "before training", "#888888", "dot"))
         if len(arm.runs) > 1:
             traces += seed_band(arm, "eval/pass@1", colour, dash, from_evaluations=True)
     if not traces:
         return None
-    counts = {
-        int(m["eval/n"]) for arm in arms for run in arm.runs for m in run.evaluations if m.get("eval/n")
-    }
+    counts = {int(m["eval/n"]) for arm in arms for run in arm.runs for m in run.evaluations if m.get("eval/n")}
     n = " to ".join(map(str, sorted({min(counts), max(counts)}))) if counts else ""
     says = "Bands: 95 % interval clustered by prompt."
     if any(len(arm.runs) > 1 for arm in arms):
@@ -64,15 +60,7 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
 
 
 def overlay(
-    arms: Sequence[Arm],
-    key: str,
-    id: str,
-    title: str,
-    caption: str,
-    y: str,
-    *,
-    share: bool = False,
-    log: bool = False,
+    arms: Sequence[Arm], key: str, id: str, title: str, caption: str, y: str, *, share: bool = False, log: bool = False
 ) -> Figure | None:
     """One metric of all arms over the steps: single runs thin, the mean over seeds thick with the range as a band."""
     traces: list[Trace] = []
@@ -83,15 +71,7 @@ def overlay(
             steps, values = thin(run.step_numbers, run.curve(key))
             if any(v is not None for v in values):
                 traces.append(
-                    curve(
-                        steps,
-                        values,
-                        run_label(arm, run),
-                        colour,
-                        dash,
-                        width=0.8 if many else 1.6,
-                        group=arm.label,
-                    )
+                    curve(steps, values, run_label(arm, run), colour, dash, width=0.8 if many else 1.6, group=arm.label)
                 )
         if many:
             traces += seed_band(arm, key, colour, dash)
@@ -137,11 +117,7 @@ def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: b
     ]
 
 
-PLACEBOS = {
-    "random": ("#888888", "dash"),
-    "shuffled": ("#6b7a8f", "dot"),
-    "format_only": ("#a08a6b", "dashdot"),
-}
+PLACEBOS = {"random": ("#888888", "dash"), "shuffled": ("#6b7a8f", "dot"), "format_only": ("#a08a6b", "dashdot")}
 
 
 def arm_colour(i: int, arm: Arm) -> tuple[str, str]:
@@ -198,8 +174,7 @@ class Figure:
     def as_json(self, axes: dict[tuple[Any, ...], int]) -> dict[str, Any]:
         """What the page hands to its script; `axes` collects every list of x values once, and traces name them by number."""
         traces = [
-            {key: _short(value) for key, value in trace.items()}
-            | {"x": axes.setdefault(tuple(trace["x"]), len(axes))}
+            {key: _short(value) for key, value in trace.items()} | {"x": axes.setdefault(tuple(trace["x"]), len(axes))}
             for trace in self.traces
         ]
         return {"id": self.id, "traces": traces, "panels": [asdict(panel) for panel in self.panels]}
@@ -259,10 +234,7 @@ def numbers(values: Sequence[Any]) -> list[float | None]:
 
 def two_panels(upper: str, lower: str, cap: float | None = None) -> list[Panel]:
     """A tall panel above a low one."""
-    return [
-        Panel(upper, x="", height=230, from_zero=True, cap=cap),
-        Panel(lower, height=150, from_zero=True),
-    ]
+    return [Panel(upper, x="", height=230, from_zero=True, cap=cap), Panel(lower, height=150, from_zero=True)]
 
 
 def cell(title: str, cells: int, *, log: bool = False) -> Panel:

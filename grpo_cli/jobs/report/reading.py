@@ -134,9 +134,7 @@ def read_samples(folder: RunFolder) -> SampleDigest:
         for line, sample in enumerate(folder.samples(step), 1):
             groups.setdefault(str(sample.group), []).append((line, sample))
         means = [
-            m
-            for g in groups.values()
-            if (m := mean([s.reward for _, s in g if s.reward is not None])) is not None
+            m for g in groups.values() if (m := mean([s.reward for _, s in g if s.reward is not None])) is not None
         ]
         if means:
             reading.bands[step] = (percentile(means, 0.1) or 0.0, percentile(means, 0.9) or 0.0)
@@ -195,11 +193,7 @@ def _held_out(folder: RunFolder, reading: SampleDigest) -> None:
     kept = [names[i] for i in spread(range(len(names)), MOST_ROWS)]
     reading.heat = (kept, shown, [rates[row] for row in kept])
     chosen: dict[str, dict[str, Any]] = {
-        row: {
-            "row": row,
-            "change": f"{_percent(rates[row][0])} → {_percent(rates[row][-1])} right",
-            "moments": [],
-        }
+        row: {"row": row, "change": f"{_percent(rates[row][0])} → {_percent(rates[row][-1])} right", "moments": []}
         for row in probes(names, rates)
     }
     for step in spread(shown, MOST_MOMENTS):

@@ -28,8 +28,7 @@ def removable(folders: Sequence[RunFolder], even_running: bool = False) -> list[
     for one in found:
         if not one.is_over and not even_running:
             raise UsageError(
-                f"`{one.name}` is running",
-                hint="end it first, or say --force if nothing writes to it any more",
+                f"`{one.name}` is running", hint="end it first, or say --force if nothing writes to it any more"
             )
     return found
 
@@ -51,9 +50,7 @@ def remove(found: Sequence[RunSummary]) -> int:
 
 
 SCHEMA = 1
-Order = Literal[
-    "started", "name", "status", "recipe", "step", "score", "best", "gain", "reward", "time", "size"
-]
+Order = Literal["started", "name", "status", "recipe", "step", "score", "best", "gain", "reward", "time", "size"]
 ORDERS: tuple[str, ...] = get_args(Order)
 _FIELDS = {"time": "seconds", "size": "bytes"}
 """Of a summary, where they have another name."""
@@ -61,9 +58,7 @@ _WORDS = ("name", "status", "recipe")
 HEADER = ("run", "status", "steps", "held-out", "best", "gain", "time", "size", "recipe")
 
 
-def listed(
-    root: Path, by: str = "started", reverse: bool = False, status: Sequence[str] = ()
-) -> list[RunSummary]:
+def listed(root: Path, by: str = "started", reverse: bool = False, status: Sequence[str] = ()) -> list[RunSummary]:
     """The runs under a folder; numbers from high to low, words from A on, times from the newest, unmeasured ones last.
 
     Raises:

@@ -80,11 +80,7 @@ def _paired_text(other: RunComparison) -> str:
     if other.paired is None:
         return other.why
     gap = other.paired.difference
-    sure = (
-        "nothing bounds it"
-        if gap.n < 2
-        else f"[{gap.low:+.3f}, {gap.high:+.3f}], p {other.paired.p_value:.2g}"
-    )
+    sure = "nothing bounds it" if gap.n < 2 else f"[{gap.low:+.3f}, {gap.high:+.3f}], p {other.paired.p_value:.2g}"
     return f"{gap.mean:+.3f} {sure}   n {gap.n} rows, steps {other.first_step} and {other.step}"
 
 

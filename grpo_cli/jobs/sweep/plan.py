@@ -108,9 +108,7 @@ def make_plan(
         raise UsageError(
             "two runs of the sweep would have the same name", place="--set", hint="is a value given twice?"
         )
-    return SweepPlan(
-        sweep, recipe if recipe in shipped_recipes() else str(find(recipe).resolve()), folder, tuple(runs)
-    )
+    return SweepPlan(sweep, recipe if recipe in shipped_recipes() else str(find(recipe).resolve()), folder, tuple(runs))
 
 
 def read_plan(named: str, dir: str = "runs") -> SweepPlan:
@@ -160,9 +158,7 @@ def split_values(text: str) -> tuple[str, list[str]]:
         values[-1] += char
     values = [value.strip() for value in values]
     if len(values) > 1 and not all(values):
-        raise UsageError(
-            f"`{text}` has an empty value", place="--set", hint="values are parted by single commas"
-        )
+        raise UsageError(f"`{text}` has an empty value", place="--set", hint="values are parted by single commas")
     return key.strip(), values
 
 
@@ -174,9 +170,4 @@ def _tag(text: str) -> str:
 
 def as_object(plan: SweepPlan) -> dict[str, Any]:
     """For `--dry-run --json`."""
-    return {
-        "schema": SCHEMA,
-        "sweep": plan.name,
-        "recipe": plan.recipe,
-        "runs": [asdict(run) for run in plan.runs],
-    }
+    return {"schema": SCHEMA, "sweep": plan.name, "recipe": plan.recipe, "runs": [asdict(run) for run in plan.runs]}

@@ -152,9 +152,7 @@ class SweepEnd:
             return Exit.TERMINATED if self.signal == signal.SIGTERM else Exit.INTERRUPTED
         failed = [code for code in self.codes.values() if code > Exit.BAR_MISSED]
         return (
-            Exit(failed[0])
-            if failed and failed[0] in list(Exit)
-            else Exit(min(1, max(self.codes.values(), default=0)))
+            Exit(failed[0]) if failed and failed[0] in list(Exit) else Exit(min(1, max(self.codes.values(), default=0)))
         )
 
 
@@ -173,9 +171,7 @@ def command_of(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> li
     return [sys.executable, "-m", "grpo_cli", "train", plan.recipe, *sets, *resume, "--display", display]
 
 
-def run_all(
-    plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]
-) -> SweepEnd:
+def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]) -> SweepEnd:
     """Run what is not over, one in each seat (the variables that a process there gets); a failed run does not stop the others."""
     ended, free, count = SweepEnd(), SimpleQueue[Mapping[str, str]](), len(plan.runs)
     for seat in seats:
@@ -199,9 +195,7 @@ def run_all(
             _, said = process.communicate()
             with guard:
                 living.discard(process)
-                ended.codes[run.name] = (
-                    process.returncode if process.returncode >= 0 else 128 - process.returncode
-                )
+                ended.codes[run.name] = process.returncode if process.returncode >= 0 else 128 - process.returncode
             _tell_end(run, ended.codes[run.name], said, tell)
         finally:
             free.put(seat)
@@ -223,11 +217,7 @@ def run_all(
 
 def seats_of(gpus: int, at_once: int | None, visible: str | None) -> list[Mapping[str, str]]:
     """One seat for each GPU that may be used, else one; `at_once` is how many are wanted."""
-    names = (
-        [part.strip() for part in visible.split(",") if part.strip()]
-        if visible
-        else [str(i) for i in range(gpus)]
-    )
+    names = [part.strip() for part in visible.split(",") if part.strip()] if visible else [str(i) for i in range(gpus)]
     if gpus > 1 and at_once != 1:
         return [{"CUDA_VISIBLE_DEVICES": name} for name in names[: at_once or gpus]]
     return [{} for _ in range(at_once or 1)]

@@ -31,12 +31,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         self.told: set[str] = set()
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: nn.Module,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: object
     ) -> None:
         """The canary is asked for the first time. A run that may roll back keeps the model it started from: that may have the best gold score."""
         trainer, canary = self.running.trainer, self.running.canary
@@ -47,12 +42,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
             trainer._save_checkpoint(model, None)
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Metrics,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Metrics, **_: object
     ) -> TrainerControl:
         """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
         done, recipe, running = self.step.steps_done, self.running.recipe, self.running
@@ -85,9 +75,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
                 running.canary.measure(done)
             is_best |= running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
         if self.deadline.is_over() and running.interrupts.asked is None:
-            running.display.note(
-                "warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping"
-            )
+            running.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
             running.interrupts.asked = Exit.TERMINATED
         is_due = is_best or "save" in wished or self._is_due(done)
         # in one exchange: each is a wait for the slowest rank
@@ -100,9 +88,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         control.should_save = control.should_training_stop or is_due
         return control
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Five minutes count from here."""
         self.saved_at = time.monotonic()
 
@@ -118,9 +104,9 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         """Between two steps, for as long as the person at rank 0 wants. A signal to any rank, or the deadline, ends it."""
         running = self.running
         with self.step.clock.phase("pause"):
-            while any(
-                running.ranks.gathered([running.wishes.is_paused and not self.deadline.is_over()])
-            ) and not any(running.ranks.gathered([running.interrupts.asked is not None])):
+            while any(running.ranks.gathered([running.wishes.is_paused and not self.deadline.is_over()])) and not any(
+                running.ranks.gathered([running.interrupts.asked is not None])
+            ):
                 running.display.phase("paused, p goes on")
                 time.sleep(PAUSED_S)
 

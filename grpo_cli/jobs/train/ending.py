@@ -94,9 +94,7 @@ def end_rolled_back(running: RunContext, step: int) -> TrainResult:
         gone = roll_back(run, best)
         where = f"rolled back from step {step} to {found.path}, the best by the {'gold verifier' if running.recipe.monitor.gold else 'canary'}"
         aside = f"; {gone} later steps moved to *.abandoned" if gone else ""
-        hint = (
-            "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
-        )
+        hint = "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
         running.display.note("warn", where + aside, hint)
     best = running.ranks.agreed(best)
     # what came later is set aside on disk too, and must not stand on the end card
@@ -106,9 +104,7 @@ def end_rolled_back(running: RunContext, step: int) -> TrainResult:
     return _ended(running, best, "rolled_back", next_, action="roll_back", at=step)
 
 
-def _ended(
-    running: RunContext, step: int, status: Status, next_: str, action: str, **more: Json
-) -> TrainResult:
+def _ended(running: RunContext, step: int, status: Status, next_: str, action: str, **more: Json) -> TrainResult:
     alarmed = running.alarmed
     if running.ranks.is_main:
         running.folder.update_manifest(status=status, steps=step, **alarmed.acted(action, **more))
@@ -132,9 +128,7 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
         _tell_end(running, status)
     run, stopwatch = running.folder, running.stopwatch
     for name, lines in running.printed().items():
-        running.display.note(
-            "info", f"`verify.{name}` printed {lines:,} lines: train.log has the first of each sample"
-        )
+        running.display.note("info", f"`verify.{name}` printed {lines:,} lines: train.log has the first of each sample")
     best = _best(running)
     running.display.finish(
         Card(

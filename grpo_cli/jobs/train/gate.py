@@ -49,9 +49,7 @@ def with_floor(running: RunContext, place: Workplace, engine: Engine, *, resumes
         return recipe
     noted = ranks.agreed(run.manifest().get(NOISE) if resumes and ranks.is_main else None)
     if noted is None:
-        noise = _probed(
-            running, place, engine, ProbeSize(ANSWERS // SAMPLES, SAMPLES), is_noisy=True
-        ).probe.noise
+        noise = _probed(running, place, engine, ProbeSize(ANSWERS // SAMPLES, SAMPLES), is_noisy=True).probe.noise
     else:
         noise = ScorerNoise(float(noted["sigma"]), int(noted["n"]))
     if noise is None:

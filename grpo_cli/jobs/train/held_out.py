@@ -44,9 +44,7 @@ class HeldOut:
             if running.trainer is not None:
                 running.trainer.sync_weights()
             show = running.display.phase
-            found = self.evaluator.run(
-                step, lambda done, total: show("evaluate", done, total), is_between=is_between
-            )
+            found = self.evaluator.run(step, lambda done, total: show("evaluate", done, total), is_between=is_between)
             if running.recipe.sample.engine_kind.through_trl:
                 self.evaluator.engine.release()  # the memory is vLLM's between evaluations
         metrics = self._metrics(step, found, is_between)

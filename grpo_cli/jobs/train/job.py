@@ -23,14 +23,7 @@ from grpo_cli.jobs.train.held_out import HeldOut
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.train.setup import TrainParts, connect, furnish_run, make_parts, make_trainer
-from grpo_cli.jobs.train.start import (
-    Seen,
-    agree_on_cpu_bf16,
-    create_run,
-    record_cpu_bf16,
-    resume_point,
-    run_info,
-)
+from grpo_cli.jobs.train.start import Seen, agree_on_cpu_bf16, create_run, record_cpu_bf16, resume_point, run_info
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.loading.failures import numbers_only
@@ -122,9 +115,7 @@ class Job:
             return run
         return SilentRun(Path(self.ranks.agreed("")))
 
-    def _begin(
-        self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool
-    ) -> TrainResult:
+    def _begin(self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
         recipe, display = self.recipe, self.display
         device = device_name(place.policy.device, self.ranks.world)
         display.start(run_info(recipe, run, label=self.label, device=device, logs=self.ranks.is_main))
@@ -142,9 +133,7 @@ class Job:
             display.note("warn", "stopped at once", hint=ending.resume_hint(run))
             return TrainResult(run, 0, seconds=self.stopwatch.of(run), code=stop.code, status="interrupted")
 
-    def _train(
-        self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool
-    ) -> TrainResult:
+    def _train(self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
         start = resume_point(run, self.said, self.recipe, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
             timed = self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext()
@@ -247,9 +236,7 @@ class Job:
         running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
         # a checkpoint goes to others: where runs lie on this machine is no part of it
         out = self.said.run.model_copy(update={"dir": "runs"})
-        said = (
-            self.said.model_copy(update={"run": out}) if Path(self.said.run.dir).is_absolute() else self.said
-        )
+        said = self.said.model_copy(update={"run": out}) if Path(self.said.run.dir).is_absolute() else self.said
         saved = checkpoint.seal(written, folder, state, to_yaml(said))
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")

@@ -18,9 +18,4 @@ def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:
     run = find_run(named)
     manifest = run.manifest()
     base = base_of(run) or Path()
-    return (
-        load(str(run.path / "recipe.yaml"), sets, base=base),
-        base,
-        manifest.get("recipe", run.name),
-        str(run.path),
-    )
+    return (load(str(run.path / "recipe.yaml"), sets, base=base), base, manifest.get("recipe", run.name), str(run.path))

@@ -55,9 +55,7 @@ class Stopwatch:
         steps = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in seen}
         return {**own, **steps, "total": self.wall_s}
 
-    def phases(
-        self, earlier: Mapping[str, Any], steps: Mapping[str, SpentTime]
-    ) -> dict[str, dict[str, float]]:
+    def phases(self, earlier: Mapping[str, Any], steps: Mapping[str, SpentTime]) -> dict[str, dict[str, float]]:
         """For `run.json`: wall and CPU seconds of every phase of the run, `steps` being those inside steps."""
         spent = {**dict.fromkeys(PHASES, SpentTime()), **self.spent, **steps}
         return summed(earlier, {"imports": SpentTime(cpu=self.began.cpu), **spent})

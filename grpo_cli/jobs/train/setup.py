@@ -81,10 +81,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     server = server_of(recipe.sample, display.progress)
     display.progress("load model", 0, 1)
     policy = load_model(
-        recipe.model,
-        device=pick_device(ranks.local),
-        seed=recipe.train.seed,
-        accept=takes_rows(recipe, rows.splits),
+        recipe.model, device=pick_device(ranks.local), seed=recipe.train.seed, accept=takes_rows(recipe, rows.splits)
     )
     display.progress("load model", 1, 1)
     folder = adapter_folder(recipe.model)
@@ -166,15 +163,7 @@ def make_parts(
     )
     watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
     vllm = VllmEngine.of(policy, watch) if through_trl else None
-    rollouts = RolloutParts(
-        recipe,
-        place.train.rows,
-        place.train.golds,
-        place.judge,
-        vllm or engine,
-        policy,
-        ranks,
-    )
+    rollouts = RolloutParts(recipe, place.train.rows, place.train.golds, place.judge, vllm or engine, policy, ranks)
     loop = Loop.of(rollouts, run, display, _clusters(place, run, ranks, resumes))
     return TrainParts(loop, engine, vllm, replica, watch)
 
@@ -266,9 +255,7 @@ def _make_trainer(
         ServerLost: the vLLM server refuses or goes away.
     """
     recipe, policy, ranks = place.recipe, place.policy, parts.loop.ranks
-    seen = (
-        place.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []
-    )  # a CPU takes the batch as a whole
+    seen = place.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []  # a CPU takes the batch as a whole
     longest = max((len(policy.encode(row)) for row in seen), default=0)
     batch = batching(recipe, longest, ranks.world, on_gpu=policy.device.type == "cuda")
     check_whole(recipe, batch, ranks.world, place.display)
@@ -277,9 +264,7 @@ def _make_trainer(
         trainer = Trainer(
             parts.loop,
             model=policy.model,
-            args=grpo_config(
-                recipe, partial, batch, policy.device, policy.autocast is not None, policy.banned
-            ),
+            args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None, policy.banned),
             tokenizer=policy.tokenizer,
             callbacks=callbacks,
             on_checkpoint=on_checkpoint,

@@ -53,9 +53,7 @@ class StageResult:
         said = f"{self.run.name}  {self.steps} steps"
         if self.before is None or self.after is None:
             return said
-        return (
-            f"{said}  held-out pass@1 {_score(self.before)} → {_score(self.after)}  n {self.after['eval/n']}"
-        )
+        return f"{said}  held-out pass@1 {_score(self.before)} → {_score(self.after)}  n {self.after['eval/n']}"
 
     def as_json(self) -> dict[str, Any]:
         """For `run.json`."""
@@ -65,19 +63,14 @@ class StageResult:
             "name": self.name,
             "folder": self.run.name,
             "steps": self.steps,
-            **{
-                k: None if m is None else {name: m[key] for name, key in keys.items()}
-                for k, m in measured.items()
-            },
+            **{k: None if m is None else {name: m[key] for name, key in keys.items()} for k, m in measured.items()},
         }
 
 
 class StageChain:
     """The stages of a recipe in one folder."""
 
-    def __init__(
-        self, recipe: Recipe, *, label: str, base: Path | None, display: Callable[[], Display]
-    ) -> None:
+    def __init__(self, recipe: Recipe, *, label: str, base: Path | None, display: Callable[[], Display]) -> None:
         assert recipe.stages is not None
         self.recipe, self.stages, self.label, self.base = recipe, recipe.stages, label, base
         self.display = display
@@ -134,9 +127,7 @@ class StageChain:
             recipe = stage_recipe(self.recipe, at, start=start, folder=whole.path, base=self.base)
             display = self.display()
             display.note("info", f"stage {at + 1} of {len(self.stages)}: {stage.name}, {_from(start)}")
-            result = Job(recipe, label=stage.name, base=self.base, display=display).run(
-                run, anyway=self.anyway
-            )
+            result = Job(recipe, label=stage.name, base=self.base, display=display).run(run, anyway=self.anyway)
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -155,9 +146,7 @@ class StageChain:
         evaluations = {int(line["step"]): line for line in lines if PASS_1 in line}
         before, after = evaluations.get(0), evaluations.get(result.steps)
         self.done.append(StageResult(name, run, result.steps, before, after))
-        self.lines += [
-            dump_line({**line, "step": int(line["step"]) + offset, "stage": name}) for line in lines
-        ]
+        self.lines += [dump_line({**line, "step": int(line["step"]) + offset, "stage": name}) for line in lines]
         replace_file(whole.path / "metrics.jsonl", self.lines)
         for split in FOLDERS:
             for step in run.steps(split):

@@ -17,14 +17,7 @@ from grpo_cli.policy.prompts.prompt import CLOCK, one_of_each
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
-from grpo_cli.resilience.contents import (
-    CONTENTS,
-    Digests,
-    changes,
-    files_behind,
-    prompts_read,
-    refuse_changed,
-)
+from grpo_cli.resilience.contents import CONTENTS, Digests, changes, files_behind, prompts_read, refuse_changed
 from grpo_cli.resilience.resume import changed_pace
 from grpo_cli.reward.judge import proxy_warnings
 from grpo_cli.run.about import git_commit, versions
@@ -53,8 +46,7 @@ def agree_on_cpu_bf16(resume: RunFolder | None, ranks: Ranks, display: Display) 
         chosen = measured if noted is None else bool(noted)
         if chosen and not measured:
             display.note(
-                "warn",
-                "the run began with bfloat16, which is slow on this CPU; it goes on in the same numbers",
+                "warn", "the run began with bfloat16, which is slow on this CPU; it goes on in the same numbers"
             )
     settle_cpu_bf16(bool(ranks.agreed(chosen)))
 
@@ -206,15 +198,12 @@ def resume_point(run: RunFolder, said: Recipe, recipe: Recipe, display: Display,
         found, broken = checkpoint.newest_valid(run.path / "checkpoints")
         for one, fault in broken:
             display.note(
-                "warn",
-                f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}",
+                "warn", f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}"
             )
         set_pace(run, said, recipe, found.step if found else 0, display)
         gone = run.move_aside(found.step if found else -1)
         words = (
-            f"resuming {run.name} from {found.path.name}"
-            if found
-            else f"{run.name} has no checkpoint: starting over"
+            f"resuming {run.name} from {found.path.name}" if found else f"{run.name} has no checkpoint: starting over"
         )
         aside = f"; records of {gone} later steps moved to *.abandoned" if gone else ""
         display.note("info", words + aside)

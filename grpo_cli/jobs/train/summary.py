@@ -29,19 +29,11 @@ def measured(metrics: dict[str, Any] | None) -> dict[str, Any] | None:
     if metrics is None:
         return None
     found = {"pass@1": metrics["eval/pass@1"], "ci": _ci(metrics, "eval/pass@1"), "n": metrics["eval/n"]}
-    found |= {
-        key.removeprefix("eval/"): value
-        for key, value in metrics.items()
-        if re.fullmatch(r"eval/pass@\d+", key)
-    }
+    found |= {key.removeprefix("eval/"): value for key, value in metrics.items() if re.fullmatch(r"eval/pass@\d+", key)}
     found["think"] = metrics["eval/think"]
     found["without_verdict"] = metrics.get("eval/without_verdict")
     if "eval/greedy" in metrics:
-        greedy = {
-            "pass@1": metrics["eval/greedy"],
-            "ci": _ci(metrics, "eval/greedy"),
-            "n": metrics["eval/greedy/n"],
-        }
+        greedy = {"pass@1": metrics["eval/greedy"], "ci": _ci(metrics, "eval/greedy"), "n": metrics["eval/greedy/n"]}
         found["greedy"] = greedy
     return found
 

@@ -81,12 +81,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         self._waiting.clear()
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Metrics,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Metrics, **_: object
     ) -> None:
         """A step; what the trainer adds of its own is left out."""
         self.send({key: value for key, value in logs.items() if key != "epoch"})

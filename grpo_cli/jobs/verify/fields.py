@@ -143,9 +143,7 @@ def _to_choices(line: Mapping[str, Json], key: str) -> str:
 
 def _ends_with_answer(value: Json) -> bool:
     last = value[-1] if isinstance(value, list) and value else None
-    return isinstance(last, Mapping) and (
-        last.get("role") == "assistant" or last.get("from") in ("gpt", "assistant")
-    )
+    return isinstance(last, Mapping) and (last.get("role") == "assistant" or last.get("from") in ("gpt", "assistant"))
 
 
 def _is_message(item: Json) -> bool:
@@ -240,14 +238,10 @@ def text_of(value: Json, name: str) -> str:
         for key in WRAPPERS:
             inner = value.get(key)
             if inner is not None:
-                return text_of(
-                    inner[0] if key == "choices" and isinstance(inner, list) and inner else inner, name
-                )
+                return text_of(inner[0] if key == "choices" and isinstance(inner, list) and inner else inner, name)
         if value.get("role") == "assistant" and "content" in value:
             return ""  # a turn of tool calls says nothing
-    shown = {type(None): "null", dict: "an object", list: "a list", bool: "a boolean"}.get(
-        type(value), "a number"
-    )
+    shown = {type(None): "null", dict: "an object", list: "a list", bool: "a boolean"}.get(type(value), "a number")
     raise BadLine(f"`{name}` is {shown}, not text")
 
 
@@ -258,9 +252,7 @@ def row_of(line: Mapping[str, Json], keys: FieldNames) -> dict[str, Json]:
     if isinstance(fields, Mapping):
         row.update(fields)
     for holder in (line.get("doc"), line.get("metadata"), line.get("extra_info")):
-        if isinstance(
-            holder, Mapping
-        ):  # lm-eval, inspect, verl: columns of the row that the sample came from
+        if isinstance(holder, Mapping):  # lm-eval, inspect, verl: columns of the row that the sample came from
             row = {**holder, **row}
     if keys.answer is not None and keys.answer != "answer":
         answer = look_up(row, keys.answer)

@@ -188,6 +188,4 @@ def unpacked(data: bytes) -> ScoredLines:
         Failures.unpacked(header["failures"]),
         header["episodes"],
     )
-    return ScoredLines(
-        out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts
-    )
+    return ScoredLines(out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts)

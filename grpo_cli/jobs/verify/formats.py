@@ -63,15 +63,11 @@ def open_input(source: str) -> IO[bytes]:
     """
     if source == "-":
         if sys.stdin.isatty():
-            raise UsageError(
-                "`-` reads lines from stdin, and stdin is a terminal", hint="pipe a file in, or name one"
-            )
+            raise UsageError("`-` reads lines from stdin, and stdin is a terminal", hint="pipe a file in, or name one")
         return sys.stdin.buffer
     path = Path(source)
     if path.is_dir():
-        raise DataError(
-            "is a folder", place=source, hint=f"name files in it, such as `{source.rstrip('/')}/*.jsonl`"
-        )
+        raise DataError("is a folder", place=source, hint=f"name files in it, such as `{source.rstrip('/')}/*.jsonl`")
     if not path.exists():
         raise DataError("no such file", place=source)
     return open_file(path, source)

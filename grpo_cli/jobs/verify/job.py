@@ -240,10 +240,7 @@ def _sink(settings: VerifySettings, stack: ExitStack) -> IO[bytes] | None:
     if settings.out is None or settings.out == "-":
         return None if settings.as_json else sys.stdout.buffer
     path = Path(settings.out)
-    if any(
-        file != "-" and Path(file).exists() and path.exists() and path.samefile(file)
-        for file in settings.files
-    ):
+    if any(file != "-" and Path(file).exists() and path.exists() and path.samefile(file) for file in settings.files):
         raise UsageError(f"`--out {settings.out}` is the input itself")
     try:
         if path.suffix == ".gz":

@@ -25,15 +25,7 @@ from grpo_cli.jobs.verify.fields import (
 from grpo_cli.lines.numbered import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
-from grpo_verifiers.combine import (
-    NoVerifier,
-    PairSums,
-    combine,
-    count_pairs,
-    judges_of,
-    outcome,
-    without_skipped,
-)
+from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome, without_skipped
 from grpo_verifiers.kinds.environment import is_episode, recorded
 from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.strict_json import RepeatedKey, loads
@@ -69,9 +61,7 @@ class GoldCache:
         if watched.reads_all:
             self._reads_all, self._golds = True, {}
             return gold
-        if not watched.read <= set(
-            self._names
-        ):  # keys of fewer names would mix up rows that differ in the new ones
+        if not watched.read <= set(self._names):  # keys of fewer names would mix up rows that differ in the new ones
             self._names = tuple(sorted(watched.read | set(self._names)))
             self._golds = {}
             key = self._key(row)
@@ -264,9 +254,7 @@ class Scorer:
         scored.counts.episodes += is_episode(read.value)
         for i, verdicts in enumerate(read.verdicts):
             found = outcome(verdicts, self._terms, self._plan.rule) or Outcome.ERROR
-            one: dict[str, Any] = {
-                "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}
-            }
+            one: dict[str, Any] = {"verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}}
             shaping = self._shaped(read, i, found is Outcome.RIGHT) if self._shapers else {}
             if shaping:
                 one["shaping"] = shaping
@@ -308,9 +296,7 @@ def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:
         held = [verdicts for read in members for verdicts in read.verdicts]
         for name, verifier in verifiers.items():
             judged = [verdicts for verdicts in held if name in verdicts]
-            for verdicts, verdict in zip(
-                judged, floored([one[name] for one in judged], verifier.low), strict=True
-            ):
+            for verdicts, verdict in zip(judged, floored([one[name] for one in judged], verifier.low), strict=True):
                 verdicts[name] = verdict
         kept = iter(without_skipped(held))
         for read in members:

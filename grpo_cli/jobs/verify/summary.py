@@ -196,11 +196,7 @@ class VerifyReport:
         if not totals.groups:
             return []
         if max(totals.sizes) == 1:
-            return [
-                row("groups", f"one sample in each, by {self.grouping}"),
-                *self._pass_lines(),
-                *self._order_lines(),
-            ]
+            return [row("groups", f"one sample in each, by {self.grouping}"), *self._pass_lines(), *self._order_lines()]
         kinds = totals.kinds()
         of = f" of {size}" if len(totals.sizes) == 1 else f" of {min(totals.sizes)} to {max(totals.sizes)}"
         none = f"   no verdict {kinds['no_verdict']:,}" if kinds["no_verdict"] else ""
@@ -225,9 +221,7 @@ class VerifyReport:
         if self.is_inexact:
             return [row("", "groups came back after they were counted: use `--groups scattered`")]
         if self.is_scattered:
-            return [
-                row("", f"lines of a group are scattered: about {BYTES_A_GROUP} bytes kept for each group")
-            ]
+            return [row("", f"lines of a group are scattered: about {BYTES_A_GROUP} bytes kept for each group")]
         return []
 
     def _pass_lines(self) -> list[str]:

@@ -188,9 +188,7 @@ class _State:
     def unpacked(cls, packed: int, first: float) -> _State:
         most = (1 << 20) - 1
         counts = packed >> 2
-        return cls(
-            counts >> 40, (counts >> 20) & most, counts & most, bool(packed & 2), bool(packed & 1), first
-        )
+        return cls(counts >> 40, (counts >> 20) & most, counts & most, bool(packed & 2), bool(packed & 1), first)
 
 
 def _probes(group: int) -> tuple[int, ...]:

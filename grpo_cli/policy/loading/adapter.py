@@ -56,9 +56,7 @@ def base_of(spec: Model, seed: int) -> AdapterBase:
         if folder is None:
             return AdapterBase(spec, seed)
         spec, seed = _below(spec, folder, seed)
-    raise SetupError(
-        f"`{spec.path}` is an adapter of an adapter, {MOST_STACKED} deep", hint="name `model.base`"
-    )
+    raise SetupError(f"`{spec.path}` is an adapter of an adapter, {MOST_STACKED} deep", hint="name `model.base`")
 
 
 def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
@@ -76,9 +74,7 @@ def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
     if isinstance(named, str) and named and _is_here(named):
         return Model(path=named, **kept), seed
     what = f"names `{named}` as its base, which is not here" if named else "does not name its base"
-    raise SetupError(
-        f"the adapter in `{folder}` {what}", hint="say where it is: `model: {path: ADAPTER, base: MODEL}`"
-    )
+    raise SetupError(f"the adapter in `{folder}` {what}", hint="say where it is: `model: {path: ADAPTER, base: MODEL}`")
 
 
 def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
@@ -193,9 +189,7 @@ def _is_here(name: object) -> bool:
 def _weights_file(folder: Path) -> Path:
     file = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if file is None:
-        raise SetupError(
-            f"`{folder}` holds no weights of an adapter", hint=f"it needs {' or '.join(WEIGHTS)}"
-        )
+        raise SetupError(f"`{folder}` holds no weights of an adapter", hint=f"it needs {' or '.join(WEIGHTS)}")
     return file
 
 

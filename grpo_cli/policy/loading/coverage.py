@@ -62,9 +62,7 @@ def refuse_targets(layers: Mapping[str, LayerKind], targets: Sequence[str]) -> l
     """
     unknown = []
     for target in targets:
-        found = {kind for name, kind in layers.items() if name == target or name.endswith(f".{target}")} - {
-            "linear"
-        }
+        found = {kind for name, kind in layers.items() if name == target or name.endswith(f".{target}")} - {"linear"}
         if found:
             kind = min(found, key=list(NOT_ADAPTED).index)
             raise RecipeError(
@@ -83,9 +81,7 @@ def no_such_layer(target: str, layers: Mapping[str, LayerKind]) -> RecipeError:
     near = nearest(target, sorted(names))
     hint = f"did you mean `{near}`? " if near else ""
     return RecipeError(
-        f"the model has no layer `{target}`",
-        place=PLACE,
-        hint=f"{hint}its linear layers are {_named(layers)}",
+        f"the model has no layer `{target}`", place=PLACE, hint=f"{hint}its linear layers are {_named(layers)}"
     )
 
 

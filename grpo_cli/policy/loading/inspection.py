@@ -114,9 +114,7 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             f"`{path}` is a file, not a model", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
         )
     elif _is_local(path):
-        yield ModelFlaw(
-            f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
-        )
+        yield ModelFlaw(f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME")
     elif model_files(model).path("config.json") is None:
         offline = why_offline()
         yield ModelFlaw(
@@ -131,9 +129,7 @@ def _folder(folder: Path) -> Iterator[ModelFlaw]:
     if (folder / "config.json").is_file():
         return
     inside = sorted(path.name for path in folder.glob("*.gguf"))
-    hint = (
-        f"name the file with `model.gguf_file: {inside[0]}`" if inside else "name a folder with `config.json`"
-    )
+    hint = f"name the file with `model.gguf_file: {inside[0]}`" if inside else "name a folder with `config.json`"
     yield ModelFlaw(f"`{folder}` holds no model: there is no `config.json`", hint)
 
 
@@ -165,9 +161,7 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
 
 def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     kind, version = config.get("model_type"), _version()
-    known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table(
-        "configuration_auto.py", "CONFIG_MAPPING_NAMES"
-    )
+    known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table("configuration_auto.py", "CONFIG_MAPPING_NAMES")
     if not known:  # another transformers keeps its tables elsewhere
         return
     if kind in known:
@@ -238,8 +232,7 @@ def _weights(model: Model) -> Iterator[ModelFlaw]:
         return
     if wrong := wrong_weights(files, config, is_whole=files.folder is not None):
         yield ModelFlaw(
-            f"`{model.path}`: {wrong}",
-            "do weights and `config.json` belong together, and is the download whole?",
+            f"`{model.path}`: {wrong}", "do weights and `config.json` belong together, and is the download whole?"
         )
 
 
@@ -251,9 +244,7 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         return
     named = model.tokenizer
     if named is not None and _is_local(named) and not Path(named).expanduser().is_dir():
-        yield ModelFlaw(
-            f"no tokenizer folder `{named}`", "`model.tokenizer` is a folder with a tokenizer, or a hub id"
-        )
+        yield ModelFlaw(f"no tokenizer folder `{named}`", "`model.tokenizer` is a folder with a tokenizer, or a hub id")
         return
     files = tokenizer_files(model)
     if files.folder is not None and not any(list(files.folder.glob(name)) for name in TOKENIZERS):

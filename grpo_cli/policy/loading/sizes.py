@@ -60,12 +60,7 @@ class ModelSizes:
 
     def lora_parameters(self, r: int) -> int:
         """Parameters of adapters of rank r on all linear layers of all blocks."""
-        d, f, q, kv = (
-            self.hidden,
-            self.intermediate,
-            self.heads * self.head_dim,
-            self.kv_heads * self.head_dim,
-        )
+        d, f, q, kv = (self.hidden, self.intermediate, self.heads * self.head_dim, self.kv_heads * self.head_dim)
         return self.layers * r * ((d + q) * 2 + (d + kv) * 2 + (d + f) * 3)
 
 
@@ -79,9 +74,7 @@ def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
     if config is None:
         return None
     counted = _counted(files)
-    return _sizes(
-        config.get("text_config") or config, counted, "safetensors headers" if counted else "config.json"
-    )
+    return _sizes(config.get("text_config") or config, counted, "safetensors headers" if counted else "config.json")
 
 
 def local_sizes(model: Model) -> ModelSizes | None:
@@ -109,9 +102,7 @@ def full_sizes(model: Model) -> ModelSizes | None:
         return None
     files = base_files(model)
     counted = _counted(files)
-    return _sizes(
-        config.get("text_config") or config, counted, "safetensors headers" if counted else "its config"
-    )
+    return _sizes(config.get("text_config") or config, counted, "safetensors headers" if counted else "its config")
 
 
 def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSizes | None:

@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from grpo_cli.environments.tools.calls import (
-    CallForm,
-    UnknownCallForm,
-    call_id,
-    learn_call_form,
-    turn_with_calls,
-)
+from grpo_cli.environments.tools.calls import CallForm, UnknownCallForm, call_id, learn_call_form, turn_with_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.prompts.prompt import Prompts
 
@@ -123,14 +117,10 @@ class Conversation:
 
     def _forgets(self, answer: str) -> SetupError:
         thoughts = " (it takes thoughts out of earlier turns)" if THOUGHT in answer else ""
-        return self._refusal(
-            f"does not keep what was said before when a `{self.role}` message is added{thoughts}"
-        )
+        return self._refusal(f"does not keep what was said before when a `{self.role}` message is added{thoughts}")
 
     def _refusal(self, what: str) -> SetupError:
-        return SetupError(
-            f"the chat template of `{self.name}` {what}", place="`environment`", hint=self._mend()
-        )
+        return SetupError(f"the chat template of `{self.name}` {what}", place="`environment`", hint=self._mend())
 
     def _mend(self) -> str:
         if self.form is not None:

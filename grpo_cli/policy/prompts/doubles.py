@@ -44,7 +44,5 @@ def doubles(
     # a few do: what stands first comes from template and tokenizer, not from the row
     begun = [ids for ids in (encode(row) for row in rows[:10]) if len(ids) > 1 and ids[0] == ids[1]]
     if begun and begun[0][0] in special and not found:
-        said.append(
-            f"the first token `{special[begun[0][0]]}` stands twice: in the rows, and from the tokenizer"
-        )
+        said.append(f"the first token `{special[begun[0][0]]}` stands twice: in the rows, and from the tokenizer")
     return said

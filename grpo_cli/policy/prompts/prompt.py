@@ -17,9 +17,7 @@ from grpo_cli.policy.prompts.trial import TemplateRefuses
 from grpo_verifiers.thinking import opening_at_end
 
 NO_TEMPLATE = "the model's tokenizer has no chat template: its prompts cannot be chats"
-CLOCK = (
-    "the chat template writes the date into the prompts (`strftime_now`): a resume on another day is refused"
-)
+CLOCK = "the chat template writes the date into the prompts (`strftime_now`): a resume on another day is refused"
 NO_TEMPLATE_MENDS = "set `data.plain: true` for a base model, or give a template with `model.chat_template`"
 
 

@@ -75,9 +75,7 @@ def _run(source: str, given: Given, clock: datetime | None) -> list[Any]:
         if result.value[0] == "long":
             _failed[source] = f"makes {result.value[1]:,} characters of a prompt of {result.value[2]:,}"
         return list(result.value)
-    reason = (
-        result.reason if isinstance(result, Killed) else "memory"
-    )  # a MemoryError where even that cannot be caught
+    reason = result.reason if isinstance(result, Killed) else "memory"  # a MemoryError where even that cannot be caught
     if reason == "unavailable":
         raise SetupError("the chat template cannot be rendered: its process ended")
     _failed[source] = {

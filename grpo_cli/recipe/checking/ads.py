@@ -45,8 +45,7 @@ def check_ads(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFi
         )
     if train.dead_groups == "resample":
         at: Path = next(
-            (p for p in (("train", "dead_groups"), ("train", "algorithm")) if said(p)),
-            ("train", "dead_groups"),
+            (p for p in (("train", "dead_groups"), ("train", "algorithm")) if said(p)), ("train", "dead_groups")
         )
         yield RecipeFinding(
             at,

@@ -22,12 +22,7 @@ def check_critic(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         yield from _without(recipe)
         return
     at = next((path for path in (("train", "algorithm"), BASELINE) if said(path)), BASELINE)
-    for key, wanted in (
-        ("scale", "none"),
-        ("dead_groups", "keep"),
-        ("ratio", "token"),
-        ("reward_combine", "sum"),
-    ):
+    for key, wanted in (("scale", "none"), ("dead_groups", "keep"), ("ratio", "token"), ("reward_combine", "sum")):
         if (value := getattr(train, key)) != wanted:
             yield RecipeFinding(
                 ("train", key),
@@ -115,7 +110,5 @@ def _spec(recipe: Recipe, at: Path) -> Iterator[RecipeFinding]:
     # of `train.epochs` the steps are known with the rows (`arithmetic.plan`)
     if recipe.train.steps and (spec.warmup_steps or 0) >= recipe.train.steps:
         yield RecipeFinding(
-            ("train", "critic", "warmup_steps"),
-            never_moves(spec, recipe.train.steps),
-            "lower `warmup_steps`",
+            ("train", "critic", "warmup_steps"), never_moves(spec, recipe.train.steps), "lower `warmup_steps`"
         )

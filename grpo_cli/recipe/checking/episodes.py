@@ -12,11 +12,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 VLLM = (
     ("mode", "colocate", "a vLLM server takes no seed and no limit for each turn of an episode"),
     ("tensor_parallel_size", 1, "a vLLM shared by processes would need all of them to be at the same turn"),
-    (
-        "enable_sleep_mode",
-        False,
-        "vLLM would be woken, and be sent the weights, for each turn of the episodes",
-    ),
+    ("enable_sleep_mode", False, "vLLM would be woken, and be sent the weights, for each turn of the episodes"),
 )
 """Settings of `sample.vllm`: the only value that plays episodes, and why."""
 
@@ -27,9 +23,7 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
     if world is None:
         for i, phase in enumerate(recipe.warmup or []):
             if not phase.demonstration:
-                path: Path = (
-                    ("warmup", i, "demonstration") if said(("warmup", i, "demonstration")) else ("warmup", i)
-                )
+                path: Path = ("warmup", i, "demonstration") if said(("warmup", i, "demonstration")) else ("warmup", i)
                 yield RecipeFinding(
                     path,
                     f"`warmup[{i}].demonstration` is missing",
@@ -86,9 +80,7 @@ def _what(world: Environment, recipe: Recipe, said: Callable[[Path], bool]) -> I
             yield RecipeFinding(("environment", world.kind), f"`{name}` is not {forms[world.kind]}")
     if world.has_calls and said(("environment", "role")) and world.role != "tool":
         yield RecipeFinding(
-            ("environment", "role"),
-            f"results of tools have the role `tool`, not `{world.role}`",
-            "leave `role` out",
+            ("environment", "role"), f"results of tools have the role `tool`, not `{world.role}`", "leave `role` out"
         )
     if world.kind == "tools" and all(one.kind == "environment" for one in recipe.verify.values()):
         yield RecipeFinding(

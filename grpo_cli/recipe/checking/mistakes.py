@@ -11,13 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from grpo_cli.recipe.checking.other_names import (
-    counterpart,
-    method_elsewhere,
-    misspelt,
-    same_letters,
-    why_none,
-)
+from grpo_cli.recipe.checking.other_names import counterpart, method_elsewhere, misspelt, same_letters, why_none
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.sections.at_path import choices_at, inner_section, key_names, section
@@ -26,10 +20,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.shorthand import GONE
 from grpo_verifiers.names import nearest
 
-WORDED = {
-    "run.webhook": "an address such as `https://host/path`, or `env:NAME`",
-    "launch.rendezvous": "`host:port`",
-}
+WORDED = {"run.webhook": "an address such as `https://host/path`, or `env:NAME`", "launch.rendezvous": "`host:port`"}
 """What a pattern of a field asks for; the others are times."""
 
 
@@ -169,11 +160,7 @@ def _unknown_key(path: Path, value: object) -> RecipeFinding:
         return RecipeFinding(path, f"unknown key `{key}` in {where}", reason, at_key=True)
     elsewhere = [] if nearest(key, names) else _homes(key)
     if elsewhere:
-        hint = (
-            f"`{key}` belongs under `{elsewhere[0]}`"
-            if elsewhere[0]
-            else f"`{key}` stands at the top of the recipe"
-        )
+        hint = f"`{key}` belongs under `{elsewhere[0]}`" if elsewhere[0] else f"`{key}` stands at the top of the recipe"
     return RecipeFinding(path, f"unknown key `{key}` in {where}", hint, at_key=True)
 
 
@@ -181,17 +168,12 @@ def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = F
     near = nearest(value, choices) if isinstance(value, str) else None
     if path == ("combine", "method") and value == "normalise_then_sum":
         return RecipeFinding(
-            path,
-            f"`combine` rates one sample, `{value}` works across a group",
-            f"say `train.reward_combine: {value}`",
+            path, f"`combine` rates one sample, `{value}` works across a group", f"say `train.reward_combine: {value}`"
         )
     if at_key:
         where = f"`{dotted(path)}`"
         return RecipeFinding(
-            (*path, str(value)),
-            f"unknown key `{value}` in {where}",
-            unknown(str(value), choices, where),
-            True,
+            (*path, str(value)), f"unknown key `{value}` in {where}", unknown(str(value), choices, where), True
         )
     listed = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
     hint = f"did you mean `{near}`?" if near else ""

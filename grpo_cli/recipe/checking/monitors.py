@@ -28,17 +28,13 @@ def check_gold(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeF
             ("monitor", "on_alarm", "gold"), "`gold` needs a second verifier", "name one in `monitor.gold`"
         )
     if "proxy_gold_gap" in recipe.stop.on and name is None:
-        yield RecipeFinding(
-            ("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`"
-        )
+        yield RecipeFinding(("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`")
     if name is None:
         return
     spec = recipe.verify.get(name)
     if spec is None:
         yield RecipeFinding(
-            path,
-            f"`monitor.gold` names no verifier: `{name}`",
-            f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
+            path, f"`monitor.gold` names no verifier: `{name}`", f"one of {', '.join(f'`{n}`' for n in recipe.verify)}"
         )
     elif spec.primary or spec.weight:
         yield RecipeFinding(
@@ -47,9 +43,7 @@ def check_gold(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeF
             f"say `weight: 0` in `verify.{name}` and leave `primary` to another",
         )
     if recipe.data.eval is None or recipe.eval.every is None:
-        yield RecipeFinding(
-            path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`"
-        )
+        yield RecipeFinding(path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`")
 
 
 def check_canary(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:

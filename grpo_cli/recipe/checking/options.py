@@ -43,10 +43,7 @@ def check_shaping(data: dict[str, Any]) -> list[RecipeFinding]:
     for name, one in shaping.items() if isinstance(shaping, dict) else ():
         if name not in TERMS or not isinstance(one, dict):
             continue
-        own, below = (
-            {k: v for k, v in one.items() if k not in ("weight", "only", "options")},
-            one.get("options"),
-        )
+        own, below = ({k: v for k, v in one.items() if k not in ("weight", "only", "options")}, one.get("options"))
         places: dict[str, Path] = {key: ("shaping", name, key) for key in own}
         if isinstance(below, dict):
             own |= below
@@ -63,9 +60,7 @@ def _check(name: str, one: dict[str, Any]) -> list[RecipeFinding]:
     if kind not in KINDS:
         near = nearest(kind, KINDS)
         hint = (f"did you mean `{near}`? " if near else "") + f"known: {', '.join(sorted(KINDS))}"
-        return [
-            RecipeFinding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)
-        ]
+        return [RecipeFinding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)]
     try:
         options = options_class(kind)
     except BadOption as err:  # a package's own kind that cannot be loaded
@@ -76,9 +71,7 @@ def _check(name: str, one: dict[str, Any]) -> list[RecipeFinding]:
     for path, holder, option, value in list(_options(name, one)):
         if option not in names:
             hint = unknown(option, [*names, *OWN[:4]], f"verifier `{kind}`")
-            found.append(
-                RecipeFinding(path, f"unknown option `{option}` of verifier `{kind}`", hint, at_key=True)
-            )
+            found.append(RecipeFinding(path, f"unknown option `{option}` of verifier `{kind}`", hint, at_key=True))
             continue
         try:
             holder[option] = TypeAdapter(hints[option]).validate_json(json.dumps(value), strict=True)
@@ -96,11 +89,7 @@ def _build(name: str, kind: str, one: dict[str, Any], options: type) -> list[Rec
     except BadOption as err:
         own = f"`verify.{name}.{err.option}`"
         said = str(err).removeprefix(f"`{err.option}` ")
-        return [
-            RecipeFinding(
-                ("verify", name, err.option), f"{own} {said}" if said != str(err) else f"{own}: {said}"
-            )
-        ]
+        return [RecipeFinding(("verify", name, err.option), f"{own} {said}" if said != str(err) else f"{own}: {said}")]
     return []
 
 

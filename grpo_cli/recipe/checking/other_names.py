@@ -296,11 +296,7 @@ def misspelt(name: str, methods: Iterable[str]) -> str | None:
         if len(said) > 4 and own.startswith(said):
             return method
     # long names stand further apart
-    return (
-        nearest(name, [method for method in folded.values() if len(method) > 7], 0.8)
-        if len(said) > 6
-        else None
-    )
+    return nearest(name, [method for method in folded.values() if len(method) > 7], 0.8) if len(said) > 6 else None
 
 
 def method_elsewhere(name: str) -> str:

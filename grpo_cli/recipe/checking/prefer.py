@@ -89,9 +89,7 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
     several = [key for key in ("gpus", "cpu_ranks", "nodes") if getattr(launch, key) not in ("auto", 1)]
     several += ["strategy"] if launch.strategy != "ddp" else []
     for key in several:
-        yield RecipeFinding(
-            ("launch", key), "`method: prefer` runs in one process", f"leave `launch.{key}` out"
-        )
+        yield RecipeFinding(("launch", key), "`method: prefer` runs in one process", f"leave `launch.{key}` out")
 
 
 def _from_file(data: Source, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:

@@ -46,9 +46,7 @@ def _places(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     run = recipe.run
     if run.name is not None and (why := why_no_name(run.name)):
         yield RecipeFinding(
-            ("run", "name"),
-            f"{shown(visible(run.name, 60))} cannot name a run: {why}",
-            "letters, digits, - _ . +",
+            ("run", "name"), f"{shown(visible(run.name, 60))} cannot name a run: {why}", "letters, digits, - _ . +"
         )
     if why := why_no_place(run.dir):
         yield RecipeFinding(("run", "dir"), f"{shown(visible(run.dir, 60))} cannot hold runs: {why}")
@@ -66,10 +64,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     both = set(recipe.verify) & set(recipe.shaping)
     for name in sorted(both):
         yield RecipeFinding(
-            ("shaping", name),
-            f"`{name}` is a verifier and a shaping term",
-            "rename the verifier",
-            at_key=True,
+            ("shaping", name), f"`{name}` is a verifier and a shaping term", "rename the verifier", at_key=True
         )
     if recipe.train.overlong and "overlong" in recipe.shaping:
         yield RecipeFinding(
@@ -88,9 +83,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     if abs(sum(one.weight for one in recipe.verify.values())) < 1e-12:
         first = next(iter(recipe.verify))
         path = _at(said, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
-        yield RecipeFinding(
-            path, "the weights of `verify` sum to 0: an answer that passes everything earns nothing"
-        )
+        yield RecipeFinding(path, "the weights of `verify` sum to 0: an answer that passes everything earns nothing")
     for name, one in recipe.verify.items():
         if one.primary and one.weight < 0:
             yield RecipeFinding(
@@ -176,9 +169,7 @@ def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             "add `model.lora: {r: 16}` to train adapters on them",
         )
     if m.load_in_4bit and (m.gguf_file or m.path.endswith(".gguf")):
-        yield RecipeFinding(
-            ("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits"
-        )
+        yield RecipeFinding(("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits")
     if m.gguf_file and m.path.endswith(".gguf"):
         yield RecipeFinding(("model", "gguf_file"), "`model.path` names the GGUF file already")
     if m.context is not None and m.path != "builtin:tiny":
@@ -198,9 +189,7 @@ def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
     for name in {"messages", "tools", "documents", "add_generation_prompt"} & set(m.template_args):
         yield RecipeFinding(
-            ("model", "template_args", name),
-            f"`{name}` comes from the rows, not from `template_args`",
-            at_key=True,
+            ("model", "template_args", name), f"`{name}` comes from the rows, not from `template_args`", at_key=True
         )
     if recipe.data.prefill and recipe.environment is not None:
         yield RecipeFinding(
@@ -211,9 +200,7 @@ def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     if recipe.data.plain and (m.chat_template or m.template_args):
         key = "chat_template" if m.chat_template else "template_args"
         yield RecipeFinding(
-            ("model", key),
-            f"`model.{key}` has no effect with `data.plain: true`",
-            "leave one of the two out",
+            ("model", key), f"`model.{key}` has no effect with `data.plain: true`", "leave one of the two out"
         )
 
 
@@ -251,8 +238,7 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         yield from _prune(recipe)
     if t.control is not None and t.reward_combine != "sum":
         yield RecipeFinding(
-            ("train", "control"),
-            "`train.control` replaces the summed reward, which `normalise_then_sum` never forms",
+            ("train", "control"), "`train.control` replaces the summed reward, which `normalise_then_sum` never forms"
         )
     if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
         yield RecipeFinding(
@@ -322,9 +308,7 @@ def _prune(recipe: Recipe) -> Iterator[RecipeFinding]:
         )
     if t.loss == "bnpo":
         yield RecipeFinding(
-            path,
-            "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones",
-            "say `loss: dapo`",
+            path, "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones", "say `loss: dapo`"
         )
     if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
         yield RecipeFinding(
@@ -398,10 +382,6 @@ def _nodes(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             "say machine 0's `host:port`, such as `node17:29500`",
         )
     if launch.node_rank is not None and launch.node_rank >= launch.nodes:
-        yield RecipeFinding(
-            ("launch", "node_rank"), f"machine {launch.node_rank} of {launch.nodes}: they count from 0"
-        )
+        yield RecipeFinding(("launch", "node_rank"), f"machine {launch.node_rank} of {launch.nodes}: they count from 0")
     if launch.nodes == 1 and launch.rendezvous is not None:
-        yield RecipeFinding(
-            ("launch", "rendezvous"), "`launch.rendezvous` has no effect with `launch.nodes: 1`"
-        )
+        yield RecipeFinding(("launch", "rendezvous"), "`launch.rendezvous` has no effect with `launch.nodes: 1`")

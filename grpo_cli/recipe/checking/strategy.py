@@ -73,9 +73,7 @@ def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
     for name in UNTRIED:
         if trl.get(name):
             yield RecipeFinding(
-                ("train", "trl", name),
-                f"`{name}` does not go with `launch.strategy: {strategy}`",
-                "leave it out",
+                ("train", "trl", name), f"`{name}` does not go with `launch.strategy: {strategy}`", "leave it out"
             )
 
 

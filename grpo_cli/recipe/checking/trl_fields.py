@@ -75,9 +75,7 @@ def _typed(path: tuple[str, ...], name: str, value: object) -> list[RecipeFindin
         near = nearest(value, choices)
         hint = f"did you mean `{near}`?" if near else f"one of {', '.join(choices)}"
         return [RecipeFinding(path, f"`{'.'.join(path)}` cannot be {shown(value)}", hint)]
-    fits = any(
-        isinstance(value, PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds
-    )
+    fits = any(isinstance(value, PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds)
     if fits:
         return []
     wanted = " or ".join(WORDS[kind] for kind in kinds)

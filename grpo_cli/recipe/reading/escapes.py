@@ -76,9 +76,7 @@ def spelled_out(text: str) -> str:
     for token in YAML(typ="safe", pure=True).scan(text):
         if isinstance(token, ScalarToken) and token.style == '"':
             start = token.start_mark.index
-            places += [
-                (start + one.at, one.code) for one in eaten_commands(text[start : token.end_mark.index])
-            ]
+            places += [(start + one.at, one.code) for one in eaten_commands(text[start : token.end_mark.index])]
     for at, code in reversed(places):
         text = text[:at] + _number(code) + text[at + 2 :]
     return text

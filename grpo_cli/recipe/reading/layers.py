@@ -98,9 +98,7 @@ class Layers:
         """Whether a layer (and not a default or preset) holds this path."""
         return path in self.origin
 
-    def _merge(
-        self, under: dict[str, Any], over: dict[str, Any], path: Path, layer: Document | SetFlag
-    ) -> None:
+    def _merge(self, under: dict[str, Any], over: dict[str, Any], path: Path, layer: Document | SetFlag) -> None:
         for key, value in over.items():
             here = (*path, key)
             below = under.get(key)
@@ -150,9 +148,7 @@ class Layers:
 
     def _remember(self, path: Path, value: Any, layer: Document | SetFlag) -> None:
         self.origin[path] = layer
-        items = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        )
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, inner in items:
             self._remember((*path, key), inner, layer)
 

@@ -107,9 +107,7 @@ def check(layers: Layers) -> tuple[Recipe | None, list[RecipeFinding]]:
             if one.path[:1] not in wrong and (one.idle is None or _matters(one.idle, layers.data, recipe))
         ]
         if not found:
-            found += [
-                one for at in range(len(recipe.stages or ())) for one in _check_stage(recipe, at, layers)
-            ]
+            found += [one for at in range(len(recipe.stages or ())) for one in _check_stage(recipe, at, layers)]
     return recipe, list(dict.fromkeys(found))
 
 

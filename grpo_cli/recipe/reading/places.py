@@ -23,9 +23,7 @@ SCHEME = re.compile(r"[a-z0-9]+:")
 RUNS = "runs"
 
 
-def anchored(
-    recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePath | None] = lambda _: None
-) -> Recipe:
+def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePath | None] = lambda _: None) -> Recipe:
     """The recipe with its paths as this process opens them, and as they count from `base` in what it writes.
 
     Args:

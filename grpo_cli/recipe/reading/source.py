@@ -53,9 +53,7 @@ def excerpt(text: str, spot: SourceSpan) -> str:
     lines = text.split("\n")
     if not 1 <= spot.line <= len(lines) or not lines[spot.line - 1].strip():
         return ""
-    line = "".join(
-        c if c.isprintable() else ("  " if c == "\t" else "·") for c in lines[spot.line - 1].rstrip("\r")
-    )
+    line = "".join(c if c.isprintable() else ("  " if c == "\t" else "·") for c in lines[spot.line - 1].rstrip("\r"))
     shift = 2 if "\t" in lines[spot.line - 1][: spot.col - 1] else 1
     start = spot.col - 1 + (shift - 1) * lines[spot.line - 1][: spot.col - 1].count("\t")
     width = max(1, min(spot.end, len(line) + 1) - spot.col)

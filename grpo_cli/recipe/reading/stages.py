@@ -73,9 +73,7 @@ def stage_folder(at: int, stage: Stage) -> str:
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: names.get(inner, inner)
-            if key == "from" and isinstance(inner, str)
-            else _renamed(inner, names)
+            key: names.get(inner, inner) if key == "from" and isinstance(inner, str) else _renamed(inner, names)
             for key, inner in value.items()
         }
     return [_renamed(one, names) for one in value] if isinstance(value, list) else value

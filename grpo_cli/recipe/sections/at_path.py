@@ -42,9 +42,7 @@ def choices_at(path: Path) -> list[str]:
     model = section(path[:-1])
     fields = {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
     annotation = fields[str(path[-1])].annotation if path[-1] in fields else None
-    return (
-        [str(one) for one in typing.get_args(annotation)] if typing.get_origin(annotation) is Literal else []
-    )
+    return [str(one) for one in typing.get_args(annotation)] if typing.get_origin(annotation) is Literal else []
 
 
 def takes_text(path: Path) -> bool:

@@ -103,9 +103,7 @@ class Monitor(Section):
 class Stop(Section):
     """When to stop before the last step."""
 
-    on: list[Literal["non_finite", "entropy_collapse", "dead_groups", "proxy_gold_gap"]] = Field(
-        default=["non_finite"]
-    )
+    on: list[Literal["non_finite", "entropy_collapse", "dead_groups", "proxy_gold_gap"]] = Field(default=["non_finite"])
     """Findings that stop the run. Without `non_finite` such a step is skipped and counted."""
     patience: Whole | None = None
     """Stop after this many steps without a better held-out score."""

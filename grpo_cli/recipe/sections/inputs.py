@@ -30,9 +30,9 @@ class Lora(Section):
     """Scale of the adapter, divided by `r`; left out it is twice `r`."""
     dropout: Share = 0.0
     """Dropout on the adapter input; above 0 the sampling and the training policy differ."""
-    targets: Annotated[
-        Literal["all-linear"] | list[Words], one_of("`all-linear` or a list of layer names")
-    ] = "all-linear"
+    targets: Annotated[Literal["all-linear"] | list[Words], one_of("`all-linear` or a list of layer names")] = (
+        "all-linear"
+    )
     """Which layers carry an adapter."""
 
 

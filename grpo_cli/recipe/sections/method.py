@@ -225,9 +225,7 @@ class Train(Section):
     credit: TurnCredit | None = None
     """Credit for the turns of an episode: `gigpo`, `milestones`, `planner`, or a mapping with `method`; left out, one advantage
     for all of a completion."""
-    select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard", "ads"] = (
-        "uniform"
-    )
+    select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard", "ads"] = "uniform"
     """Which rows are drawn: each once an epoch, or by their history. See `grpo explain NAME`."""
     ads: AdsSpec | None = None
     """Options of `select: ads`."""

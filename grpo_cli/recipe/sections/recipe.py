@@ -95,9 +95,7 @@ class Recipe(Section):
     data: Data
     verify: dict[str, Verify] = Field(min_length=1)
     """Verifiers by name; a name is also the kind where none is said."""
-    shaping: dict[Literal["overlong", "length", "repetition", "language"], Shaping] = Field(
-        default_factory=dict
-    )
+    shaping: dict[Literal["overlong", "length", "repetition", "language"], Shaping] = Field(default_factory=dict)
     """Terms of the reward that are no verdicts."""
     combine: Combine = Combine()
     environment: Environment | None = None
@@ -153,9 +151,7 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
             out["train"]["steps"] = sum(n for n in steps if isinstance(n, int)) or 1
     out = _with_outcome(out)
     verify = out.get("verify")
-    if isinstance(verify, dict) and not any(
-        isinstance(v, dict) and v.get("primary") for v in verify.values()
-    ):
+    if isinstance(verify, dict) and not any(isinstance(v, dict) and v.get("primary") for v in verify.values()):
         for name, one in verify.items():
             if isinstance(one, dict):
                 out["verify"] = verify | {name: one | {"primary": True}}

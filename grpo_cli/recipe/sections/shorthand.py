@@ -14,7 +14,7 @@ GONE = {
         "sample",
         "reuse",
     ): "prefix reuse was removed in 0.3: held-out pass@1 was lower by .020, in each of 3 seeds, and a GPU"
-    " generated at .31 to .55 x the speed; leave it out",
+    " generated at .31 to .55 x the speed; leave it out"
 }
 """Keys that recipes had once, and why they went. Null, as the recipes of old runs have it, is no key."""
 
@@ -85,8 +85,7 @@ def widen_checked(data: dict[str, Any]) -> dict[str, Any]:
         out["data"] = rows | {"train": [rows["train"]]}
     if isinstance(out.get("verify"), dict):
         out["verify"] = {
-            name: {"kind": name} | one if isinstance(one, dict) else one
-            for name, one in out["verify"].items()
+            name: {"kind": name} | one if isinstance(one, dict) else one for name, one in out["verify"].items()
         }
     return out
 

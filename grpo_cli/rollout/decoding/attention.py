@@ -82,9 +82,7 @@ def attend(
     return attend_causally(query, key, value, scale, form), None
 
 
-def attend_causally(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, form: AttentionForm = PLAIN
-) -> Tensor:
+def attend_causally(query: Tensor, key: Tensor, value: Tensor, scale: float, form: AttentionForm = PLAIN) -> Tensor:
     """Prompts, padded on the right: no real token sees the padding, so the causal mask is all that is needed.
 
     Args:
@@ -102,27 +100,18 @@ def attend_causally(
     key, value = _for_each_head(query, key, value)
     seen = None if form.is_plain else form.seen(key.shape[2], key.device)
     if form.cap is None and form.sinks is None:
-        out = scaled_dot_product_attention(
-            query, key, value, attn_mask=seen, is_causal=seen is None, scale=scale
-        )
+        out = scaled_dot_product_attention(query, key, value, attn_mask=seen, is_causal=seen is None, scale=scale)
         return out.transpose(1, 2)
     assert seen is not None
     mixed = []
-    for one, keys, values in zip(
-        query, key, value, strict=True
-    ):  # a prompt at a time bounds the scores' memory
+    for one, keys, values in zip(query, key, value, strict=True):  # a prompt at a time bounds the scores' memory
         scores = form.capped(one @ keys.transpose(1, 2) * scale).masked_fill(~seen, float("-inf"))
         mixed.append(form.likelihood(scores).to(value.dtype) @ values)
     return torch.stack(mixed).transpose(1, 2)
 
 
 def attend_behind(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    positions: Tensor,
-    scale: float,
-    form: AttentionForm = PLAIN,
+    query: Tensor, key: Tensor, value: Tensor, positions: Tensor, scale: float, form: AttentionForm = PLAIN
 ) -> Tensor:
     """Some new tokens a row against the columns up to their own.
 
@@ -176,12 +165,7 @@ def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:
 
 
 def attend_one(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    scale: float,
-    form: AttentionForm = PLAIN,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, form: AttentionForm = PLAIN
 ) -> Tensor:
     """One query a row against its stored columns. Heads that share a key head are multiplied together: keys are read once.
 

@@ -121,9 +121,7 @@ class KeyValueStore:
     """The buffers, [rows, heads, columns, width]. Columns are zeroed as they come into use: a masked column is still
     multiplied by probability 0 and must not be NaN, and columns no sample reaches cost no memory on a CPU."""
 
-    def __init__(
-        self, layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None = None
-    ) -> None:
+    def __init__(self, layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None = None) -> None:
         import torch
 
         self.layout, self.rows, self.columns = layout, rows, columns

@@ -100,9 +100,7 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
         scores = scores.masked_fill(torch.zeros_like(dropped).scatter(1, order, dropped), -torch.inf)
     if settings.min_p > 0:
         likelihood = scores.softmax(-1)
-        scores = scores.masked_fill(
-            likelihood < settings.min_p * likelihood.amax(-1, keepdim=True), -torch.inf
-        )
+        scores = scores.masked_fill(likelihood < settings.min_p * likelihood.amax(-1, keepdim=True), -torch.inf)
     return scores
 
 

@@ -35,9 +35,7 @@ class Rows:
         import torch
 
         zeros = [torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3)]
-        return cls(
-            zeros[0], zeros[1], torch.full_like(zeros[0], sink), zeros[2], torch.arange(rows, device=device)
-        )
+        return cls(zeros[0], zeros[1], torch.full_like(zeros[0], sink), zeros[2], torch.arange(rows, device=device))
 
     def idle(self, where: Tensor | slice, sink: int) -> None:
         """These rows, [n] indices or a slice, belong to no sample; their steps go to the sink."""
@@ -104,9 +102,7 @@ class Batch:
     graphs: dict[tuple[int, int], Callable[[], None]] = field(default_factory=dict)
 
 
-def decode(
-    batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None
-) -> None:
+def decode(batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None) -> None:
     """One token for each of the first `rows` rows, looking at `length` columns, of which `masked` says that some
     lie beyond some row's own; all write `column` when it is known."""
     state = batch.rows

@@ -8,14 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating
-from grpo_cli.rollout.decoding.cache import (
-    AttentionForm,
-    CacheLayout,
-    CacheProbe,
-    Decode,
-    KeyValueStore,
-    Prefill,
-)
+from grpo_cli.rollout.decoding.cache import AttentionForm, CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 
 if TYPE_CHECKING:
@@ -127,10 +120,7 @@ def _dry_run(model: nn.Module) -> str | None:
         count = int(window) + 2 if fits and (device.type == "cuda" or window <= QUICK_WINDOW) else 4
         tokens = torch.arange(count, device=device)[None] % config.vocab_size
         store = KeyValueStore(layout, 1, count)
-        row, last = (
-            torch.zeros(1, dtype=torch.long, device=device),
-            torch.full((1,), count - 1, device=device),
-        )
+        row, last = (torch.zeros(1, dtype=torch.long, device=device), torch.full((1,), count - 1, device=device))
         with rollout_mode(base):
             forward = Forward(base)
             positions = torch.arange(count, device=device)[None]
@@ -140,9 +130,7 @@ def _dry_run(model: nn.Module) -> str | None:
             plain = base(input_ids=tokens, use_cache=False).logits[:, -2:].float()
     # Any model can be handed in: whatever it raises means that it does not follow the interface, and `auto` goes on.
     except Exception as err:  # noqa: BLE001
-        return (
-            f"a rehearsal failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
-        )
+        return f"a rehearsal failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
     # relative to the largest logit: half precision has 8 bits, and layers add their roundings
     scale = plain.abs().max().item() + 1e-6
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale

@@ -27,15 +27,7 @@ from grpo_cli.policy.prompts.conversation import Results
 from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.policy.warmup import WarmupText
 from grpo_cli.recipe.sections.environment import Environment
-from grpo_cli.rollout.engine import (
-    CacheSlot,
-    Completion,
-    Engine,
-    OnFinish,
-    OnProgress,
-    Request,
-    SamplingSettings,
-)
+from grpo_cli.rollout.engine import CacheSlot, Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.episodes.running import LiveEpisode, mixed, same_observation, with_observation
 
 NUMBERS = count()
@@ -62,12 +54,7 @@ class Episodes:
 
     @classmethod
     def where_asked(
-        cls,
-        spec: Environment | None,
-        worlds: Worlds | None,
-        engine: Engine,
-        policy: Policy,
-        timed: Timed = nullcontext,
+        cls, spec: Environment | None, worlds: Worlds | None, engine: Engine, policy: Policy, timed: Timed = nullcontext
     ) -> Episodes | None:
         """For a recipe with an environment, whose worlds have started; None for another.
 
@@ -97,9 +84,7 @@ class Episodes:
             said = same_observation(row, [found for _, found in mine])
             prompt = self.policy.encode(with_observation(row, said))
             running += [
-                LiveEpisode(
-                    len(running) + s, r, first + s, world, prompt, said, f"{seed}/{row.id}/{first + s}"
-                )
+                LiveEpisode(len(running) + s, r, first + s, world, prompt, said, f"{seed}/{row.id}/{first + s}")
                 for s, (world, _) in enumerate(mine)
             ]
         return Play(self, rows, running, first)
@@ -150,10 +135,7 @@ class Play:
         return [found[r] for r in range(len(self.rows))]
 
     def generate(
-        self,
-        settings: SamplingSettings,
-        on_finish: OnFinish | None = None,
-        on_progress: OnProgress | None = None,
+        self, settings: SamplingSettings, on_finish: OnFinish | None = None, on_progress: OnProgress | None = None
     ) -> list[list[Completion]]:
         """One completion an episode, by row.
 
@@ -198,9 +180,7 @@ class Play:
                 on_finish(episode.row, episode.sample - self.first, completion)
         return found
 
-    def _ask(
-        self, some: Sequence[LiveEpisode], turn: int, settings: SamplingSettings, *, is_whole: bool
-    ) -> None:
+    def _ask(self, some: Sequence[LiveEpisode], turn: int, settings: SamplingSettings, *, is_whole: bool) -> None:
         """`is_whole`: the limit of tokens is that of the episode, not of the turn."""
         if not some:
             return
@@ -288,9 +268,7 @@ def with_engine(engine: Engine) -> Speak:
     if not engine.kind.has_own_seeds:
         raise one_stream(engine.kind.name)
 
-    def speak(
-        some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings
-    ) -> list[Completion]:
+    def speak(some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings) -> list[Completion]:
         return [completion for (completion,) in engine.generate(requests, settings)]
 
     return speak
@@ -314,9 +292,7 @@ def demonstrations(
     worlds.refuse_silent()
     suffixes = suffixes_of(spec, policy)
 
-    def show(
-        some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings
-    ) -> list[Completion]:
+    def show(some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings) -> list[Completion]:
         shown: list[Completion] = []
         for request, action in zip(requests, worlds.demonstrate([e.world for e in some]), strict=True):
             if isinstance(action, Fault):

@@ -65,9 +65,7 @@ class LiveEpisode:
             self.seen = step.observation if step.state is None else step.state
         self.turns[-1] = turn
 
-    def completion(
-        self, score: float | Fault | None, penalty: float, *, has_calls: bool = False
-    ) -> Completion:
+    def completion(self, score: float | Fault | None, penalty: float, *, has_calls: bool = False) -> Completion:
         """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off. With `has_calls` the
         turn without a call is the answer, and an episode that came to none has an empty one."""
         # no score is no verdict, never 0: a world that cannot judge must not teach

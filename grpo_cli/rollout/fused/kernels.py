@@ -45,17 +45,13 @@ def attend_kernel(
         s = tl.load(sine + here * WIDTH + d, mask=d < WIDTH, other=0.0).to(tl.float32) * sign
         kind = cosine.dtype.element_ty
         c = c.to(tl.float32)
-        q_half = tl.load(
-            q_at + across[None, :], mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0
-        )
+        q_half = tl.load(q_at + across[None, :], mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0)
         k_half = tl.load(new_key + row * key_row + head * key_head + d + across, mask=d < WIDTH, other=0.0)
         # each product is rounded before the sum, because PyTorch writes both to memory: without it the last bit differs
-        q = (q.to(tl.float32) * c[None, :]).to(kind).to(tl.float32) + (q_half.to(tl.float32) * s[None, :]).to(
-            kind
-        ).to(tl.float32)
-        k_new = (k_new.to(tl.float32) * c).to(kind).to(tl.float32) + (k_half.to(tl.float32) * s).to(kind).to(
+        q = (q.to(tl.float32) * c[None, :]).to(kind).to(tl.float32) + (q_half.to(tl.float32) * s[None, :]).to(kind).to(
             tl.float32
         )
+        k_new = (k_new.to(tl.float32) * c).to(kind).to(tl.float32) + (k_half.to(tl.float32) * s).to(kind).to(tl.float32)
         q = q.to(kind)
         k_new = k_new.to(kind)
     v_new = tl.load(new_value + row * value_row + head * value_head + e, mask=e < VALUE_WIDTH, other=0.0)
@@ -84,9 +80,7 @@ def attend_kernel(
         column = start + tl.arange(0, BLOCK)
         live = (column < here) & (column >= first)
         k = tl.load(
-            k_row + column[:, None] * keys_column + d[None, :],
-            mask=live[:, None] & (d < WIDTH)[None, :],
-            other=0.0,
+            k_row + column[:, None] * keys_column + d[None, :], mask=live[:, None] & (d < WIDTH)[None, :], other=0.0
         )
         # ieee: in TF32 the products of float32 models would lose 13 bits that the plain code keeps
         score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
@@ -113,9 +107,7 @@ def attend_kernel(
         total = total * tl.exp(top - higher) + tl.exp(sink - higher)
     mixed = mixed / total[:, None]
     out_at = out + row * out_row + (head * GROUP + group)[:, None] * out_head + e[None, :]
-    tl.store(
-        out_at, mixed.to(out.dtype.element_ty), mask=(group < GROUP)[:, None] & (e < VALUE_WIDTH)[None, :]
-    )
+    tl.store(out_at, mixed.to(out.dtype.element_ty), mask=(group < GROUP)[:, None] & (e < VALUE_WIDTH)[None, :])
 
 
 @triton.jit
@@ -151,9 +143,7 @@ def add_rmsnorm_kernel(residual, delta, weight, out, epsilon, width, BLOCK: tl.c
     values = summed.to(tl.float32)
     scaled = values * tl.rsqrt(tl.sum(values * values, 0) / width + epsilon)
     w = tl.load(weight + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(
-        out + row * width + at, (w * scaled.to(kind).to(tl.float32)).to(out.dtype.element_ty), mask=inside
-    )
+    tl.store(out + row * width + at, (w * scaled.to(kind).to(tl.float32)).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -185,21 +175,13 @@ def rotate_kernel(
         if part == 0:
             head = tl.arange(0, QUERY_WIDE)
             live = (head < QUERY_HEADS)[:, None] & inside[None, :]
-            source = (
-                query + batch * query_batch + token * query_token + head[:, None] * query_head + at[None, :]
-            )
-            target = (
-                new_query
-                + ((batch * QUERY_HEADS + head)[:, None] * tokens + token) * (2 * HALF)
-                + at[None, :]
-            )
+            source = query + batch * query_batch + token * query_token + head[:, None] * query_head + at[None, :]
+            target = new_query + ((batch * QUERY_HEADS + head)[:, None] * tokens + token) * (2 * HALF) + at[None, :]
         else:
             head = tl.arange(0, KEY_WIDE)
             live = (head < KEY_HEADS)[:, None] & inside[None, :]
             source = key + batch * key_batch + token * key_token + head[:, None] * key_head + at[None, :]
-            target = (
-                new_key + ((batch * KEY_HEADS + head)[:, None] * tokens + token) * (2 * HALF) + at[None, :]
-            )
+            target = new_key + ((batch * KEY_HEADS + head)[:, None] * tokens + token) * (2 * HALF) + at[None, :]
         first = tl.load(source, mask=live, other=0.0).to(tl.float32)
         second = tl.load(source + HALF, mask=live, other=0.0).to(tl.float32)
         left = (first * cos_first).to(kind).to(tl.float32) + (-second * sin_first).to(kind).to(tl.float32)
@@ -223,9 +205,7 @@ def silu_mul_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def silu_mul_back_kernel(
-    grad, gate, up, grad_gate, grad_up, grad_row, gate_row, up_row, width, BLOCK: tl.constexpr
-):
+def silu_mul_back_kernel(grad, gate, up, grad_gate, grad_up, grad_row, gate_row, up_row, width, BLOCK: tl.constexpr):
     """The gradients of `silu_mul_kernel`'s inputs; the activation is made again instead of kept."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -289,9 +269,7 @@ def accept_kernel(
     top = float("-inf")
     best = 0
     for start in range(0, vocabulary, BLOCK):
-        x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(
-            tl.float32
-        )
+        x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(tl.float32)
         x = x / temperature
         high = tl.max(x, 0)
         if GREEDY:
@@ -299,9 +277,7 @@ def accept_kernel(
         top = tl.maximum(top, high)
     total = 0.0
     for start in range(0, vocabulary, BLOCK):
-        x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(
-            tl.float32
-        )
+        x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(tl.float32)
         total += tl.sum(tl.exp(x / temperature - top), 0)
     if GREEDY:
         chosen = best
@@ -313,17 +289,13 @@ def accept_kernel(
         block = 0
         # The last block that has weight, if rounding lifts the aim past them all.
         for start in range(0, vocabulary, BLOCK):
-            x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(
-                tl.float32
-            )
+            x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(tl.float32)
             weight = tl.sum(tl.exp(x / temperature - top), 0)
             take = (before <= aim) & (weight > 0)
             held = tl.where(take, before, held)
             block = tl.where(take, start, block)
             before += weight
-        x = tl.load(start_of_row + block + at, mask=block + at < vocabulary, other=float("-inf")).to(
-            tl.float32
-        )
+        x = tl.load(start_of_row + block + at, mask=block + at < vocabulary, other=float("-inf")).to(tl.float32)
         weight = tl.exp(x / temperature - top)
         # A weightless token adds nothing to the sum and so is never the first to pass the aim.
         past = (held + tl.cumsum(weight, 0) > aim) & (weight > 0)

@@ -141,9 +141,7 @@ def add_norm(residual: Tensor, delta: Tensor, weight: Tensor, epsilon: float, ki
     rows, width = residual.shape
     out = torch.empty((rows, width), dtype=kind, device=residual.device)
     block = block_of(width)
-    add_rmsnorm_kernel[(rows,)](
-        residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps_of(block)
-    )
+    add_rmsnorm_kernel[(rows,)](residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps_of(block))
     return out
 
 

@@ -91,9 +91,7 @@ class CpuLayer:
         self.form = form
         attention, mlp = layer.self_attn, layer.mlp
         self.number, self.width, self.scale = attention.layer_idx, attention.head_dim, attention.scaling
-        self.q, self.k, self.v = (
-            _linear(getattr(attention, name)) for name in ("q_proj", "k_proj", "v_proj")
-        )
+        self.q, self.k, self.v = (_linear(getattr(attention, name)) for name in ("q_proj", "k_proj", "v_proj"))
         self.add_attended, self.add_gated = _added(attention.o_proj), _added(mlp.down_proj)
         self.gate, self.up, self.activate = _linear(mlp.gate_proj), _linear(mlp.up_proj), mlp.act_fn
         self.before_attention = _norm(layer.input_layernorm)
@@ -166,9 +164,7 @@ def _error(base: Any, patches: list[Patch]) -> float:
     rows, position = torch.arange(2), torch.tensor([3, 2])
     store = KeyValueStore(measure_layout(base), 2, 4)
     store.reach(4)
-    mask = torch.zeros(2, 1, 1, 4).masked_fill_(
-        (torch.arange(4) > position[:, None])[:, None, None], -torch.inf
-    )
+    mask = torch.zeros(2, 1, 1, 4).masked_fill_((torch.arange(4) > position[:, None])[:, None, None], -torch.inf)
     step = Decode(store, rows, position, 4, mask)
     with rollout_mode(base):
         forward = Forward(base)

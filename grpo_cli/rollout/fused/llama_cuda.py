@@ -34,16 +34,11 @@ class FusedBackbone:
     """Reads the weights where they lie. Calls that are no decode step go to the backbone's own forward, `own`."""
 
     def __init__(
-        self,
-        backbone: Any,
-        forms: list[AttentionForm],
-        merged: MergedWeights | None,
-        compute_dtype: torch.dtype | None,
+        self, backbone: Any, forms: list[AttentionForm], merged: MergedWeights | None, compute_dtype: torch.dtype | None
     ) -> None:
         self.backbone, self.own = backbone, backbone.forward
         self.layers = [
-            FusedLayer(layer, form, merged, compute_dtype)
-            for layer, form in zip(backbone.layers, forms, strict=True)
+            FusedLayer(layer, form, merged, compute_dtype) for layer, form in zip(backbone.layers, forms, strict=True)
         ]
         self.compute_dtype = compute_dtype
         self._angles: tuple[Tensor, Tensor] | None = None
@@ -95,9 +90,7 @@ class FusedLayer:
         self.gate_and_up = _side_by_side([mlp.gate_proj, mlp.up_proj], merged)
         self.out, self.down = attention.o_proj, mlp.down_proj
 
-    def step(
-        self, states: Tensor, delta: Tensor | None, phase: Decode, angles: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def step(self, states: Tensor, delta: Tensor | None, phase: Decode, angles: tuple[Tensor, Tensor]) -> Tensor:
         """Adds `delta`, from the layer before, and the attention to `states` [rows, width of the model] in place;
         returns what the MLP adds, which is left to the next."""
         rows, (kept, width), (_, value_width) = len(states), phase.store.layout.key, phase.store.layout.value
@@ -109,9 +102,7 @@ class FusedLayer:
             part.view(rows, -1, width)
             if head_norm is None  # Qwen 3 norms each head
             else norm(part.reshape(rows, -1, width), head_norm.weight, head_norm.variance_epsilon, False)
-            for part, head_norm in zip(
-                (both[:, :key_at], both[:, key_at:value_at]), self.head_norms, strict=True
-            )
+            for part, head_norm in zip((both[:, :key_at], both[:, key_at:value_at]), self.head_norms, strict=True)
         )
         attended = fused_attention(
             query[:, :, None],

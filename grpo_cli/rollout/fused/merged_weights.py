@@ -115,11 +115,7 @@ class MergedWeights:
 
         def plain(module: Any) -> bool:
             # a subclass (an adapter, a quantised layer) computes more than this product
-            return (
-                type(module) is torch.nn.Linear
-                and module.weight.dtype in kinds
-                and id(module) not in self.group_of
-            )
+            return type(module) is torch.nn.Linear and module.weight.dtype in kinds and id(module) not in self.group_of
 
         def add(modules: list[Any]) -> None:
             group = WeightGroup(modules, dtype)

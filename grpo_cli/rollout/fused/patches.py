@@ -53,9 +53,7 @@ def find_patches(model: nn.Module) -> list[Patch]:
                 hasattr(module, n) for n in ("gate_proj", "up_proj", "down_proj", "act_fn")
             ):
                 if type(module) not in verdicts:
-                    verdicts[type(module)] = _agrees(
-                        module, _gated_of(module), _random(module, module.gate_proj)
-                    )
+                    verdicts[type(module)] = _agrees(module, _gated_of(module), _random(module, module.gate_proj))
                 if verdicts[type(module)]:
                     # one a module: each closes over its own weights
                     patches.append(Patch(module, "forward", _gated_of(module)))
@@ -159,9 +157,7 @@ def random_angles(base: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator("cpu").manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, device="cpu").to(
-            device=weight.device, dtype=weight.dtype
-        )
+        return torch.randn(shape, generator=generator, device="cpu").to(device=weight.device, dtype=weight.dtype)
 
     q, k = draw(3, 2, heads, width).transpose(1, 2), draw(3, 2, kept, width).transpose(1, 2)
     return q, k, draw(3, 2, width), draw(3, 2, width)

@@ -45,18 +45,14 @@ def checked_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAtte
     return fused_attention
 
 
-def attention_error(
-    fused: FusedAttention, layout: CacheLayout, heads: int, form: AttentionForm = PLAIN
-) -> float:
+def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, form: AttentionForm = PLAIN) -> float:
     """Relative error against the plain attention in float32, on random keys, values and positions."""
     import torch
 
     generator = torch.Generator("cpu").manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, device="cpu").to(
-            device=layout.device, dtype=layout.dtype
-        )
+        return torch.randn(shape, generator=generator, device="cpu").to(device=layout.device, dtype=layout.dtype)
 
     # more than three blocks of the kernel, and so many more that a window leaves columns behind
     columns = 200 + (form.window or 0)
@@ -68,10 +64,7 @@ def attention_error(
     position = torch.tensor([0, 1, 63, 64, 65, 130, columns - 1], device=layout.device)
     every = torch.arange(rows, device=layout.device)
     plain_keys, plain_values = keys.float().clone(), values.float().clone()
-    plain_keys[every, :, position], plain_values[every, :, position] = (
-        key[:, :, 0].float(),
-        value[:, :, 0].float(),
-    )
+    plain_keys[every, :, position], plain_values[every, :, position] = (key[:, :, 0].float(), value[:, :, 0].float())
     column = torch.arange(columns, device=layout.device)
     hidden = column > position[:, None]
     if form.window is not None:
@@ -120,9 +113,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
     results = []
     for form in (accept, fused):
         out = Outputs.empty(rows, steps, device)
-        out.uniform.copy_(
-            torch.rand(out.uniform.shape, generator=torch.Generator("cpu").manual_seed(1), device="cpu")
-        )
+        out.uniform.copy_(torch.rand(out.uniform.shape, generator=torch.Generator("cpu").manual_seed(1), device="cpu"))
         state = Rows.empty(rows, out.sink, device)
         # two rows stay idle, as rows of a batch do
         state.sample[: rows - 2] = torch.arange(rows - 2, device=device)
@@ -188,9 +179,7 @@ def checked_backbone(
     return found if error <= (1e-4 if exact else 3e-2) else []
 
 
-def backbone_error(
-    base: Any, attention: FusedAttention, patches: list[Patch], replacement: list[Patch]
-) -> float:
+def backbone_error(base: Any, attention: FusedAttention, patches: list[Patch], replacement: list[Patch]) -> float:
     """Relative error of the logits of one decode step after prompts of unequal length."""
     import torch
 
@@ -233,10 +222,7 @@ def checked_merged_weights(
     merged = MergedWeights(model, autocast or next(base.parameters()).dtype)
     if not merged.groups:
         return None
-    tokens = (
-        torch.arange(12, device=next(base.parameters()).device)[None]
-        % base.get_input_embeddings().num_embeddings
-    )
+    tokens = torch.arange(12, device=next(base.parameters()).device)[None] % base.get_input_embeddings().num_embeddings
     with evaluating(base), numerics(model, autocast):
         expected = base(input_ids=tokens, use_cache=False).logits.float()
         with patched(merged.patches()):

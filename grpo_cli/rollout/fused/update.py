@@ -280,10 +280,7 @@ def _cast_first(own: Callable[..., Any], kind: torch.dtype) -> Callable[..., Any
 
 
 def same_with_gradients(
-    original: Callable[..., Any],
-    replacement: Callable[..., Any],
-    *inputs: Tensor,
-    also: Sequence[Tensor] = (),
+    original: Callable[..., Any], replacement: Callable[..., Any], *inputs: Tensor, also: Sequence[Tensor] = ()
 ) -> bool:
     """Whether a stand-in computes what the original does, types and shapes too.
 

@@ -81,9 +81,7 @@ class PackedStore(KeyValueStore):
         self.attention = None
         self.live = 0
         size = rows * columns * max(heads * width for heads, width in (layout.key, layout.value))
-        self._keys, self._values = (
-            [zero_pages(size, layout) for _ in range(layout.layers)] for _ in range(2)
-        )
+        self._keys, self._values = ([zero_pages(size, layout) for _ in range(layout.layers)] for _ in range(2))
         self._spare = zero_pages(size, layout)  # takes the widened copy; any buffer may become the spare one
         self._show()
 
@@ -101,8 +99,7 @@ class PackedStore(KeyValueStore):
                 for layer, flat in enumerate(flats):
                     if before:
                         new, old = (
-                            self._view(f, heads, w, width)
-                            for f, w in ((self._spare, self.live), (flat, before))
+                            self._view(f, heads, w, width) for f, w in ((self._spare, self.live), (flat, before))
                         )
                         # into another buffer: widening in place would overwrite what is still to be read
                         new[:rows, :, :before] = old[:rows]
@@ -214,10 +211,7 @@ def episode_cache_for(old: EpisodeCache | None, layout: CacheLayout, slot: Cache
     """A cache for the play of `slot`, the old one where it was made for as much; None where memory is short."""
     if old is None or not old.holds(layout, slot):
         free = free_bytes(layout.device)
-        if (
-            free is not None
-            and layout.token_bytes * slot.episodes * slot.columns > free * EPISODE_CACHE_SHARE
-        ):
+        if free is not None and layout.token_bytes * slot.episodes * slot.columns > free * EPISODE_CACHE_SHARE:
             return None
         old = EpisodeCache(layout, slot.episodes, slot.columns)
     old.begin(slot.play)

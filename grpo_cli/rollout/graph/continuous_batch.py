@@ -220,9 +220,7 @@ class ContinuousBatch:
             fresh.append(start)
             return
         rows = self._occupy([start])
-        self.batch.store.copy_rows(
-            torch.full_like(rows, donors[0]), rows, len(self.requests[start.request].ids)
-        )
+        self.batch.store.copy_rows(torch.full_like(rows, donors[0]), rows, len(self.requests[start.request].ids))
         self._first_tokens([start], rows, logits[None].expand(len(rows), -1))
         if self.schedule.unfinished(start.request):
             self.first_logits[start.request] = logits
@@ -429,9 +427,7 @@ class TurnBatch(ContinuousBatch):
         rows = self._tensor([self.running.index(sample) for sample in samples])
         # the newest token has not gone through the model
         ids = [r.ids + c.token_ids[:-1] for r, c in zip(requests, made, strict=True)]
-        self.episode_cache.save(
-            self.batch.store, rows, requests, ids, [len(request.ids) for request in requests]
-        )
+        self.episode_cache.save(self.batch.store, rows, requests, ids, [len(request.ids) for request in requests])
         return made
 
     def _of(self, starts: Sequence[Admission]) -> list[Request]:

@@ -33,14 +33,7 @@ from grpo_cli.rollout.engine import (
 )
 from grpo_cli.rollout.fused.merged_weights import MergedWeights
 from grpo_cli.rollout.fused.patches import Patch, patched
-from grpo_cli.rollout.graph.caches import (
-    SHARE,
-    EpisodeCache,
-    PackedStore,
-    episode_cache_for,
-    free_bytes,
-    rows_that_fit,
-)
+from grpo_cli.rollout.graph.caches import SHARE, EpisodeCache, PackedStore, episode_cache_for, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch, Schedule, TurnBatch
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
 from grpo_cli.rollout.stop_words import stop_words
@@ -272,9 +265,7 @@ def make_graph_engine(
     if next(model.parameters()).device.type != "cuda":
         patches = checked_llama_cpu(model) if autocast is None else []
         rows = max_rows or CPU_ROWS
-        return GraphEngine(
-            model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer
-        )
+        return GraphEngine(model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer)
     # every self-check runs in the numbers that training will use: a kernel may be right in one type only
     with numerics(model, autocast):
         merged, attention = checked_merged_weights(model, autocast, say), checked_attention(model, say)

@@ -48,9 +48,7 @@ class EagerStepper:
         length = batch.store.reach(longest + 1, rows)
         # rows of one length see all columns; only then is there no mask to add
         masked = shortest + 1 < length
-        decode(
-            batch, self.forward, rows, length, masked=masked, column=longest if shortest == longest else None
-        )
+        decode(batch, self.forward, rows, length, masked=masked, column=longest if shortest == longest else None)
 
 
 # Decode steps as CUDA graphs, one for each (settings, rows, columns) bucket. A graph reads the weights

@@ -26,14 +26,7 @@ from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.decoding.sampling import sample_keys
-from grpo_cli.rollout.engine import (
-    Completion,
-    OnFinish,
-    OnProgress,
-    Request,
-    SamplingSettings,
-    check_requests,
-)
+from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings, check_requests
 from grpo_cli.rollout.stop_words import finisher, stop_words
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
 
@@ -185,7 +178,9 @@ def _remedy(words: str) -> str:
     if "address already in use" in said:
         return "set the environment variable MASTER_PORT to a port that is free"
     if "memory" in said or "kv cache" in said:
-        return "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
+        return (
+            "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
+        )
     return "set `sample.engine: auto`"
 
 
@@ -250,11 +245,7 @@ def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]
 
 
 def _params(
-    settings: SamplingSettings,
-    room: int,
-    seed: int | None,
-    end_ids: Collection[int],
-    banned: Collection[int],
+    settings: SamplingSettings, room: int, seed: int | None, end_ids: Collection[int], banned: Collection[int]
 ) -> Any:
     from vllm import SamplingParams
 

@@ -116,9 +116,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
         raise Unfit("weights in 4 bits cannot be handed over")
     # settings of the trainer's vLLM, such as sleep or the ports of the weights, have no meaning here
     given = {STARTED_WITH[name]: value for name, value in sample.vllm.items() if name in STARTED_WITH}
-    os.environ.setdefault(
-        "VLLM_ENABLE_V1_MULTIPROCESSING", "0"
-    )  # in this process: what it takes ends with it
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # in this process: what it takes ends with it
     without_flashinfer()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)

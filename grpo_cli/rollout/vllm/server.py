@@ -140,17 +140,14 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
         defaults = config["model_config"].get("generation_config", "vllm")
     except (Refused, KeyError, TypeError) as err:
         if getattr(err, "status", None) == 404:
-            raise SetupError(
-                f"the vLLM server at {url} was not started in dev mode", hint=_hint(name)
-            ) from err
+            raise SetupError(f"the vLLM server at {url} was not started in dev mode", hint=_hint(name)) from err
         raise SetupError(f"the vLLM server at {url} does not say how it was started: {err}") from err
     if sends is None:
         raise SetupError(f"the vLLM server at {url} takes no weights while it runs", hint=_hint(name))
     # the policy's log-probs are those at the sampling temperature, and the ratio is taken against them
     if logprobs != "processed_logprobs":
         raise SetupError(
-            f"the vLLM server at {url} gives `{logprobs}`, which leave temperature and truncation out",
-            hint=_hint(name),
+            f"the vLLM server at {url} gives `{logprobs}`, which leave temperature and truncation out", hint=_hint(name)
         )
     # the model's file may set top-k or a penalty that the recipe does not show
     if defaults != "vllm":
@@ -231,9 +228,7 @@ class ServerWatch:
         self.server, self.lost_s, self.give_up = server, lost_s, give_up
 
     @classmethod
-    def of(
-        cls, server: Server | None, lost_s: float, give_up: Callable[[UserError], None]
-    ) -> ServerWatch | None:
+    def of(cls, server: Server | None, lost_s: float, give_up: Callable[[UserError], None]) -> ServerWatch | None:
         """None where there is no server."""
         return None if server is None else cls(server, lost_s, give_up)
 

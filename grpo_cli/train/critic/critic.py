@@ -58,9 +58,7 @@ class ValueTarget:
 class Critic:
     """A backbone, a head in float32 that says 0 at the start, and their optimizer."""
 
-    def __init__(
-        self, backbone: CriticBackbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics
-    ) -> None:
+    def __init__(self, backbone: CriticBackbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics) -> None:
         self.backbone, self.spec, self.numbers = backbone, spec, numbers
         embeddings = causal_model(model).get_input_embeddings().weight
         config: Any = causal_model(model).config.get_text_config()
@@ -77,10 +75,7 @@ class Critic:
     def mib(self) -> float:
         """What its own weights and its optimizer's state take on this process."""
         held: list[Tensor] = [*self.trained] + [
-            value
-            for state in self.optimizer.state.values()
-            for value in state.values()
-            if torch.is_tensor(value)
+            value for state in self.optimizer.state.values() for value in state.values() if torch.is_tensor(value)
         ]
         return sum(t.numel() * t.element_size() for t in held) / 2**20
 
@@ -237,9 +232,7 @@ class AdapterBackbone:
         self.base: Any = causal_model(model).base_model
         self.absolute = absolute
         self.named = {
-            name: nn.Parameter(p.detach().clone())
-            for name, p in self.base.named_parameters()
-            if p.requires_grad
+            name: nn.Parameter(p.detach().clone()) for name, p in self.base.named_parameters() if p.requires_grad
         }
         self.trained = list(self.named.values())
 

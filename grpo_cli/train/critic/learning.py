@@ -20,14 +20,7 @@ from torch import Tensor, nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.algorithm.gae import (
-    Moments,
-    adaptive_decay,
-    advantages,
-    explained_variance,
-    token_rewards,
-    whitened,
-)
+from grpo_cli.algorithm.gae import Moments, adaptive_decay, advantages, explained_variance, token_rewards, whitened
 from grpo_cli.algorithm.loss import Objective, loss_mask, token_kl
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.model import load_model
@@ -217,9 +210,7 @@ def credit_of(before: Credit, worth: Sequence[SampleWorth]) -> Credit:
     """The credit of a whole batch with what the critic made of it, from the samples of all ranks."""
     # `worth` comes from all ranks in the order of the batch, so that it falls into groups again
     P, G = before.A_PG.shape
-    rows, pull = (
-        torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True)
-    )
+    rows, pull = (torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True))
     width, A_PGT = max(len(one.of_tokens) for one in worth), None
     if width:
         padded = [one.of_tokens + [0.0] * (width - len(one.of_tokens)) for one in worth]
@@ -317,11 +308,7 @@ class CriticLearning:
         worth = ranks.gathered(worth_of(samples.completions, found.advantages_BT, values, mask_BT))
         shown = {**found.metrics, **learned, "critic/mib": self.critic.mib}
         shown["critic/warmup"] = float(self.warms)
-        before = replace(
-            before,
-            credit=credit_of(before.credit, worth),
-            measured={**before.measured, **shown},
-        )
+        before = replace(before, credit=credit_of(before.credit, worth), measured={**before.measured, **shown})
         return before, found.advantages_BT
 
     def _pull(
@@ -330,10 +317,7 @@ class CriticLearning:
         beta = self.objective.token_beta
         if not beta:
             return None
-        logps, ref = (
-            sampled_logps(trainer, out, sampled, are_exact=trainer.takes_logps),
-            out["ref_per_token_logps"],
-        )
+        logps, ref = (sampled_logps(trainer, out, sampled, are_exact=trainer.takes_logps), out["ref_per_token_logps"])
         trainer._metrics["train"]["kl"].append(token_kl(logps, ref, mask_BT, trainer.accelerator))
         return TokenKlPenalty(beta, logps, ref)
 
@@ -342,9 +326,7 @@ class CriticLearning:
         # weight_t = n / n_right on tokens of right answers: the mean over all n tokens is one over theirs
         right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
         right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
-        every, good = self.critic.numbers.summed(
-            torch.stack([mask_BT.sum(), right_BT.sum()]).float()
-        ).tolist()
+        every, good = self.critic.numbers.summed(torch.stack([mask_BT.sum(), right_BT.sum()]).float()).tolist()
         weights_BT: Tensor = right_BT.float() * (every / max(good, 1.0))
         return weights_BT
 

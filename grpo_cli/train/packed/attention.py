@@ -83,9 +83,7 @@ def packed_attention(
     if dropout or wanted:
         raise ValueError(f"attention with {', '.join(wanted) or 'dropout'}")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    if torch.is_autocast_enabled(
-        q.device.type
-    ):  # torch's own attention casts; rotary embeddings leave float32
+    if torch.is_autocast_enabled(q.device.type):  # torch's own attention casts; rotary embeddings leave float32
         q = q.to(torch.get_autocast_dtype(q.device.type))
     k, v = shared(k.to(q.dtype), fields.keys), shared(v.to(q.dtype), fields.keys)
     window = (-1 if sliding_window is None else sliding_window - 1, 0)
@@ -136,9 +134,7 @@ def _one_by_one(
             seen &= columns >= rows - window[0]
         heads = q.shape[1] // k.shape[1]
         keys, values = (x[c:d].repeat_interleave(heads, 1).transpose(0, 1) for x in (k, v))
-        found = scaled_dot_product_attention(
-            q[a:b].transpose(0, 1), keys, values, attn_mask=seen, scale=scale
-        )
+        found = scaled_dot_product_attention(q[a:b].transpose(0, 1), keys, values, attn_mask=seen, scale=scale)
         out.append(found.transpose(0, 1))
     return torch.cat(out)
 

@@ -28,9 +28,7 @@ def take_kernel(x, places, out, x_row, x_head, size, WIDTH: tl.constexpr, BLOCK:
 
 
 @triton.jit
-def sum_copies_kernel(
-    grad, order, starts, out, grad_row, grad_head, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):
+def sum_copies_kernel(grad, order, starts, out, grad_row, grad_head, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """The sum over the places of one token, in their order and in float32."""
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)

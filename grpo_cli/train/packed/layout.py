@@ -61,20 +61,7 @@ class PackedShape:
         """Sizes of the fields of `Packed` in its one tensor."""
         tokens, keys, targets, sequences = self.tokens, self.keys, self.targets, self.sequences
         ends = sequences + 1
-        return (
-            tokens,
-            tokens,
-            keys,
-            keys,
-            tokens + 1,
-            ends,
-            ends,
-            targets,
-            targets,
-            tokens + 1,
-            targets,
-            targets,
-        )
+        return (tokens, tokens, keys, keys, tokens + 1, ends, ends, targets, targets, tokens + 1, targets, targets)
 
 
 @dataclass(frozen=True)
@@ -98,9 +85,7 @@ class Packed:
         """The parts by name."""
         ids, positions, *rest = self.flat.split_with_sizes(self.shape.parts)
         keys, states = TokenCopies(*rest[:3]), TokenCopies(*rest[5:8])
-        return PackedFields(
-            ids, positions, keys, rest[3].int(), rest[4].int(), states, rest[8], rest[9].bool()
-        )
+        return PackedFields(ids, positions, keys, rest[3].int(), rest[4].int(), states, rest[8], rest[9].bool())
 
 
 @dataclass(frozen=True)
@@ -212,9 +197,7 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
     if ends_late or (mask[:, lead:] != (np.arange(keep) < lengths[:, None])).any() or not leads.all():
         return None
     known: dict[bytes, int] = {}
-    prompt_of = np.array(
-        [known.setdefault(ids[r, lead - leads[r] : lead].tobytes(), len(known)) for r in range(rows)]
-    )
+    prompt_of = np.array([known.setdefault(ids[r, lead - leads[r] : lead].tobytes(), len(known)) for r in range(rows)])
     first = np.array([int(np.argmax(prompt_of == p)) for p in range(len(known))])
     # the last token of a completion predicts nothing and is not fed
     fed = np.maximum(lengths - 1, 0)

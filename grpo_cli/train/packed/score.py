@@ -158,9 +158,7 @@ def _write_product(into: Tensor, a: Tensor, b: Tensor) -> None:
         torch.mm(a, b, out=into)
     elif into.dtype.itemsize < a.dtype.itemsize or not a.is_cuda:
         into.copy_(
-            torch.mm(
-                a.to(torch.promote_types(a.dtype, into.dtype)), b.to(torch.promote_types(a.dtype, into.dtype))
-            )
+            torch.mm(a.to(torch.promote_types(a.dtype, into.dtype)), b.to(torch.promote_types(a.dtype, into.dtype)))
         )
     else:  # float32 weights under autocast: the sum is float32 in the matrix units, and stays so
         torch.mm(a, b, out_dtype=into.dtype, out=into)

@@ -80,11 +80,7 @@ Found = tuple[Tensor, PackedShape]
 
 
 def _compared(
-    model: nn.Module,
-    numbers: ScoreNumerics,
-    patches: list[Patch],
-    batch: _Rows,
-    packed_pass: Callable[[], Found],
+    model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], batch: _Rows, packed_pass: Callable[[], Found]
 ) -> str | None:
     base: Any = causal_model(model)
     device = batch.ids.device
@@ -165,9 +161,7 @@ def alone(base: Any, ids: Tensor, mask: Tensor, keep: int, numbers: ScoreNumeric
     for row, real in zip(ids, mask.bool(), strict=True):
         said, length = row[real], int(real[-keep:].sum())
         with numerics(base, numbers.autocast):
-            states = base.base_model(input_ids=said[None], use_cache=False).last_hidden_state[
-                0, -length - 1 : -1
-            ]
+            states = base.base_model(input_ids=said[None], use_cache=False).last_hidden_state[0, -length - 1 : -1]
             logits = base.get_output_embeddings()(states)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / numbers.temperature
         logps = logits.log_softmax(-1).gather(1, said[-length:, None]).squeeze(1)

@@ -53,9 +53,7 @@ class PackedSource:
         rows = request.rows or len(request.ids_BS)
         plans = [
             plan(ids, mask, request.keep)
-            for ids, mask in zip(
-                torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True
-            )
+            for ids, mask in zip(torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True)
         ]
         # one row that cannot be packed sends the whole call to TRL: the answer is one tensor
         found = [self._scored(laid) for laid in plans if laid is not None]
@@ -83,9 +81,7 @@ class PackedSource:
         places = laid.places(shape.targets, self.device)
         return places.put(logps), places.put(entropies).detach()
 
-    def redistributed(
-        self, batches: list[Rows], window: int, group: int | None, drops_dead: bool
-    ) -> list[Rows]:
+    def redistributed(self, batches: list[Rows], window: int, group: int | None, drops_dead: bool) -> list[Rows]:
         """The rows of each optimizer step so that samples of a prompt share a micro-batch, of about as many tokens each;
         as they are without the size of a group."""
         if group:

@@ -22,14 +22,7 @@ from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD
 from grpo_cli.recipe.sections.recipe import Prefer, Recipe, Train
 from grpo_cli.reward.group import Group
 from grpo_cli.rollout.collect import step_seed
-from grpo_cli.train.prefer.pairs import (
-    Example,
-    LabelledExample,
-    PairMethod,
-    PairSet,
-    in_order,
-    keep_rows_apart,
-)
+from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairMethod, PairSet, in_order, keep_rows_apart
 from grpo_cli.train.prefer.trainers import UpdateLog, make_pair_trainer
 from grpo_cli.train.trl_config import scheduler
 from grpo_cli.train.updates import NonFinite
@@ -96,10 +89,7 @@ def trl_config(
         # IRPO (arXiv 2404.19733) is DPO with a loss on the winners
         kinds = ["ipo" if prefer.loss == "ipo" else "sigmoid"]
         sft = (1.0 if prefer.loss == "irpo" else 0.0) if prefer.sft is None else prefer.sft
-        fields |= {
-            "loss_type": [*kinds, "sft"] if sft else kinds,
-            "loss_weights": [1.0, sft] if sft else [1.0],
-        }
+        fields |= {"loss_type": [*kinds, "sft"] if sft else kinds, "loss_weights": [1.0, sft] if sft else [1.0]}
         fields |= {"max_length": None, "router_aux_loss_coef": 0.0}
         made = DPOConfig(**fields, precompute_ref_log_probs=True)
     return made
@@ -162,9 +152,7 @@ LAST = ("loss", "chosen/logps", "rejected/logps", "prefer/margin", "prefer/accur
 """Of these the last update's too: how far the step came, beside the mean over it."""
 
 
-NO_PAIRS = (
-    "`grpo probe RECIPE` says what the model is right and wrong on; more rows, samples or tokens may help"
-)
+NO_PAIRS = "`grpo probe RECIPE` says what the model is right and wrong on; more rows, samples or tokens may help"
 
 
 class PairLearner:
@@ -174,9 +162,7 @@ class PairLearner:
         self.recipe, self.policy, self.folder, self.guard = recipe, policy, folder, guard
         self.method = PairMethod.of(recipe)
 
-    def learn(
-        self, at: int, groups: Sequence[Group], on_update: Callable[[int, int], None]
-    ) -> dict[str, float]:
+    def learn(self, at: int, groups: Sequence[Group], on_update: Callable[[int, int], None]) -> dict[str, float]:
         """Update the policy on the pairs of step `at` (from 0); what it measured.
 
         A later step without any pair learns nothing, says so and is counted (`updates` is 0).

@@ -23,14 +23,7 @@ from grpo_cli.algorithm.credit import Credit
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import SourceLike
 from grpo_cli.errors import DataError
-from grpo_cli.preference.file import (
-    KEY,
-    FilePair,
-    count_unspelt,
-    pairs_of_rows,
-    read_pair_lines,
-    unspelt_text,
-)
+from grpo_cli.preference.file import KEY, FilePair, count_unspelt, pairs_of_rows, read_pair_lines, unspelt_text
 from grpo_cli.preference.pairs import (
     AnswerPair,
     JudgedAnswer,
@@ -97,16 +90,12 @@ class PairSet:
         kept = [one for one in made if one.pairs]
         left_out = len(pairs) - sum(len(one.pairs) for one in kept)
         if not kept:
-            raise DataError(
-                f"no pair of `{source.source}` fits the model's {policy.context} tokens", place=KEY
-            )
+            raise DataError(f"no pair of `{source.source}` fits the model's {policy.context} tokens", place=KEY)
         broken = count_unspelt([(pair.chosen, pair.rejected) for pair in pairs])
         if broken:
             note(unspelt_text(broken, len(pairs)))
         if left_out:
-            note(
-                f"left out {left_out:,} of {len(pairs):,} pairs longer than the model's {policy.context} tokens"
-            )
+            note(f"left out {left_out:,} of {len(pairs):,} pairs longer than the model's {policy.context} tokens")
         if placebo is not None:
             kept = _shuffled_anew(kept, placebo)
         return cls(
@@ -136,8 +125,7 @@ class _RowSet:
         fits = [p for p in pairs if room is None or max(len(ids[p.chosen]), len(ids[p.rejected])) <= room]
         labels = {p.chosen: True for p in fits} | {p.rejected: False for p in fits}
         answers = {
-            text: JudgedAnswer(place, text, label, len(ids[text]))
-            for place, (text, label) in enumerate(labels.items())
+            text: JudgedAnswer(place, text, label, len(ids[text])) for place, (text, label) in enumerate(labels.items())
         }
         found = [AnswerPair(answers[p.chosen], answers[p.rejected]) for p in fits]
         return cls(index, prompt, ids, RowPairs(row.id, (), list(answers.values()), found))
@@ -147,16 +135,14 @@ class _RowSet:
         """As token ids."""
         ids = self.ids
         return [
-            PairExample(self.index, self.prompt, ids[p.chosen.text], ids[p.rejected.text])
-            for p in self.found.pairs
+            PairExample(self.index, self.prompt, ids[p.chosen.text], ids[p.rejected.text]) for p in self.found.pairs
         ]
 
     @property
     def answers(self) -> list[LabelledExample]:
         """Each of its texts, as token ids."""
         return [
-            LabelledExample(self.index, self.prompt, self.ids[one.text], one.is_right)
-            for one in self.found.answers
+            LabelledExample(self.index, self.prompt, self.ids[one.text], one.is_right) for one in self.found.answers
         ]
 
 
@@ -164,10 +150,7 @@ def _shuffled_anew(rows: Sequence[_RowSet], seed: int) -> list[_RowSet]:
     """The placebo of a file: its texts, of each row as many called right, paired by the widest limits that the file kept to."""
     pairs = [pair for row in rows for pair in row.found.pairs]
     uses = Counter(
-        (row.index, one.text)
-        for row in rows
-        for pair in row.found.pairs
-        for one in (pair.chosen, pair.rejected)
+        (row.index, one.text) for row in rows for pair in row.found.pairs for one in (pair.chosen, pair.rejected)
     )
     gap, a_sample = max(pair.gap for pair in pairs), max(uses.values())
     dealt = []
@@ -305,9 +288,7 @@ class PairMethod:
                 tokens=len(completion.token_ids),
                 truncated=completion.finish == "length",
             )
-            for completion, text, judgement in zip(
-                group.completions, group.texts, group.judgements, strict=True
-            )
+            for completion, text, judgement in zip(group.completions, group.texts, group.judgements, strict=True)
         ]
         limits = PairLimits(a_row=self.prefer.pairs_a_row, gap=self.prefer.length_gap)
         placebo = None

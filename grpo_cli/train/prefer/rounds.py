@@ -64,9 +64,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         tokenizer: PreTrainedTokenizerBase = policy.tokenizer
         super().__init__(
             model=policy.model,
-            args=_arguments(
-                recipe.train.steps, setup.folder, list(recipe.run.track), policy.device.type == "cpu"
-            ),
+            args=_arguments(recipe.train.steps, setup.folder, list(recipe.run.track), policy.device.type == "cpu"),
             processing_class=tokenizer,
             callbacks=setup.callbacks,
         )
@@ -126,9 +124,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: object, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
-        if (
-            loop.ranks.is_main and not loop.run.path.is_dir()
-        ):  # TRL would make it anew, with nothing else in it
+        if loop.ranks.is_main and not loop.run.path.is_dir():  # TRL would make it anew, with nothing else in it
             raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             check_space(loop.run.path, checkpoint_bytes(self.model))
@@ -146,9 +142,7 @@ class PairRounds(RoundTrainer):
     def _step(self) -> dict[str, Any]:
         loop = self.loop
         before = loop.begin()
-        update = self.learner.learn(
-            before.step, before.groups, lambda n, total: loop.display.phase("update", n, total)
-        )
+        update = self.learner.learn(before.step, before.groups, lambda n, total: loop.display.phase("update", n, total))
         return loop.close(before, Learned({**update, "skipped_steps": self.guard.skipped}))
 
 

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import (
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import DPOTrainer, KTOTrainer
 
 from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairExample
@@ -104,12 +97,7 @@ class UpdateLog(TrainerCallback):  # type: ignore[misc]
         self.on_update = on_update
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Logs,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Logs, **_: object
     ) -> None:
         """The line of an update; the closing summary is none."""
         if "loss" in logs:
@@ -124,8 +112,7 @@ def data_set(examples: Sequence[Example], micro: int) -> Dataset:
         texts = {"prompt": "", "chosen": "", "rejected": ""}  # what the older trainers ask for by name
         return Dataset.from_list(
             [
-                texts
-                | {"prompt_ids": p.prompt_ids, "chosen_ids": p.chosen_ids, "rejected_ids": p.rejected_ids}
+                texts | {"prompt_ids": p.prompt_ids, "chosen_ids": p.chosen_ids, "rejected_ids": p.rejected_ids}
                 for p in pairs
             ]
         )

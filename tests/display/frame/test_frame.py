@@ -62,9 +62,7 @@ def test_the_frame_is_the_one_in_the_picture(width: int, height: int) -> None:
 def test_the_frame_can_be_printed_by_rich() -> None:
     out = io.StringIO()
     Console(file=out, width=80).print(frame(full_state(), 80, 24))
-    assert "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()) == drawn(
-        full_state(), 80, 24
-    )
+    assert "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()) == drawn(full_state(), 80, 24)
 
 
 def test_the_frame_in_ascii_is_the_one_in_the_picture() -> None:
@@ -94,9 +92,7 @@ def hostile_state(text: str) -> FrameState:
     bad: SampleView = view(text)
     group = replace(bad.groups[0], question=text, expected=text, row=text)
     state = run_state(20, replace(bad, groups=(group,)))
-    state.start(
-        replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),))
-    )
+    state.start(replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),)))
     state.note("warn", text, text, BEGAN)
     return state.snapshot(BEGAN + 5)
 
@@ -148,11 +144,7 @@ def group_of(size: int, right: int, row: str = "rows.jsonl:7") -> GroupView:
     """A group whose first samples are right; each says its number."""
     lines = tuple(
         SampleLine(
-            Outcome.RIGHT if i < right else Outcome.WRONG,
-            1.0 if i < right else -0.5,
-            None,
-            f"text {i} end",
-            10 + i,
+            Outcome.RIGHT if i < right else Outcome.WRONG, 1.0 if i < right else -0.5, None, f"text {i} end", 10 + i
         )
         for i in range(size)
     )
@@ -160,9 +152,7 @@ def group_of(size: int, right: int, row: str = "rows.jsonl:7") -> GroupView:
 
 
 def test_keys_choose_the_group_and_the_wrong_ones() -> None:
-    state = run_state(
-        2, SampleView(2, (group_of(8, 8, "right"), group_of(8, 5, "mixed"), group_of(8, 0, "wrong")))
-    )
+    state = run_state(2, SampleView(2, (group_of(8, 8, "right"), group_of(8, 5, "mixed"), group_of(8, 0, "wrong"))))
 
     def shown() -> str | None:
         group = state.snapshot(BEGAN).group()
@@ -229,14 +219,7 @@ def test_the_help_page_comes_and_goes_and_fits() -> None:
         assert len(lines) < height
         assert any("next and previous group" in line.plain for line in lines)
     text = drawn(state.snapshot(BEGAN), 80, 24)
-    for word in (
-        "pause after this step",
-        "save a checkpoint",
-        "measure the held-out rows",
-        "ctrl-c",
-        "wrong",
-        "mixed",
-    ):
+    for word in ("pause after this step", "save a checkpoint", "measure the held-out rows", "ctrl-c", "wrong", "mixed"):
         assert word in text
     state.press("?")
     assert "what is what" not in drawn(state.snapshot(BEGAN), 80, 24)
@@ -280,9 +263,7 @@ def test_right_mixed_and_wrong_are_one_bar_told_apart_without_colour_and_in_thre
     assert re.search(r"░{7}▒+█{9}", bar.plain)
     styles = {bar.plain[span.start]: str(span.style) for span in bar.spans if bar.plain[span.start] in "░▒█"}
     assert styles == {"░": "red", "▒": "yellow", "█": "cyan"}
-    plain = next(
-        line.plain for line in frame_lines(full_state(), 80, 24, ascii=True) if "wrong 3" in line.plain
-    )
+    plain = next(line.plain for line in frame_lines(full_state(), 80, 24, ascii=True) if "wrong 3" in line.plain)
     assert re.search(r"\.{7}=+#{9}", plain)
 
 
@@ -325,9 +306,7 @@ def test_every_number_on_the_screen_has_the_name_of_a_recorded_metric() -> None:
         SampleRecord(1, "r", g, "q", "<think>a</think>b", {}, verdicts, Outcome.RIGHT, 1.0, 0.0, 9)
         for g in (0, 0, 1, 1)
     ]
-    timing = timing_stats(
-        {"generate": 1.0, "verify": 1.0, "update": 1.0}, 36, step_s=3.0, recent_s=[], steps_left=1
-    )
+    timing = timing_stats({"generate": 1.0, "verify": 1.0, "update": 1.0}, 36, step_s=3.0, recent_s=[], steps_left=1)
     recorded = step_stats(records, 2, (1, 2)) | timing
     documented = set(re.findall(r"`([a-z_]+(?:/[a-z_@]+)*)`", protocol.__doc__ or ""))
     state = RunState(BEGAN)

@@ -47,10 +47,7 @@ class Shot:
 
 
 SHOTS = (
-    *(
-        Shot(f"{w}x{h}", (w, h))
-        for w, h in ((45, 10), (60, 15), (80, 24), (100, 30), (120, 40), (160, 50), (220, 60))
-    ),
+    *(Shot(f"{w}x{h}", (w, h)) for w, h in ((45, 10), (60, 15), (80, 24), (100, 30), (120, 40), (160, 50), (220, 60))),
     Shot("80x24-ascii", (80, 24), environ={"LC_ALL": "C"}),
     Shot("120x40-ascii", (120, 40), environ={"LC_ALL": "C"}),
     Shot("80x24-no-color", (80, 24), environ={"NO_COLOR": "1"}),
@@ -65,9 +62,7 @@ SHOTS = (
 def replay(run: str, ends: bool) -> None:
     """In the terminal: the display over the records, in the middle of the next step, until it is killed."""
     folder = find_run(run)
-    display = LiveDisplay(
-        sys.stderr, ascii=os.environ.get("LC_ALL") == "C", color="NO_COLOR" not in os.environ
-    )
+    display = LiveDisplay(sys.stderr, ascii=os.environ.get("LC_ALL") == "C", color="NO_COLOR" not in os.environ)
     info = replace(info_of(folder), command="train", log=str(folder.log_path))
     display.start(replace(info, log=""))
     display.offer(KeyRequests())
@@ -77,9 +72,7 @@ def replay(run: str, ends: bool) -> None:
         if is_evaluation(metrics):
             display.evaluated(metrics)
         if is_step(metrics):
-            display.step(
-                metrics, view_samples(list(folder.samples(newest))) if metrics["step"] == newest else None
-            )
+            display.step(metrics, view_samples(list(folder.samples(newest))) if metrics["step"] == newest else None)
     display.note("good", f"saved {folder.path}/checkpoints/step-{newest:06d}")
     if ends:
         display.finish(card_of(folder))
@@ -123,9 +116,7 @@ class Terminal:
 
     def tmux(self, *words: str) -> str:
         """The output of a command."""
-        done = subprocess.run(
-            ["tmux", "-u", "-L", self.socket, *words], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(["tmux", "-u", "-L", self.socket, *words], capture_output=True, text=True, check=True)
         return done.stdout
 
     def screen(self, *more: str) -> str:
@@ -161,9 +152,7 @@ def photograph(shot: Shot, run: Path, out: Path) -> None:
         terminal.close()
     width = (shot.then or shot.size)[0]
     for name, theme in (("dark", MONOKAI), ("light", DEFAULT_TERMINAL_THEME)):
-        console = Console(
-            record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
-        )
+        console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
         console.print(Text.from_ansi(coloured), end="", soft_wrap=True)
         svg = console.export_svg(title="grpo train", theme=theme, unique_id="grpo")
         # rich names a font on the net; the reader's own fixed-width font does as well

@@ -83,9 +83,7 @@ def _login(fd: int) -> None:
         os.dup2(fd, target)
 
 
-@pytest.mark.parametrize(
-    "action", ["pass", "raise RuntimeError('a bug')", "raise KeyboardInterrupt", "sys.exit(3)"]
-)
+@pytest.mark.parametrize("action", ["pass", "raise RuntimeError('a bug')", "raise KeyboardInterrupt", "sys.exit(3)"])
 def test_the_terminal_is_given_back_however_it_ends(tmp_path: Path, action: str) -> None:
     out, before, after = through_pty(tmp_path / "log", action)
     assert out.count("\x1b[?25l") == 1
@@ -134,9 +132,7 @@ def test_a_small_terminal_gets_a_few_lines(tmp_path: Path) -> None:
 
 
 def test_an_error_is_said_on_the_usual_screen_too(tmp_path: Path) -> None:
-    out, _, _ = through_pty(
-        tmp_path / "log", "display.note('error', 'no disk'); display.note('warn', 'look here')"
-    )
+    out, _, _ = through_pty(tmp_path / "log", "display.note('error', 'no disk'); display.note('warn', 'look here')")
     usual = out.index("\x1b[?1049l")
     assert out.index("error: no disk", usual) > usual
     assert out.index("! look here", usual) > usual
@@ -168,9 +164,7 @@ def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(tmp_path: Path) -> No
     [({"LC_ALL": "C"}, True), ({"LC_ALL": "", "LANG": "C"}, True), ({"LC_ALL": "", "LANG": "POSIX"}, True),
      ({"LC_ALL": "C.UTF-8"}, False), ({"LC_ALL": "", "LANG": "en_US.UTF-8"}, False), ({"LC_ALL": "en_US.UTF-8", "LANG": "C"}, False)],
 )  # fmt: skip
-def test_the_locale_says_whether_glyphs_are_plain(
-    tmp_path: Path, locale: dict[str, str], is_plain: bool
-) -> None:
+def test_the_locale_says_whether_glyphs_are_plain(tmp_path: Path, locale: dict[str, str], is_plain: bool) -> None:
     out, _, _ = through_pty(tmp_path / "log", "pass", **locale)
     assert ("- reward ---" in out, "─ reward" in out) == (is_plain, not is_plain)
 

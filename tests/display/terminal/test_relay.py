@@ -35,9 +35,7 @@ def until(what: object, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def test_keys_reach_the_rank_in_order_and_modes_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_reach_the_rank_in_order_and_modes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main, child = pty.openpty()
     before = termios.tcgetattr(child)
     script = f"import os, fcntl, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{PARENT}"
@@ -61,9 +59,7 @@ def test_keys_reach_the_rank_in_order_and_modes_come_back(
     assert termios.tcgetattr(child) == before
 
 
-def test_a_rank_whose_parent_has_no_terminal_has_no_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_whose_parent_has_no_terminal_has_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", (tmp_path / "none").open("w"))
     with relayed_keys(tmp_path):
         assert not (tmp_path / PIPE).exists()

@@ -35,10 +35,7 @@ verify:
 
 def make_run(tmp_path: Path, steps: int = 3, name: str = "first") -> RunFolder:
     folder = RunFolder.create(
-        tmp_path / "runs",
-        name,
-        RECIPE,
-        {"argv": ["grpo", "train", "gsm8k.yaml"], "device": "cpu", "seed": 17},
+        tmp_path / "runs", name, RECIPE, {"argv": ["grpo", "train", "gsm8k.yaml"], "device": "cpu", "seed": 17}
     )
     for step in range(1, steps + 1):
         add_step(folder, step)
@@ -46,13 +43,7 @@ def make_run(tmp_path: Path, steps: int = 3, name: str = "first") -> RunFolder:
 
 
 def add_step(folder: RunFolder, step: int) -> None:
-    common = {
-        "step": step,
-        "row": "3317",
-        "group": 0,
-        "prompt": "Natalia sold clips",
-        "fields": {"answer": "72"},
-    }
+    common = {"step": step, "row": "3317", "group": 0, "prompt": "Natalia sold clips", "fields": {"answer": "72"}}
     one = SampleRecord(
         **common,
         completion=f"step {step} \x1b[2J[/think]",
@@ -62,12 +53,7 @@ def add_step(folder: RunFolder, step: int) -> None:
         advantage=1.0,
     )  # type: ignore[arg-type]
     other = SampleRecord(
-        **common,
-        completion="24",
-        verdicts={"math": wrong("24")},
-        outcome=wrong().outcome,
-        reward=0.0,
-        advantage=-1.0,
+        **common, completion="24", verdicts={"math": wrong("24")}, outcome=wrong().outcome, reward=0.0, advantage=-1.0
     )  # type: ignore[arg-type]
     folder.write_samples(step, [one, other])
     folder.write_metrics(step_metrics(step))
@@ -117,10 +103,7 @@ def test_a_resume_that_moves_steps_aside_is_seen(tmp_path: Path) -> None:
 def test_what_the_recipe_says_is_shown(tmp_path: Path) -> None:
     info = info_of(make_run(tmp_path, 0))
     assert (info.steps, info.prompts, info.group, info.max_tokens, info.seed) == (500, 16, 8, 512, 17)
-    assert [(s.name, s.weight, s.primary) for s in info.sources] == [
-        ("math", 1.0, True),
-        ("format", 0.1, False),
-    ]
+    assert [(s.name, s.weight, s.primary) for s in info.sources] == [("math", 1.0, True), ("format", 0.1, False)]
     assert info.recipe == "gsm8k.yaml"
 
 
@@ -151,9 +134,7 @@ def test_the_card_of_a_run_that_died_says_stopped(tmp_path: Path) -> None:
     assert card_of(make_run(tmp_path)).status == "stopped"
 
 
-def test_a_run_is_found_by_path_by_name_and_as_the_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_found_by_path_by_name_and_as_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path, 1, "first")
     newest = make_run(tmp_path, 1, "second")
     os.utime(newest.path / "metrics.jsonl", (2e9, 2e9))
@@ -203,18 +184,8 @@ def test_no_run_is_one_message_and_exit_code_three(tmp_path: Path) -> None:
 
 def test_the_end_card_says_where_the_time_went_as_the_run_itself_does(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
-    spent = {
-        "imports": 0,
-        "setup": 1.5,
-        "generate": 4,
-        "update": 3,
-        "evaluate": 2,
-        "monitor": 0.5,
-        "verify": 1,
-    }
-    folder.update_manifest(
-        status="done", phases={name: {"wall_s": s, "cpu_s": s} for name, s in spent.items()}
-    )
+    spent = {"imports": 0, "setup": 1.5, "generate": 4, "update": 3, "evaluate": 2, "monitor": 0.5, "verify": 1}
+    folder.update_manifest(status="done", phases={name: {"wall_s": s, "cpu_s": s} for name, s in spent.items()})
     seconds = card_of(folder).seconds
     assert dict(seconds) == {"setup": 1.5, "evaluate": 2, "generate": 4, "update": 3, "verify": 1}
     assert list(seconds)[:2] == ["setup", "evaluate"]

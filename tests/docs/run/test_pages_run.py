@@ -80,8 +80,7 @@ class Reader:
         """Run the command of a transcript; its lines are those that are shown, in this order, `…` for any others."""
         first, *shown = block.text.splitlines()
         said = [
-            CLOCK.sub(r"\1", line.rstrip())
-            for line in self.run(without_comment(first.removeprefix("$ "))).splitlines()
+            CLOCK.sub(r"\1", line.rstrip()) for line in self.run(without_comment(first.removeprefix("$ "))).splitlines()
         ]
         at = 0
         for line in [] if block.loose else [line for line in shown if line != "…"]:
@@ -116,9 +115,7 @@ class Reader:
         words = [
             str(found)
             for word in shlex.split(line)[1:]
-            for found in (
-                sorted(p.relative_to(self.folder) for p in self.folder.glob(word)) if "*" in word else [word]
-            )
+            for found in (sorted(p.relative_to(self.folder) for p in self.folder.glob(word)) if "*" in word else [word])
         ]
         short = [] if "--resume" in words else SHORT.get(self.page.name, {}).get(words[0], [])
         return [*words, *(word for key in short for word in ("--set", key))]
@@ -144,9 +141,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_does_what_it_says(
-    page: Path, warm: Warm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_does_what_it_says(page: Path, warm: Warm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     shutil.copy(ROOT / "examples" / "answers.jsonl", tmp_path / "samples.jsonl")

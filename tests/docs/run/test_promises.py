@@ -32,10 +32,7 @@ def test_no_key_of_json_is_lost(seen: dict[str, Any], promised: dict[str, Any]) 
 
 
 def test_every_new_key_of_json_is_listed(seen: dict[str, Any], promised: dict[str, Any]) -> None:
-    new = {
-        name: sorted(set(paths) - set(promised["outputs"].get(name, {})))
-        for name, paths in seen["outputs"].items()
-    }
+    new = {name: sorted(set(paths) - set(promised["outputs"].get(name, {}))) for name, paths in seen["outputs"].items()}
     assert {name: paths for name, paths in new.items() if paths} == {}, "`make promises` lists them"
 
 
@@ -49,11 +46,6 @@ def test_no_metric_is_lost_and_every_one_is_listed_and_on_its_page(
 
 def test_a_key_that_is_gone_is_found_and_one_inside_of_what_is_empty_is_not(tmp_path: Path) -> None:
     before = shape({"schema": 1, "runs": [{"name": "a", "best": {"step": 1}}], "more": [{"x": 1}]})
-    assert before == {
-        "schema": "number",
-        "runs[].name": "text",
-        "runs[].best.step": "number",
-        "more[].x": "number",
-    }
+    assert before == {"schema": "number", "runs[].name": "text", "runs[].best.step": "number", "more[].x": "number"}
     after = shape({"schema": 1, "runs": [{"title": "a", "best": None}], "more": []})
     assert lost(before, after) == ["runs[].name"]

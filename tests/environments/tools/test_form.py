@@ -71,9 +71,7 @@ def test_two_calls_of_one_turn_are_two(name: str) -> None:
     "name", ["llama3", "gemma", "phi3", "cohere", "idefics3", "gemma4", "lfm2_2_5", "muse_glimmer"]
 )
 def test_a_template_without_calls_or_with_others_is_told(name: str) -> None:
-    with pytest.raises(
-        UnknownCallForm, match=r"leaves the calls of a turn out|refuses a call|a form that is not read"
-    ):
+    with pytest.raises(UnknownCallForm, match=r"leaves the calls of a turn out|refuses a call|a form that is not read"):
         form(name)
 
 
@@ -89,11 +87,7 @@ HARMONY = CallForm("named", "to=functions.", marks=("<|channel|>commentary json<
         ("The sum is 42.", QWEN, []),
         ("<think>maybe <tool_call>{}</tool_call>?</think>42", QWEN, []),
         ('{"name": "add", "arguments": {}}', QWEN, []),
-        (
-            'so <tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call><|im_end|>',
-            QWEN,
-            [("add", {"a": 1})],
-        ),
+        ('so <tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call><|im_end|>', QWEN, [("add", {"a": 1})]),
         ('<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>', QWEN, [("add", {"a": 1})]),
         ('{"name": "add", "parameters": {"a": 1}}<|eot_id|>', LLAMA, [("add", {"a": 1})]),
         ('<|python_tag|>{"name": "add", "parameters": {}}', LLAMA, [("add", {})]),
@@ -121,11 +115,7 @@ def test_a_turn_is_read(said: str, how: CallForm, calls: list[Any]) -> None:
         ("<tool_call>add(1, 2)</tool_call>", QWEN, "no JSON"),
         ("<tool_call>[1, 2]</tool_call>", QWEN, "no object with `name` and `arguments`"),
         ('<tool_call>{"name": 7, "arguments": {}}</tool_call>', QWEN, "no object with `name`"),
-        (
-            '<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
-            QWEN,
-            "`arguments` of `add` is no object",
-        ),
+        ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>', QWEN, "`arguments` of `add` is no object"),
         ("<function=>", PAIRS, "names no tool"),
         ("<function=add><parameter=a>\n1", PAIRS, "`a` is not closed"),
         ("to=functions. {", HARMONY, "names no tool"),

@@ -63,9 +63,7 @@ def test_calls_are_answered_one_by_one_and_a_turn_without_one_is_the_end(opened:
         (ToolCall("", error="the call is no JSON"), "error: the call is no JSON"),
     ],
 )
-def test_a_bad_call_is_answered_with_why_and_is_no_valid_action(
-    opened: Any, made: ToolCall, said: str
-) -> None:
+def test_a_bad_call_is_answered_with_why_and_is_no_valid_action(opened: Any, made: ToolCall, said: str) -> None:
     worlds = opened("tools", "add", "divide")
     ((world, _),) = worlds.open([({}, 1)])
     step = act(worlds, world, made, call("add", a=1))
@@ -88,9 +86,7 @@ def test_a_class_of_trl_keeps_its_state_and_gives_its_reward(opened: Any) -> Non
 
 def test_a_class_of_trl_without_what_it_needs_is_told(opened: Any) -> None:
     assert not opened("trl", "NoReward").scores
-    with pytest.raises(
-        RecipeError, match=r"`my_tools.py:NoTools` has no public method beside reset, get_reward"
-    ):
+    with pytest.raises(RecipeError, match=r"`my_tools.py:NoTools` has no public method beside reset, get_reward"):
         opened("trl", "NoTools")
     with pytest.raises(RecipeError, match="has no method `reset`"):
         opened("trl", "Resetless")
@@ -108,9 +104,7 @@ def test_a_tool_without_types_is_told_before_a_run(opened: Any) -> None:
 
 
 def test_a_tool_that_hangs_costs_its_episode_the_verdict_only() -> None:
-    worlds = Worlds(
-        ["my_tools.py:add", "my_tools.py:spin"], {}, kind="tools", path=[HERE], timeout_s=0.2, workers=1
-    )
+    worlds = Worlds(["my_tools.py:add", "my_tools.py:spin"], {}, kind="tools", path=[HERE], timeout_s=0.2, workers=1)
     try:
         worlds.start()
         (a, _), (b, _) = worlds.open([({}, 1), ({}, 2)])
@@ -126,9 +120,7 @@ def test_a_tool_that_hangs_costs_its_episode_the_verdict_only() -> None:
 def test_an_environment_of_a_package_that_is_not_there_is_told() -> None:
     worlds = Worlds("no-such-environment", {}, kind="verifiers", workers=1)
     try:
-        with pytest.raises(
-            RecipeError, match="needs the package `verifiers`, which is not installed"
-        ) as told:
+        with pytest.raises(RecipeError, match="needs the package `verifiers`, which is not installed") as told:
             worlds.start()
         assert "`environment.verifiers`" in told.value.mistakes[0].place
     finally:
@@ -136,8 +128,7 @@ def test_an_environment_of_a_package_that_is_not_there_is_told() -> None:
 
 
 needs_sandbox = pytest.mark.skipif(
-    all(isinstance(tiers.try_tier(name), str) for name in ("namespaces", "landlock")),
-    reason="no sandbox here",
+    all(isinstance(tiers.try_tier(name), str) for name in ("namespaces", "landlock")), reason="no sandbox here"
 )
 
 

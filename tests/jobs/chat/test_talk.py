@@ -27,9 +27,7 @@ class Parrot:
         self.prompts: list[str] = []
         self.seeds: list[int | None] = []
 
-    def generate(
-        self, requests: list[Request], settings: SamplingSettings, **_: Any
-    ) -> list[list[Completion]]:
+    def generate(self, requests: list[Request], settings: SamplingSettings, **_: Any) -> list[list[Completion]]:
         self.prompts += self.policy.decode([requests[0].prompt_ids])
         self.seeds.append(settings.seed)
         ids = list(self.policy.tokenizer("a" * len(self.prompts)).input_ids)

@@ -46,9 +46,7 @@ class Says(Verifier):
 
 def refusals(accepts: Any) -> CheckFinding:
     verifiers = {"v": Says(accepts)}
-    audit, golds = check_golds(
-        "train", [row(str(i), answer=str(i)) for i in range(50)], verifiers, False, None
-    )
+    audit, golds = check_golds("train", [row(str(i), answer=str(i)) for i in range(50)], verifiers, False, None)
     assert audit is not None and golds.level is Level.OK
     (found,) = check_refusals(audit, verifiers)
     return found
@@ -150,9 +148,7 @@ def test_a_slow_verifier_is_sampled_over_all_rows_and_the_count_is_said() -> Non
 
 
 def test_rows_that_are_all_bad_are_one_failure() -> None:
-    _, found = check_golds(
-        "train", [row("1", answer="1")], {"v": Says(lambda *_: False)}, drops=True, budget_s=None
-    )
+    _, found = check_golds("train", [row("1", answer="1")], {"v": Says(lambda *_: False)}, drops=True, budget_s=None)
     assert (found.level, found.hint) == (
         Level.FAIL,
         "every row has one: look at `data.answer`, `gold` and the verifier first",

@@ -36,16 +36,10 @@ def finding(level: Level, code: Exit = Exit.DATA) -> CheckFinding:
     ("prompt", "level", "said"),
     [
         (None, Level.OK, "1 pairs of 1 rows"),
-        (
-            "What is that?",
-            Level.FAIL,
-            "pairs.jsonl:1: 1 of 1 pairs are of rows that the recipe does not train on",
-        ),
+        ("What is that?", Level.FAIL, "pairs.jsonl:1: 1 of 1 pairs are of rows that the recipe does not train on"),
     ],
 )
-def test_a_file_of_pairs_is_held_against_the_rows(
-    tmp_path: Path, prompt: str | None, level: Level, said: str
-) -> None:
+def test_a_file_of_pairs_is_held_against_the_rows(tmp_path: Path, prompt: str | None, level: Level, said: str) -> None:
     recipe = load(str(small_recipe(tmp_path)), ["train.method=prefer", "prefer.data=pairs.jsonl"])
     first = load_rows(recipe.data, "train")[0]
     line = {"prompt": prompt or first.prompt, "chosen": "1", "rejected": "2"}
@@ -125,12 +119,7 @@ def test_the_histogram_holds_every_count_in_at_most_nine_bars() -> None:
 
 def test_quantiles_are_counts_that_occur() -> None:
     lengths = PromptLengths.of([4, 1, 3, 2], 4)
-    assert (lengths.quantile(0.5), lengths.quantile(0.95), lengths.quantile(0.0), lengths.mean) == (
-        2,
-        4,
-        1,
-        2.5,
-    )
+    assert (lengths.quantile(0.5), lengths.quantile(0.95), lengths.quantile(0.0), lengths.mean) == (2, 4, 1, 2.5)
 
 
 def test_a_sample_of_prompts_says_of_how_many() -> None:
@@ -138,12 +127,7 @@ def test_a_sample_of_prompts_says_of_how_many() -> None:
     from grpo_cli.recipe.sections.recipe import Recipe
 
     recipe = Recipe.model_validate(
-        {
-            "model": "x",
-            "data": {"train": "a.jsonl", "prompt": "{q}"},
-            "verify": {"math": {}},
-            "train": {"steps": 1},
-        }
+        {"model": "x", "data": {"train": "a.jsonl", "prompt": "{q}"}, "verify": {"math": {}}, "train": {"steps": 1}}
     )
     found = check_lengths(PromptLengths.of([5, 9, 700], 30), recipe, context=1_000)
     assert found.level is Level.WARN
@@ -232,9 +216,7 @@ def test_a_config_of_another_kind_gives_no_sizes(tmp_path: Path) -> None:
 
 
 def test_held_out_rows_among_the_training_rows_are_a_warning() -> None:
-    duplicates, overlap = check_likeness(
-        [row("a b c d"), row("e f g h")], [row("a b c d")], "2 training rows"
-    )
+    duplicates, overlap = check_likeness([row("a b c d"), row("e f g h")], [row("a b c d")], "2 training rows")
     assert duplicates.level is Level.OK
     assert (overlap.level, overlap.data["exact"]) == (Level.WARN, 1)
     assert overlap.message == "1 exact of 1 held-out rows stand among 2 training rows"
@@ -284,8 +266,7 @@ def test_the_form_in_which_a_function_takes_completions_is_named(tmp_path: Path)
         "def text(completions, **kw):\n    return [2.0 if c.startswith('x') else -1.0 for c in completions]\n"
     )
     said = {
-        name: {"kind": "python", "function": f"{tmp_path}/forms.py:{name}", "right_at": 2}
-        for name in ("chat", "text")
+        name: {"kind": "python", "function": f"{tmp_path}/forms.py:{name}", "right_at": 2} for name in ("chat", "text")
     }
     recipe = tiny_recipe(tmp_path, [{"question": f"{i}+{i}"} for i in range(8)], verify=said)
     found = {one.check: " ".join(one.lines) for one in RecipeCheck(recipe, tmp_path).findings()}

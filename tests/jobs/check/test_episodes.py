@@ -35,10 +35,7 @@ def found(template: str | None = None, max_tokens: int = 200, **world: Any) -> C
 def test_it_says_what_an_episode_takes_at_most() -> None:
     one = found(max_turns=10, turn_tokens=3)
     assert one is not None
-    assert (one.level, one.data) == (
-        "ok",
-        {"max_turns": 10, "between": 8, "budget": 200, "most": 102, "prompt": 27},
-    )
+    assert (one.level, one.data) == ("ok", {"max_turns": 10, "between": 8, "budget": 200, "most": 102, "prompt": 27})
     assert (
         "at most 102 tokens behind prompts of at most 27 tokens with what `reset` says; `sample.max_tokens` is 200"
         in one.message
@@ -74,9 +71,7 @@ SHOWS_SCHEMAS = TEMPLATE.replace("t.function.name", "t | tojson")
 TOOLS = Path(__file__).parents[2] / "environments" / "tools" / "my_tools.py"
 
 
-def checked(
-    folder: Path, context: int = 4096, **sections: Any
-) -> tuple[dict[str, CheckFinding], RecipeCheck]:
+def checked(folder: Path, context: int = 4096, **sections: Any) -> tuple[dict[str, CheckFinding], RecipeCheck]:
     model = {"path": "builtin:tiny", "chat_template": SHOWS_SCHEMAS, "context": context}
     rows = [{"question": question, "answer": "5", "goal": 5} for question in ("2+3", "1+1+3")]
     verify: dict[str, Any] = {"numeric": {}}
@@ -122,9 +117,7 @@ def begun(folder: Path, goals: list[int], context: int = 1024, **data: Any) -> d
     (folder / "world.py").write_text(WORLD)
     rows = [{"question": "go", "answer": "5", "goal": goal} for goal in goals]
     world = {"python": "world.py:World", "workers": 1, "turn_tokens": 4, "max_turns": 2}
-    recipe = tiny_recipe(
-        folder, rows, model={"path": "builtin:tiny", "context": context}, environment=world, verify={}
-    )
+    recipe = tiny_recipe(folder, rows, model={"path": "builtin:tiny", "context": context}, environment=world, verify={})
     recipe = Recipe.model_validate(recipe.model_dump() | {"data": recipe.data.model_dump() | data})
     return {finding.check: finding for finding in RecipeCheck(recipe, folder).findings()}
 
@@ -140,10 +133,7 @@ def test_what_reset_says_counts_towards_the_longest_prompt(tmp_path: Path) -> No
 def test_a_prompt_that_reset_makes_too_long_fails_for_it_would_end_the_run(tmp_path: Path) -> None:
     found = begun(tmp_path, [0, 1020, 0])
     assert found["tokens"].level == "fail"
-    assert (
-        "1 fit alone, but with what the environment says at the start have up to 1,"
-        in found["tokens"].message
-    )
+    assert "1 fit alone, but with what the environment says at the start have up to 1," in found["tokens"].message
     assert "let `reset` say less" in found["tokens"].hint
 
 
@@ -163,8 +153,7 @@ def test_the_row_that_is_shown_is_what_the_model_sees(tmp_path: Path) -> None:
     (tmp_path / "world.py").write_text(WORLD)
     rows = [{"question": "go", "answer": "5", "goal": 3}]
     check = RecipeCheck(
-        tiny_recipe(tmp_path, rows, environment={"python": "world.py:World", "workers": 1}, verify={}),
-        tmp_path,
+        tiny_recipe(tmp_path, rows, environment={"python": "world.py:World", "workers": 1}, verify={}), tmp_path
     )
     list(check.findings())
     assert check.sample_row is not None

@@ -38,9 +38,7 @@ def test_a_missing_package_is_trouble_only_where_it_must_be_there(monkeypatch: p
 def test_our_own_extras_are_checked_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, vllm="0.10.0")
     assert len(list(machine.unmet("grpo-cli", ["vllm>=0.22,<0.32; extra == 'vllm'"]))) == 1
-    assert any(
-        set(d.removeprefix("trl").split(",")) == {">=1.16", "<1.17"} for d in machine.demands("grpo-cli")
-    )
+    assert any(set(d.removeprefix("trl").split(",")) == {">=1.16", "<1.17"} for d in machine.demands("grpo-cli"))
 
 
 def test_an_antlr_runtime_that_cannot_read_the_grammar_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,9 +83,7 @@ def test_only_few_kinds_are_shown_unasked_and_numbers_stand_by_size() -> None:
     assert columns_of(many, []) == []
     assert columns_of(many[:12], []) == ["kind"]
     assert columns_of(many, ["level", "kind", "level"]) == ["level", "kind"]
-    found = measured(
-        *(samples(str(i), "+", level=level) for i, level in enumerate((10, 9.0, 9, "x", "nan"))), each=1
-    )
+    found = measured(*(samples(str(i), "+", level=level) for i, level in enumerate((10, 9.0, 9, "x", "nan"))), each=1)
     assert list(by_kind(found, ["level"])["level"]) == ["9", "10", "nan", "x"]
     with pytest.raises(UsageError, match="no held-out row has a column `levels`") as refused:
         columns_of(many, ["levels"])
@@ -105,13 +103,7 @@ def keydoor(folder: Path) -> Recipe:
     held_out = [row | {"kind": ("near", "far")[i % 2]} for i, row in enumerate(drawn)]
     world = {"python": "environments:keydoor", "workers": 1, "max_turns": 3, "turn_tokens": 2}
     return tiny_recipe(
-        folder,
-        drawn,
-        held_out,
-        verify={},
-        environment=world,
-        sample={"max_tokens": 60},
-        eval={"greedy": False},
+        folder, drawn, held_out, verify={}, environment=world, sample={"max_tokens": 60}, eval={"greedy": False}
     )
 
 

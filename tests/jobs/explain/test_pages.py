@@ -85,9 +85,7 @@ def test_a_finding_says_when_it_is_looked_for(code: str, when: str) -> None:
 def test_types_of_options_are_in_words_of_a_recipe(kind: str) -> None:
     described = describe_verifier(kind)
     for option in described["options"]:
-        assert not re.search(
-            r"\b(?:Literal|None|str|int|float|bool|dict|Any)\b|list\[|[A-Z]", in_words(option["type"])
-        )
+        assert not re.search(r"\b(?:Literal|None|str|int|float|bool|dict|Any)\b|list\[|[A-Z]", in_words(option["type"]))
     page = render_verifier(described)
     assert "Literal[" not in page and "default None" not in page
 

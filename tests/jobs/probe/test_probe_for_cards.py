@@ -43,9 +43,7 @@ def test_a_card_that_is_not_here_is_answered_for_by_the_lengths_drawn(tmp_path: 
     assert found.fit.as_json()["measured"] is False
 
 
-def test_on_such_a_card_a_step_is_measured_and_no_weight_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_such_a_card_a_step_is_measured_and_no_weight_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "card_of", lambda name: card_of("H100"))
     found = probe_for_cards(recipe(tmp_path), tmp_path, Told().display, SIZE, ask("h100"))
     assert found.fit is not None and found.fit.step_cost is not None

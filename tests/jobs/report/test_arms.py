@@ -55,9 +55,7 @@ def test_single_runs_are_paired_by_prompt_and_seeds_by_seed(tmp_path: Path) -> N
 
     folder = tmp_path / "seeds"
     real_runs = [make_run(folder, f"real{s}", seed=s, hostile=False) for s in range(3)]
-    flat_runs = [
-        make_run(folder, f"flat{s}", seed=s, learns=False, hostile=False, control="random") for s in range(3)
-    ]
+    flat_runs = [make_run(folder, f"flat{s}", seed=s, learns=False, hostile=False, control="random") for s in range(3)]
     real, flat = arms_of([collect(run) for run in (*real_runs, *flat_runs)])
     found = final_difference(flat, real)
     assert found is not None

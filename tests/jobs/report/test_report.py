@@ -67,29 +67,17 @@ def test_a_run_that_was_measured_once_claims_nothing(tmp_path: Path) -> None:
 def test_a_chain_says_each_stage_before_and_after_and_seeds_are_taken_together(tmp_path: Path) -> None:
     def chain(name: str, seed: int, *after: float | None) -> RunFolder:
         def at(value: float | None) -> dict[str, float] | None:
-            return (
-                None if value is None else {"pass@1": value, "low": value - 0.1, "high": value + 0.1, "n": 16}
-            )
+            return None if value is None else {"pass@1": value, "low": value - 0.1, "high": value + 0.1, "n": 16}
 
         folder = make_run(tmp_path, name, seed=seed, steps=2, hostile=False)
         stages = [
-            {
-                "name": f"{HOSTILE[1]}{i}",
-                "folder": f"stage-{i}",
-                "steps": 5,
-                "before": at(0.2),
-                "after": at(end),
-            }
+            {"name": f"{HOSTILE[1]}{i}", "folder": f"stage-{i}", "steps": 5, "before": at(0.2), "after": at(end)}
             for i, end in enumerate(after)
         ]
         folder.update_manifest(stages=stages)
         return folder
 
-    one, two, plain = (
-        chain("one", 0, 0.5, None),
-        chain("two", 1, 0.7, 0.9),
-        make_run(tmp_path, "plain", seed=2),
-    )
+    one, two, plain = (chain("one", 0, 0.5, None), chain("two", 1, 0.7, 0.9), make_run(tmp_path, "plain", seed=2))
     (table,) = stage_tables(arms_of([collect(one)]))
     assert [(row.steps, row.before, row.after, row.n) for row in table.rows] == [
         ("1 to 5", "0.200 [0.100, 0.300]", "0.500 [0.400, 0.600]", "16"),
@@ -112,9 +100,7 @@ def test_runs_that_differ_in_their_seed_share_an_arm(tmp_path: Path) -> None:
 def test_a_finding_said_often_is_one_entry_with_its_steps_and_samples(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "often", steps=2)
     found = tuple(Finding("W20", step, f"{step} % were cut off", "raise the cap") for step in (1, 2, 2))
-    groups = grouped_findings(
-        replace(collect(folder), findings=(*found, Finding("W40", 1, "errors", "look")))
-    )
+    groups = grouped_findings(replace(collect(folder), findings=(*found, Finding("W40", 1, "errors", "look"))))
     assert [(group.code, group.count, group.when) for group in groups] == [
         ("W20", 3, "3 times, steps 1 to 2"),
         ("W40", 1, "step 1"),
@@ -162,9 +148,7 @@ def test_words_between_backticks_are_code_and_nothing_else_acts(tmp_path: Path) 
 def test_a_colour_of_the_policy_means_one_curve(tmp_path: Path) -> None:
     run = collect(make_run(tmp_path, "a", steps=3))
     for metrics in run.steps:
-        metrics.update(
-            {"clip/total": 0.1, "clip/low": 0.01, "clip/high": 0.1, "value/mean": 1, "return/mean": 1}
-        )
+        metrics.update({"clip/total": 0.1, "clip/low": 0.01, "clip/high": 0.1, "value/mean": 1, "return/mean": 1})
         metrics.update({"entropy/sampled": 0.5})
     drawn = policy(run)
     assert drawn is not None
@@ -194,9 +178,7 @@ def test_the_page_reads_each_file_of_samples_once(tmp_path: Path, monkeypatch: p
     assert {step for step, split in read if split == "eval"} == set(folder.steps("eval"))
 
 
-def test_files_that_are_too_large_to_keep_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_are_too_large_to_keep_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grpo_cli.run.reading.KEPT_BYTES", 1000)
     folder = make_run(tmp_path, "a", steps=2)
     once = ReadOnce(folder)
@@ -224,9 +206,7 @@ def test_a_short_run_is_packed_whole_and_a_long_one_by_whole_steps(tmp_path: Pat
 
 
 def test_a_row_column_named_like_ours_does_not_take_its_place(tmp_path: Path) -> None:
-    record = SampleRecord(
-        1, "r", 0, "p" * 7000, "c", {"prompt": "the row's own", "answer": {"x": 1}, "note": "long"}
-    )
+    record = SampleRecord(1, "r", 0, "p" * 7000, "c", {"prompt": "the row's own", "answer": {"x": 1}, "note": "long"})
     line = packed_line(record)
     assert line["prompt"] == "…" + "p" * 6000
     assert line["answer"] == '{"x": 1}'
@@ -248,8 +228,7 @@ def test_prompts_over_time_are_those_that_every_evaluation_asked(tmp_path: Path)
     folder = make_run(tmp_path, "a")
     middle = folder.sample_path(10, "eval")
     middle.write_text(
-        "".join(middle.read_text(errors="surrogatepass").splitlines(keepends=True)[:8]),
-        errors="surrogatepass",
+        "".join(middle.read_text(errors="surrogatepass").splitlines(keepends=True)[:8]), errors="surrogatepass"
     )
     rows, steps, rates = read_samples(folder).heat
     assert (len(rows), len(steps)) == (4, 5)
@@ -276,9 +255,7 @@ def test_every_sample_names_its_file_and_line(tmp_path: Path) -> None:
     for entry in reading.surprises:
         name, line = entry["place"].rsplit(":", 1)
         stored = json.loads(
-            (folder.path / name)
-            .read_text(encoding="utf-8", errors="surrogatepass")
-            .split("\n")[int(line) - 1]
+            (folder.path / name).read_text(encoding="utf-8", errors="surrogatepass").split("\n")[int(line) - 1]
         )
         assert stored["row"] == entry["row"]
     assert reading.files_read == reading.files == 20
@@ -329,7 +306,4 @@ def test_several_runs_need_a_place(tmp_path: Path) -> None:
         make_run(tmp_path / "runs", name, steps=1)
     done = grpo("report", "a", "b", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == "error: --out: several runs need a place for their common report\n\nhint: --out report.html\n"
-    )
+    assert done.stderr == "error: --out: several runs need a place for their common report\n\nhint: --out report.html\n"

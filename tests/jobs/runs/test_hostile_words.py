@@ -21,9 +21,7 @@ def test_no_field_of_a_run_json_reaches_the_terminal_raw(tmp_path: Path) -> None
     make_run(tmp_path, "seed-0", hostile=False)
     path = tmp_path / "seed-0" / "run.json"
     kept = json.loads(path.read_text())
-    path.write_text(
-        json.dumps({key: EVIL if isinstance(value, str) else value for key, value in kept.items()})
-    )
+    path.write_text(json.dumps({key: EVIL if isinstance(value, str) else value for key, value in kept.items()}))
     run = RunFolder.open(tmp_path / "seed-0")
     shown = [*lines_of(run), *(cell for row in rows_of([summarise(run)]) for cell in row)]
     assert any("owned" in line for line in shown)

@@ -35,10 +35,7 @@ def test_a_run_in_one_line(tmp_path: Path) -> None:
     assert (found.start, found.score) == (evaluations[0]["eval/pass@1"], evaluations[-1]["eval/pass@1"])
     assert found.best == max(m["eval/pass@1"] for m in evaluations)
     assert found.gain == pytest.approx(found.score - found.start)
-    assert (
-        found.reward
-        == next(m for m in reversed(folder.metrics()) if "reward/total/mean" in m)["reward/total/mean"]
-    )
+    assert found.reward == next(m for m in reversed(folder.metrics()) if "reward/total/mean" in m)["reward/total/mean"]
     assert found.bytes == sum(f.stat().st_size for f in folder.path.rglob("*") if f.is_file())
 
 
@@ -110,9 +107,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("text", ODD, ids=lambda text: text[:40])
-def test_an_odd_manifest_is_named_by_its_key_in_every_command_and_hides_no_other_run(
-    tmp_path: Path, text: str
-) -> None:
+def test_an_odd_manifest_is_named_by_its_key_in_every_command_and_hides_no_other_run(tmp_path: Path, text: str) -> None:
     make_run(tmp_path, "whole").update_manifest(status="done")
     odd = make_run(tmp_path, "odd")
     (odd.path / "run.json").write_text(text)

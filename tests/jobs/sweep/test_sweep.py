@@ -78,12 +78,7 @@ def test_seeds_may_be_named_themselves() -> None:
 def test_a_plan_is_found_again_by_name_file_or_last(tmp_path: Path) -> None:
     plan = make_plan("quickstart", [], 2, "kept", str(tmp_path))
     plan.write()
-    assert (
-        read_plan("kept", str(tmp_path))
-        == read_plan("last", str(tmp_path))
-        == read_plan(str(plan.path))
-        == plan
-    )
+    assert read_plan("kept", str(tmp_path)) == read_plan("last", str(tmp_path)) == read_plan(str(plan.path)) == plan
     with pytest.raises(DataError, match="no sweep `other`") as found:
         read_plan("other", str(tmp_path))
     assert "kept" in found.value.hint
@@ -123,16 +118,11 @@ def test_what_is_done_is_not_run_again_and_what_was_begun_goes_on(
     played(monkeypatch, tmp_path, "(folder / f'{name}.ran').write_text(state)")
     ended = run_all(plan, [{}], "plain", told.append)
     assert ended.codes == {"a2": 0, "a3": 0} and ended.code is Exit.OK
-    assert {p.name: p.read_text() for p in tmp_path.glob("*.ran")} == {
-        "a2.ran": "interrupted",
-        "a3.ran": "new",
-    }
+    assert {p.name: p.read_text() for p in tmp_path.glob("*.ran")} == {"a2.ran": "interrupted", "a3.ran": "new"}
     assert told[0] == "run 1 of 3  a1  done already"
 
 
-def test_a_run_that_fails_is_told_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, told = small_plan(tmp_path, ["a1", "a2"]), list[str]()
     played(monkeypatch, tmp_path, "if name == 'a1': print('out of memory', file=sys.stderr); sys.exit(4)")
     ended = run_all(plan, [{}, {}], "plain", told.append)
@@ -140,9 +130,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(
     assert "a1 ended with exit code 4" in told and "    out of memory" in told
 
 
-def test_several_seats_run_at_the_same_time_each_with_its_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_seats_run_at_the_same_time_each_with_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert seats_of(0, None, None) == seats_of(1, None, None) == [{}]
     assert seats_of(4, 2, None) == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     assert seats_of(2, None, "5,7") == [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "7"}]
@@ -159,9 +147,7 @@ sys.exit(0 if len(list(folder.glob('*.here'))) == 2 else 9)
     assert sorted(p.read_text() for p in tmp_path.glob("*.here")) == ["0", "1"]
 
 
-def test_a_signal_reaches_the_run_and_no_other_is_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_reaches_the_run_and_no_other_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stops = f"""
 import signal
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

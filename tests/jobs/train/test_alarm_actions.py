@@ -21,9 +21,7 @@ from grpo_cli.run.folder import RunFolder
 from tests.builders.checkpoints import empty_checkpoint
 from tests.builders.report_runs import make_run
 
-EVALUATIONS = [
-    {"step": step, "eval/gold/pass@1": gold} for step, gold in ((0, 0.1), (5, 0.4), (10, 0.4), (15, 0.2))
-]
+EVALUATIONS = [{"step": step, "eval/gold/pass@1": gold} for step, gold in ((0, 0.1), (5, 0.4), (10, 0.4), (15, 0.2))]
 
 
 def checkpoints(folder: Path, *steps: int) -> Path:

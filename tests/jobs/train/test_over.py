@@ -59,9 +59,7 @@ def test_a_finished_run_is_what_it_came_to(tmp_path: Path) -> None:
         ({}, ("train.lr=1e-9",)),
     ],
 )
-def test_a_run_that_goes_on_is_not_over(
-    tmp_path: Path, manifest: dict[str, object], sets: tuple[str, ...]
-) -> None:
+def test_a_run_that_goes_on_is_not_over(tmp_path: Path, manifest: dict[str, object], sets: tuple[str, ...]) -> None:
     run = finished(tmp_path, **manifest)
     assert result_of(run, recipe_of(run, *sets)) is None  # type: ignore[arg-type]
 
@@ -92,9 +90,7 @@ def test_the_command_answers_without_torch(tmp_path: Path, by: str) -> None:
 def test_a_run_whose_last_weights_are_lost_or_damaged_goes_on_from_older_ones(tmp_path: Path) -> None:
     run = finished(tmp_path)
     last = run.checkpoint_path(2)
-    (last / "manifest.json").write_text(
-        json.dumps({"step": 2, "files": {"model.safetensors": [5, "0" * 64]}})
-    )
+    (last / "manifest.json").write_text(json.dumps({"step": 2, "files": {"model.safetensors": [5, "0" * 64]}}))
     (last / "model.safetensors").write_bytes(b"other")
     assert result_of(run, recipe_of(run)) is None  # type: ignore[arg-type]
     last.rename(run.checkpoint_path(1))
@@ -109,9 +105,7 @@ def test_a_run_without_checkpoints_is_still_what_it_came_to(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dies", ["before the page", "with half of it", "with that of fewer steps"])
-def test_a_report_that_death_prevented_is_written_when_the_run_is_found_over(
-    tmp_path: Path, dies: str
-) -> None:
+def test_a_report_that_death_prevented_is_written_when_the_run_is_found_over(tmp_path: Path, dies: str) -> None:
     run = finished(tmp_path)
     page = run.path / "report.html"
     if dies == "with half of it":

@@ -52,9 +52,7 @@ def folder(path: Path, **noted: object) -> RunFolder:
 
 
 @pytest.mark.parametrize("main_says", [True, False])
-def test_every_rank_follows_the_measurement_of_rank_0(
-    main_says: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_rank_follows_the_measurement_of_rank_0(main_says: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(start, "measure_cpu_bf16", lambda: main_says)
@@ -84,9 +82,7 @@ def test_a_resumed_run_computes_as_it_began_whatever_is_measured_now(
         assert bool(heard.notes) is (began and not now)
 
 
-def test_a_run_that_noted_nothing_is_measured_as_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_noted_nothing_is_measured_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = folder(tmp_path)
     monkeypatch.setattr(start, "measure_cpu_bf16", lambda: True)
     agree_on_cpu_bf16(run, Ranked(0), Heard())  # type: ignore[arg-type]

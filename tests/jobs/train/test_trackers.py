@@ -43,9 +43,7 @@ def begun(folder: Path, *early: dict[str, Any]) -> tuple[Tracker, Inner]:
 
 def test_names_stay_paths_and_steps_are_ours(tmp_path: Path) -> None:
     tracker, inner = begun(tmp_path)
-    tracker.on_log(
-        None, SimpleNamespace(global_step=8), None, logs={"step": 4, "group/mixed": 3, "epoch": 1.0}
-    )
+    tracker.on_log(None, SimpleNamespace(global_step=8), None, logs={"step": 4, "group/mixed": 3, "epoch": 1.0})
     assert inner.sent == [(4, {"group/mixed": 3})]
     assert integration_utils.rewrite_logs({"a": 1}) == {"train/a": 1}
 

@@ -56,9 +56,7 @@ def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Train
     )  # fmt: skip
     loop: Any = SimpleNamespace(steps_done=7, clock=SimpleNamespace(phase=lambda name: nullcontext()))
     return (
-        TrainCallback(
-            running, loop, (lambda step, is_between: measured.append(step)) if has_held_out else None
-        ),
+        TrainCallback(running, loop, (lambda step, is_between: measured.append(step)) if has_held_out else None),
         running,
         measured,
     )

@@ -32,10 +32,7 @@ def lines(path: Path, rows: list[Any]) -> Path:
     return path
 
 
-TWO = [
-    {"prompt": "2+3?", "completion": RIGHT, "answer": "5"},
-    {"prompt": "2+3?", "completion": WRONG, "answer": "5"},
-]
+TWO = [{"prompt": "2+3?", "completion": RIGHT, "answer": "5"}, {"prompt": "2+3?", "completion": WRONG, "answer": "5"}]
 BOTH = {"right": 1, "wrong": 1}
 
 
@@ -110,10 +107,7 @@ def test_openai_batch_output_is_joined_by_custom_id(tmp_path: Path) -> None:
     rows = lines(tmp_path / "rows.jsonl", [{"custom_id": "a", "answer": "5"}, {"id": "b", "answer": "6"}])
     assert outcomes(file, "--rows", str(rows)) == {"right": 1, "wrong": 2}
     done = run(
-        str(lines(tmp_path / "more.jsonl", [batch("a", RIGHT), batch("z", RIGHT)])),
-        "--math",
-        "--rows",
-        str(rows),
+        str(lines(tmp_path / "more.jsonl", [batch("a", RIGHT), batch("z", RIGHT)])), "--math", "--rows", str(rows)
     )
     assert done.returncode == 3
     assert "no row of" in done.stderr and "`z`" in done.stderr
@@ -139,11 +133,7 @@ def test_vllm_outputs_and_completions_of_a_server(tmp_path: Path) -> None:
         "outputs": [{"index": 0, "text": RIGHT}, {"index": 1, "text": WRONG}],
         "answer": 5,
     }
-    served = {
-        "id": "cmpl-1",
-        "choices": [{"index": 0, "text": RIGHT}, {"index": 1, "text": WRONG}],
-        "answer": 5,
-    }
+    served = {"id": "cmpl-1", "choices": [{"index": 0, "text": RIGHT}, {"index": 1, "text": WRONG}], "answer": 5}
     assert outcomes(lines(tmp_path / "a.jsonl", [offline])) == BOTH
     assert outcomes(lines(tmp_path / "b.jsonl", [served])) == BOTH
 
@@ -182,9 +172,7 @@ def test_inspect_logs(tmp_path: Path) -> None:
 
 
 def test_verl_rollouts(tmp_path: Path) -> None:
-    rollouts = [
-        {"input": "2+3?", "output": said, "gts": "5", "score": 0.0, "step": 1} for said in (RIGHT, WRONG)
-    ]
+    rollouts = [{"input": "2+3?", "output": said, "gts": "5", "score": 0.0, "step": 1} for said in (RIGHT, WRONG)]
     found = summary(lines(tmp_path / "1.jsonl", rollouts))
     assert (found["groups"]["n"], found["n"]) == (1, 2)
     nested = [{"prompt": "2+3?", "response": RIGHT, "reward_model": {"style": "rule", "ground_truth": "5"}}]
@@ -213,9 +201,7 @@ def test_a_missing_path_names_the_keys_that_are_there(tmp_path: Path) -> None:
         ([{"a": 1}], "--verifier json"),
     ],
 )
-def test_without_a_verifier_one_is_proposed_from_the_golds(
-    tmp_path: Path, golds: list[Any], flag: str
-) -> None:
+def test_without_a_verifier_one_is_proposed_from_the_golds(tmp_path: Path, golds: list[Any], flag: str) -> None:
     file = lines(tmp_path / "c.jsonl", [{"completion": "x", "answer": gold} for gold in golds])
     done = run(str(file))
     assert done.returncode == 2

@@ -34,9 +34,7 @@ def read(path: Path) -> list[str]:
         ("d.json", f'{{"samples": [\n{GOOD},\n{TWICE},\n{GOOD}]}}'),
     ],
 )
-def test_the_line_that_says_a_key_twice_is_broken_and_the_others_are_not(
-    name: str, text: str, tmp_path: Path
-) -> None:
+def test_the_line_that_says_a_key_twice_is_broken_and_the_others_are_not(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     assert read(tmp_path / name) == ["5", "key `answer` is said twice", "5"]
 

@@ -57,10 +57,7 @@ def foreign(folder: Path) -> None:
 def foreign_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     file = folder / "tokenizer_config.json"
-    said = json.loads(file.read_text()) | {
-        "auto_map": {"AutoTokenizer": ["mine.T", None]},
-        "tokenizer_class": "T",
-    }
+    said = json.loads(file.read_text()) | {"auto_map": {"AutoTokenizer": ["mine.T", None]}, "tokenizer_class": "T"}
     file.write_text(json.dumps(said))
     (folder / "mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w').write('x')\n")
 
@@ -156,9 +153,7 @@ def test_weights_that_only_the_loader_can_compare_are_not_made_up(tmp_path: Path
     from transformers import GPT2Config, GPT2LMHeadModel
 
     tokenizer = make_tokenizer("base")
-    model = GPT2LMHeadModel(
-        GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=64, vocab_size=len(tokenizer))
-    )
+    model = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=64, vocab_size=len(tokenizer)))
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     tensors(tmp_path, lambda w: w.__delitem__("transformer.h.1.mlp.c_fc.weight"))
@@ -178,9 +173,7 @@ def test_weights_that_only_the_loader_can_compare_are_not_made_up(tmp_path: Path
         ("builtin:huge", "no builtin model `builtin:huge`", True),
     ],
 )
-def test_a_model_that_is_not_here(
-    path: str, words: str, is_fatal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_is_not_here(path: str, words: str, is_fatal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.delenv("TRANSFORMERS_OFFLINE", raising=False)
     (flaw,) = flaws(Model(path=path))
@@ -208,9 +201,7 @@ def test_what_libraries_refuse_is_one_sentence(more: dict[str, Any], words: str,
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize(
-    "kind", [KeyError, TypeError, RuntimeError, AttributeError, MemoryError, ZeroDivisionError]
-)
+@pytest.mark.parametrize("kind", [KeyError, TypeError, RuntimeError, AttributeError, MemoryError, ZeroDivisionError])
 def test_a_library_may_fail_in_any_class_and_a_bug_of_ours_flies(
     kind: type[Exception], sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,11 +257,7 @@ def training(train: dict[str, Any], **sections: Any) -> Recipe:
         ({"run": {"track": ["wandb"]}}, "`run.track: [wandb]` needs the package `wandb`", "grpo-cli[wandb]"),
         ({"run": {"track": ["mlflow"]}}, "needs the package `mlflow`", "grpo-cli[mlflow]"),
         ({"run": {"track": ["tensorboard"]}}, "needs the package `tensorboard`", "grpo-cli[tensorboard]"),
-        (
-            {"launch": {"strategy": "zero3"}},
-            "`launch.strategy: zero3` needs the package `deepspeed`",
-            "fsdp2",
-        ),
+        ({"launch": {"strategy": "zero3"}}, "`launch.strategy: zero3` needs the package `deepspeed`", "fsdp2"),
     ],
 )
 def test_a_package_that_is_missing_is_named_with_its_extra(

@@ -19,15 +19,8 @@ from tests.builders.chat_models import CHATML, FAMILIES, make_tokenizer
 
 ASK = [{"role": "user", "content": "What is 2+3? 🙂"}]
 BRIEF = [{"role": "system", "content": "Be brief."}, *ASK]
-TALK = [
-    *ASK,
-    {"role": "assistant", "content": "<think>2 and 3</think> 5"},
-    {"role": "user", "content": "And 3+4?"},
-]
-TOOL = {
-    "type": "function",
-    "function": {"name": "add", "description": "a+b", "parameters": {"type": "object"}},
-}
+TALK = [*ASK, {"role": "assistant", "content": "<think>2 and 3</think> 5"}, {"role": "user", "content": "And 3+4?"}]
+TOOL = {"type": "function", "function": {"name": "add", "description": "a+b", "parameters": {"type": "object"}}}
 CHATS = sorted(name for name, family in FAMILIES.items() if family.template)
 
 
@@ -43,9 +36,7 @@ def plain(text: str, prefill: str = "") -> Row:
 @pytest.mark.parametrize("name", CHATS)
 @pytest.mark.parametrize("chat", [ASK, BRIEF, TALK], ids=["ask", "brief", "talk"])
 @pytest.mark.parametrize("options", [{}, {"enable_thinking": False}], ids=["", "off"])
-def test_prompts_are_those_of_transformers(
-    name: str, chat: list[dict[str, Any]], options: dict[str, Any]
-) -> None:
+def test_prompts_are_those_of_transformers(name: str, chat: list[dict[str, Any]], options: dict[str, Any]) -> None:
     tokenizer = make_tokenizer(name)
     try:
         wanted = tokenizer.apply_chat_template(
@@ -63,11 +54,7 @@ def test_check_makes_the_same_tokens_without_transformers(name: str, tmp_path: P
     tokenizer = make_tokenizer(name)
     tokenizer.save_pretrained(tmp_path)
     model, chat = Model(path=str(tmp_path)), {"enable_thinking": False}
-    rows = (
-        [row(), row(TALK), row(prefill="So ")]
-        if FAMILIES[name].template
-        else [plain("abc"), plain("abc", "d")]
-    )
+    rows = [row(), row(TALK), row(prefill="So ")] if FAMILIES[name].template else [plain("abc"), plain("abc", "d")]
     for one in rows:
         wanted = encode(tokenizer, one, chat)
         assert prompt_maker(model, chat).ids([one]) == [wanted]
@@ -75,19 +62,14 @@ def test_check_makes_the_same_tokens_without_transformers(name: str, tmp_path: P
 
 
 def test_tools_with_a_template_of_their_own_take_it(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer(
-        "qwen3", chat_template={"default": "D{{ messages[0].content }}", "tool_use": CHATML}
-    )
+    tokenizer = make_tokenizer("qwen3", chat_template={"default": "D{{ messages[0].content }}", "tool_use": CHATML})
     with_tools = row(tools=[TOOL])
     wanted = tokenizer.apply_chat_template(
         ASK, tools=[TOOL], add_generation_prompt=True, tokenize=True, return_dict=False
     )
     assert encode(tokenizer, with_tools) == wanted != encode(tokenizer, row())
     tokenizer.save_pretrained(tmp_path)
-    assert prompt_maker(Model(path=str(tmp_path))).ids([with_tools, row()]) == [
-        wanted,
-        encode(tokenizer, row()),
-    ]
+    assert prompt_maker(Model(path=str(tmp_path))).ids([with_tools, row()]) == [wanted, encode(tokenizer, row())]
 
 
 def test_a_tokenizer_without_template_names_both_ways_out() -> None:
@@ -149,12 +131,8 @@ def test_tools_that_a_template_ignores_are_refused() -> None:
 def test_the_prefill_stands_at_the_end_of_any_prompt() -> None:
     for name in ("qwen3", "deepseek_r1", "base"):
         tokenizer = make_tokenizer(name)
-        make = (
-            (lambda **more: row(**more)) if FAMILIES[name].template else (lambda **more: plain("abc", **more))
-        )
-        bare, begun = (
-            tokenizer.decode(encode(tokenizer, make(**more))) for more in ({}, {"prefill": "Let me see"})
-        )
+        make = (lambda **more: row(**more)) if FAMILIES[name].template else (lambda **more: plain("abc", **more))
+        bare, begun = (tokenizer.decode(encode(tokenizer, make(**more))) for more in ({}, {"prefill": "Let me see"}))
         assert begun == bare + "Let me see"
 
 
@@ -172,9 +150,7 @@ def test_the_prefill_stands_at_the_end_of_any_prompt() -> None:
 def test_what_the_prompt_begins_of_the_answer(
     name: str, options: dict[str, Any], prefill: str, assistant_prefix: str
 ) -> None:
-    assert (
-        prompts_of(make_tokenizer(name), options).assistant_prefix(row(prefill=prefill)) == assistant_prefix
-    )
+    assert prompts_of(make_tokenizer(name), options).assistant_prefix(row(prefill=prefill)) == assistant_prefix
 
 
 def test_a_plain_prompt_that_ends_in_an_open_thinking_begins_the_answer() -> None:

@@ -22,9 +22,7 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(
 ENDLESS = {
     "nested loops": LOOP.replace("@", ""),
     "a macro that calls itself twice": "{% macro a(n) %}{% if n %}{{ a(n-1) }}{{ a(n-1) }}{% endif %}{% endmacro %}{{ a(60) }}",
-    "only for long messages": "{% if messages[0].content|length > 9999 %}"
-    + LOOP.replace("@", "")
-    + "{% endif %}",
+    "only for long messages": "{% if messages[0].content|length > 9999 %}" + LOOP.replace("@", "") + "{% endif %}",
 }
 HUGE = {
     "a constant as it is compiled": "{{ 'x' * 10**9 * 4 }}",

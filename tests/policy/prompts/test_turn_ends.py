@@ -21,9 +21,7 @@ GLM = (
 NAMES = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
 
-def warnings(
-    family: str, *, ends: list[str] | None = None, stop: tuple[str, ...] = (), **named: Any
-) -> list[str]:
+def warnings(family: str, *, ends: list[str] | None = None, stop: tuple[str, ...] = (), **named: Any) -> list[str]:
     """What is said of a family's tokenizer; `ends`: the tokens that end a completion, its end token where None."""
     tokenizer = make_tokenizer(family, **named)
     prompts = Prompts(ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens_map))
@@ -37,9 +35,7 @@ def warnings(
     )
 
 
-@pytest.mark.parametrize(
-    "family", [name for name, kind in FAMILIES.items() if kind.template and name != "gemma"]
-)
+@pytest.mark.parametrize("family", [name for name, kind in FAMILIES.items() if kind.template and name != "gemma"])
 def test_nothing_is_said_of_a_family_whose_turns_end_a_completion(family: str) -> None:
     assert warnings(family) == []
 

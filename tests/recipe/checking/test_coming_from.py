@@ -46,9 +46,7 @@ def test_a_name_leads_to_the_key_beside_it(name: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(("layout", "data", "kind"), LAYOUTS)
-def test_a_row_of_the_layout_becomes_a_prompt_with_its_gold(
-    tmp_path: Path, layout: str, data: str, kind: str
-) -> None:
+def test_a_row_of_the_layout_becomes_a_prompt_with_its_gold(tmp_path: Path, layout: str, data: str, kind: str) -> None:
     write_lines(tmp_path / "rows.jsonl", [ROWS[layout]])
     said = YAML(typ="safe").load(data.replace("\\|", "|"))
     (row,) = load_rows(Data([Source("rows.jsonl")], **said), "train", tmp_path)

@@ -8,10 +8,7 @@ from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 
-BASE = (
-    'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\n'
-    "environment: env.py:Grid\ntrain: {steps: 10}\n"
-)
+BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nenvironment: env.py:Grid\ntrain: {steps: 10}\n'
 
 
 def read(tmp_path: Path, *sets: str, text: str = BASE) -> Recipe:
@@ -31,10 +28,7 @@ def test_a_plain_word_is_the_class_and_its_outcome_is_what_right_means(tmp_path:
 
 def test_a_verifier_beside_it_is_added_to_the_outcome_and_its_weight_may_be_said(tmp_path: Path) -> None:
     recipe = read(tmp_path, "verify.regex.pattern=x")
-    assert [(name, one.primary) for name, one in recipe.verify.items()] == [
-        ("regex", True),
-        ("environment", False),
-    ]
+    assert [(name, one.primary) for name, one in recipe.verify.items()] == [("regex", True), ("environment", False)]
     recipe = read(tmp_path, "verify.outcome={kind: environment, weight: 2, right_at: 0.5}")
     assert list(recipe.verify) == ["outcome"]
     assert recipe.verify["outcome"].weight == 2
@@ -52,10 +46,7 @@ def test_tools_have_their_answer_judged_and_no_outcome_of_their_own(tmp_path: Pa
     assert lone.environment is not None
     assert lone.environment.named == ("a.py:add",)
     foreign = read(tmp_path, text=BASE.replace("env.py:Grid", "{verifiers: some-id}"))
-    assert (foreign.environment and foreign.environment.kind, list(foreign.verify)) == (
-        "verifiers",
-        ["environment"],
-    )
+    assert (foreign.environment and foreign.environment.kind, list(foreign.verify)) == ("verifiers", ["environment"])
     trl = read(tmp_path, text=BASE.replace("env.py:Grid", "{trl: a.py:Game}"))
     assert list(trl.verify) == ["environment"]
 
@@ -98,10 +89,7 @@ def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
         (["environment.max_turn=3"], "unknown key `max_turn`"),
         (["environment.max_turns=0"], "must be above 0"),
         (["environment.role=system"], "must be one of user, tool"),
-        (
-            ["environment=null", "verify.regex.pattern=x", "warmup={steps: 1, lr: 1}"],
-            "demonstration` is missing",
-        ),
+        (["environment=null", "verify.regex.pattern=x", "warmup={steps: 1, lr: 1}"], "demonstration` is missing"),
         (["model.context=1024"], "`model.context` is that of `builtin:tiny`"),
         (["environment=null", "verify.e.kind=environment"], "and the recipe has none"),
     ],

@@ -71,10 +71,7 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         ([*KEEP, "train.trl.top_entropy_quantile=0.5", "sample.micro_batch=8"], "8 of them would train on"),
         ([*KEEP, "train.trl.use_adaptive_entropy=true", "sample.micro_batch=32"], "2 of them would train on"),
         (["train.trl.router_aux_loss_coef=null"], "out of what `router_aux_loss_coef` acts on"),
-        (
-            ["train.prune.keep=4", "train.dead_groups=resample", "train.trl.entropy_coef=0.1"],
-            "acts on all of them",
-        ),
+        (["train.prune.keep=4", "train.dead_groups=resample", "train.trl.entropy_coef=0.1"], "acts on all of them"),
         (["sample.micro_batch=7"], "does not divide 8 prompts x 8 = 64"),
         (["sample.top_p=0.9"], "off-policy"),
         (["monitor.on_alarm=roll_back"], "no gold verifier is named"),

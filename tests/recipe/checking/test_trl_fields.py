@@ -19,12 +19,7 @@ def test_every_field_we_own_is_a_field_of_trl() -> None:
 
 
 def test_free_fields_pass_and_a_number_may_be_whole_where_trl_wants_a_float() -> None:
-    fields = {
-        "weight_decay": 0,
-        "lr_scheduler_type": "cosine_with_min_lr",
-        "optim": "adafactor",
-        "delta": None,
-    }
+    fields = {"weight_decay": 0, "lr_scheduler_type": "cosine_with_min_lr", "optim": "adafactor", "delta": None}
     assert check_trl({"train": {"trl": fields}}) == []
 
 
@@ -45,9 +40,7 @@ def test_a_field_of_ours_is_refused_with_our_key() -> None:
         ("model_init_kwargs", {"dtype": "bfloat16", "revision": "x"}, "`model`"),
     ],
 )
-def test_a_mapping_of_trls_is_refused_with_the_keys_of_what_it_holds(
-    field: str, value: object, key: str
-) -> None:
+def test_a_mapping_of_trls_is_refused_with_the_keys_of_what_it_holds(field: str, value: object, key: str) -> None:
     (found,) = check_trl({"train": {"trl": {field: value}}})
     assert found.hint == f"say {key}"
 

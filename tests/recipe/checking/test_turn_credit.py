@@ -58,9 +58,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("sets", "part"), ANSWERS)
-def test_an_answer_of_one_turn_has_only_milestones_in_its_text(
-    tmp_path: Path, sets: list[str], part: str
-) -> None:
+def test_an_answer_of_one_turn_has_only_milestones_in_its_text(tmp_path: Path, sets: list[str], part: str) -> None:
     with pytest.raises(RecipeError) as err:
         read(tmp_path, *sets, text=ONE_TURN)
     assert part in str(err.value)

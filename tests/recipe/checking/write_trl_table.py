@@ -38,10 +38,7 @@ def real_choices() -> dict[str, list[str]]:
     from transformers.trainer_utils import SchedulerType
     from transformers.training_args import OptimizerNames
 
-    return {
-        "lr_scheduler_type": [c.value for c in SchedulerType],
-        "optim": [c.value for c in OptimizerNames],
-    }
+    return {"lr_scheduler_type": [c.value for c in SchedulerType], "optim": [c.value for c in OptimizerNames]}
 
 
 def text() -> str:

@@ -48,9 +48,7 @@ def test_a_command_that_an_escape_would_eat_is_refused_where_it_stands(command: 
     assert f"is U+{EATEN[command]:04X}" in mistake.message and "single quotes" in mistake.message
 
 
-@pytest.mark.parametrize(
-    "command", [r"\sqrt", r"\pi", r"\d+", r"\xi", r"\underline", r"\Upsilon", r"\(", r"\{"]
-)
+@pytest.mark.parametrize("command", [r"\sqrt", r"\pi", r"\d+", r"\xi", r"\underline", r"\Upsilon", r"\(", r"\{"])
 def test_what_is_no_escape_at_all_is_refused_with_the_same_advice(command: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         load(recipe_file(tmp_path, f'"{{question}} {command} x"'))
@@ -102,9 +100,7 @@ twice: [*a, *a]
         ("sample.stop=[a\x07lpha]", r"U+0007 where `\alpha` was meant"),
     ],
 )
-def test_flags_are_looked_at_too_also_where_the_shell_has_read_the_escape(
-    flag: str, says: str, tmp_path: Path
-) -> None:
+def test_flags_are_looked_at_too_also_where_the_shell_has_read_the_escape(flag: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         load(recipe_file(tmp_path, "'{question}'"), [flag])
     (mistake,) = caught.value.mistakes
@@ -153,11 +149,7 @@ def test_what_a_run_writes_down_is_read_back_as_it_was(text: str) -> None:
     recipe = Recipe.model_validate(
         {
             "model": {"path": "some/model"},
-            "data": {
-                "train": [{"from": "a.jsonl"}],
-                "eval": {"from": "b.jsonl"},
-                "prompt": "{question}" + text,
-            },
+            "data": {"train": [{"from": "a.jsonl"}], "eval": {"from": "b.jsonl"}, "prompt": "{question}" + text},
             "verify": {"math": {"kind": "math"}},
             "train": {"steps": 10},
         }

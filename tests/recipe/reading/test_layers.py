@@ -128,12 +128,7 @@ def test_a_recipe_cannot_be_changed_after_loading(base: Path) -> None:
 
 
 def test_a_recipe_can_be_built_from_plain_data() -> None:
-    data = {
-        "model": "m",
-        "data": {"train": "f", "prompt": "p"},
-        "verify": {"math": None},
-        "train": {"steps": 1},
-    }
+    data = {"model": "m", "data": {"train": "f", "prompt": "p"}, "verify": {"math": None}, "train": {"steps": 1}}
     recipe = Recipe.model_validate(data)
     assert recipe.data.train[0].source == "f" and recipe.verify["math"].kind == "math"
     assert recipe_sha(recipe) == recipe_sha(Recipe.model_validate(data))
@@ -149,9 +144,7 @@ def test_a_wrong_value_does_not_breed_more_mistakes(base: Path) -> None:
 def test_a_function_is_looked_for_beside_the_recipe_that_names_it(base: Path) -> None:
     folder = base.parent / "sub"
     folder.mkdir()
-    (folder / "one.yaml").write_text(
-        "extends: ../base.yaml\nverify: {mine: {kind: python, function: a.py:f}}\n"
-    )
+    (folder / "one.yaml").write_text("extends: ../base.yaml\nverify: {mine: {kind: python, function: a.py:f}}\n")
     top = base.with_name("top.yaml")
     top.write_text("extends: sub/one.yaml\n")
     recipe = load(top)
@@ -165,8 +158,7 @@ def test_a_function_is_looked_for_beside_the_recipe_that_names_it(base: Path) ->
 
 
 @pytest.mark.parametrize(
-    "said",
-    ['{python: "a.py:f"}', "{python: {function: a.py:f, timeout_s: 9}}", "{python: a.py:f, weight: 0.5}"],
+    "said", ['{python: "a.py:f"}', "{python: {function: a.py:f, timeout_s: 9}}", "{python: a.py:f, weight: 0.5}"]
 )
 def test_a_function_may_stand_under_the_name_of_its_verifier(base: Path, said: str) -> None:
     recipe = load(base, [f"verify.mine={said}"])

@@ -31,9 +31,7 @@ def test_every_shipped_recipe_says_what_it_needs_and_whether_it_was_run(name: st
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_recipe_that_was_never_trained_stands_apart_and_says_so(name: str) -> None:
     file = find(name)
-    ran = next(
-        line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# run here")
-    )
+    ran = next(line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# run here"))
     assert ("never trained here" in ran) == (file.parent.name == "unverified")
 
 
@@ -66,9 +64,7 @@ def test_the_quickstart_is_the_measured_one() -> None:
     assert [d.weight for d in habit.demonstration] == [0.75, 0.25]
 
 
-def test_a_recipe_is_found_by_path_first_and_by_name_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_is_found_by_path_first_and_by_name_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find("quickstart") == shipped_recipes()["quickstart"]
     (tmp_path / "quickstart").write_text("model: x\n")
@@ -149,12 +145,7 @@ def test_a_key_without_effect_is_a_mistake_in_the_recipe_of_a_run_too(
 
 @pytest.mark.parametrize(
     ("name", "label"),
-    [
-        ("quickstart", "quickstart"),
-        ("a/gsm8k.v2.yaml", "gsm8k.v2"),
-        ("mine/recipe.yaml", "mine"),
-        ("-", "stdin"),
-    ],
+    [("quickstart", "quickstart"), ("a/gsm8k.v2.yaml", "gsm8k.v2"), ("mine/recipe.yaml", "mine"), ("-", "stdin")],
 )
 def test_runs_are_named_after_the_recipe_or_its_folder(name: str, label: str) -> None:
     assert label_of(name) == label

@@ -47,10 +47,7 @@ def test_a_stage_lies_over_the_recipe_and_fills_its_own_method(tmp_path: Path) -
     assert two.sample.group == 4 and two.warmup is None and two.model.path == "w" and one.sample.group == 8
     assert three.prefer is not None and three.prefer.loss == "ipo" and two.prefer is None
     assert four.sft and four.train.steps == 7 and four.warmup and four.prefer is None
-    assert [phase.data.source for phase in four.sft if phase.data] == [
-        "run:out/stage-2-two",
-        "run:out/stage-1-one",
-    ]
+    assert [phase.data.source for phase in four.sft if phase.data] == ["run:out/stage-2-two", "run:out/stage-1-one"]
     assert (two.run.dir, two.run.name) == ("out", "stage-2-two")
 
 
@@ -66,11 +63,7 @@ def test_what_is_read_back_from_a_run_means_the_same(tmp_path: Path) -> None:
     ("stages", "place", "said"),
     [
         ("  - {name: one, smaple: {group: 4}}\n", "r.yaml:7", "unknown key `smaple`"),
-        (
-            "  - {name: one}\n  - {name: two, sample: {group: 1}}\n",
-            "r.yaml:8:33",
-            "a group of 1 is its own mean",
-        ),
+        ("  - {name: one}\n  - {name: two, sample: {group: 1}}\n", "r.yaml:8:33", "a group of 1 is its own mean"),
         ("  - {name: one}\n  - {name: one}\n", "r.yaml:8", "two stages are named `one`"),
         ("  - {name: a/b}\n", "r.yaml:7", "cannot be named"),
         ("  - {name: one, run: {keep: 3}}\n", "r.yaml:7", "say it outside `stages`"),

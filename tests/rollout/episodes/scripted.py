@@ -25,9 +25,7 @@ class Speaker:
     asked: list[tuple[Request, SamplingSettings]] = field(default_factory=list)
     kind: EngineKind = field(default_factory=lambda: EngineKind("scripted"))
 
-    def generate(
-        self, requests: Sequence[Request], settings: SamplingSettings, *_: Any
-    ) -> list[list[Completion]]:
+    def generate(self, requests: Sequence[Request], settings: SamplingSettings, *_: Any) -> list[list[Completion]]:
         found = []
         for request in requests:
             self.asked.append((request, settings))

@@ -35,9 +35,7 @@ def test_a_longer_context_is_the_models_and_changes_no_weight(policy: Policy) ->
     assert policy.context == 1024
     plain = load_model(Model(path="builtin:tiny"), device=torch.device("cpu"), seed=0)
     assert plain.context == 512
-    assert all(
-        torch.equal(a, b) for a, b in zip(plain.model.parameters(), policy.model.parameters(), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(plain.model.parameters(), policy.model.parameters(), strict=True))
 
 
 def test_what_the_environment_says_is_not_imitated(policy: Policy, worlds: Worlds) -> None:
@@ -47,9 +45,7 @@ def test_what_the_environment_says_is_not_imitated(policy: Policy, worlds: World
     assert shown == again
     for one in shown:
         assert one.mask is not None
-        pieces = policy.tokenizer.batch_decode(
-            [one.prompt_ids, one.completion_ids], skip_special_tokens=False
-        )
+        pieces = policy.tokenizer.batch_decode([one.prompt_ids, one.completion_ids], skip_special_tokens=False)
         assert pieces[0].endswith("<|assistant|>")
         turns = pieces[1].split("<|assistant|>")
         assert len(turns) == 3

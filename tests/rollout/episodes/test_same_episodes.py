@@ -71,9 +71,7 @@ def test_the_same_episodes_on_one_rank_two_ranks_fewer_rows_and_without_their_ne
     assert len({tuple(ids) for some in tokens.values() for ids in some}) == 12
 
 
-def test_recorded_log_probs_are_those_of_one_pass_over_the_whole_episode(
-    policy: Policy, worlds: Worlds
-) -> None:
+def test_recorded_log_probs_are_those_of_one_pass_over_the_whole_episode(policy: Policy, worlds: Worlds) -> None:
     some = rows(2)
     engine = make_engine("graph", policy.model, policy.tokenizer, end_ids=policy.end_ids)
     made = Episodes.where_asked(SPEC, worlds, engine, policy)

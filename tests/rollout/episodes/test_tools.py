@@ -33,9 +33,7 @@ ADD = '<call>{"name": "add", "arguments": {"a": 2, "b": 3}}'
 
 def play(said: list[str], **spec: Any) -> tuple[Completion, str, Any]:
     """An episode in which the model says these turns; with the text of its tokens, and the tokenizer."""
-    tokenizer: Any = PreTrainedTokenizerFast(
-        tokenizer_object=byte_level(), eos_token="<|end|>", chat_template=TEMPLATE
-    )
+    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=byte_level(), eos_token="<|end|>", chat_template=TEMPLATE)
     end = tokenizer.eos_token_id
     made = Environment.model_validate({"tools": ["my_tools.py:add"], "max_turns": 4, **spec})
     worlds = Worlds(made.named, made.options, kind=made.kind, path=[str(HERE)], workers=1)

@@ -25,9 +25,7 @@ def gradients(model, patches, autocast):
 def test_gradients_stay_those_of_the_models_own_code(family, autocast):
     model = tiny(family, initializer_range=0.05)
     patches = fused.update_patches(model, torch.bfloat16 if autocast else None)
-    assert (autocast and family != "GptOss") == any(
-        patch.owner is model.base_model.layers[0].mlp for patch in patches
-    )
+    assert (autocast and family != "GptOss") == any(patch.owner is model.base_model.layers[0].mlp for patch in patches)
     own = gradients(model, [], autocast)
     ours = gradients(model, patches, autocast)
     assert (ours - own).norm() <= (2e-2 if autocast else 1e-6) * own.norm()

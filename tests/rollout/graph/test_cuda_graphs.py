@@ -63,10 +63,7 @@ def scored(prompt, tokens, temperature):
 def test_captured_steps_give_the_same_samples_as_eager_ones(steps, rows, fused):
     model = tiny()
     asked = [Request(p, 4) for p in prompts(7)]
-    for settings in (
-        SamplingSettings(21, seed=3),
-        SamplingSettings(9, temperature=0, repetition_penalty=1.3),
-    ):
+    for settings in (SamplingSettings(21, seed=3), SamplingSettings(9, temperature=0, repetition_penalty=1.3)):
         engine, _ = captured(model, steps, max_rows=rows, attention=fused)
         done = engine.generate(asked, settings)
         assert tokens_of(done) == eager_samples(settings)

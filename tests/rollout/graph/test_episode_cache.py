@@ -66,10 +66,7 @@ def same(a: list[list[Completion]], b: list[list[Completion]]) -> None:
 def test_turns_are_the_same_with_and_without_what_was_kept(family: str, captured: bool) -> None:
     model = tiny(family)
     starts = prompts(9, shortest=2)
-    same(
-        conversation(engine(model, captured=captured), starts, 1),
-        conversation(engine(model), starts, None),
-    )
+    same(conversation(engine(model, captured=captured), starts, 1), conversation(engine(model), starts, None))
 
 
 def test_episodes_that_do_not_run_at_once_go_on_from_what_was_kept_too() -> None:

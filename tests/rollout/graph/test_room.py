@@ -14,9 +14,7 @@ from tests.builders.rollout_models import tiny
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Gemma3"])
-def test_a_smaller_cache_goes_before_a_larger_one_is_made(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_smaller_cache_goes_before_a_larger_one_is_made(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[PackedStore]] = []
     lived_on: list[int] = []
     init = PackedStore.__init__

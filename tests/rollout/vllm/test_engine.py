@@ -38,9 +38,7 @@ def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyP
     engine.attach(SimpleNamespace())
     seen: list[tuple[int, int]] = []
     first, second = engine.generate(
-        [Request([2], 2), Request([3, 4], 2)],
-        SamplingSettings(2),
-        on_finish=lambda r, s, c: seen.append((r, s)),
+        [Request([2], 2), Request([3, 4], 2)], SamplingSettings(2), on_finish=lambda r, s, c: seen.append((r, s))
     )
     assert asked == [([[2], [2], [3, 4], [3, 4]], 2)]
     assert [c.finish for c in (*first, *second)] == ["stop", "length", "stop", "stop"]
@@ -100,18 +98,10 @@ def test_vllm_opens_a_model_made_on_the_spot_from_a_copy() -> None:
 @pytest.mark.parametrize(
     ("said", "helps"),
     [
+        (ImportError("FlashInfer is not available, please install it\nand more"), "VLLM_USE_FLASHINFER_SAMPLER=0"),
+        (ValueError("Free memory on device is less than desired GPU memory utilization"), "gpu_memory_utilization"),
         (
-            ImportError("FlashInfer is not available, please install it\nand more"),
-            "VLLM_USE_FLASHINFER_SAMPLER=0",
-        ),
-        (
-            ValueError("Free memory on device is less than desired GPU memory utilization"),
-            "gpu_memory_utilization",
-        ),
-        (
-            RuntimeError(
-                "The server socket has failed to listen. port: 29500, message: address already in use"
-            ),
+            RuntimeError("The server socket has failed to listen. port: 29500, message: address already in use"),
             "MASTER_PORT",
         ),
         (RuntimeError("Engine core initialization failed."), "sample.engine: auto"),

@@ -57,9 +57,7 @@ def test_it_is_started_as_the_recipe_says_and_each_sample_has_a_seed(monkeypatch
     assert engine.llm is None
 
 
-def test_where_it_does_not_fit_another_engine_generates_and_the_reason_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_it_does_not_fit_another_engine_generates_and_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: Any) -> None:
         raise ValueError("no memory for a single block\nmore")
 

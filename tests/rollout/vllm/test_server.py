@@ -120,17 +120,12 @@ def test_no_server_there_is_said_with_the_time_waited_and_how_to_start_one(fake:
     err = fake.refusal(server_timeout=0.3)
     assert time.monotonic() - began < 2
     assert err.code == Exit.SETUP
-    assert (
-        str(err)
-        == f"no vLLM server is up at http://127.0.0.1:{fake.port} after 0s: [Errno 111] Connection refused"
-    )
+    assert str(err) == f"no vLLM server is up at http://127.0.0.1:{fake.port} after 0s: [Errno 111] Connection refused"
     assert "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL" in err.hint
     assert "`server_timeout`, the seconds to wait" in err.hint
 
 
-def test_a_server_that_never_answers_is_not_waited_for_without_end(
-    monkeypatch: pytest.MonkeyPatch, fake: Fake
-) -> None:
+def test_a_server_that_never_answers_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
     monkeypatch.setattr(vllm_server, "LOOK_S", 0.1)
     fake.answers["/health"] = lambda asked: time.sleep(1) or {}
     assert "timed out" in str(fake.refusal(server_timeout=0.3))
@@ -150,11 +145,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "no model": ("/v1/models", {"data": []}, "is no vLLM server"),
     "no dev mode": ("/server_info", 404, "was not started in dev mode"),
     "no configuration": ("/server_info", {}, "does not say how it was started: 'vllm_config'"),
-    "broken": (
-        "/server_info",
-        500,
-        "does not say how it was started: /server_info?config_format=json answers 500",
-    ),
+    "broken": ("/server_info", 500, "does not say how it was started: /server_info?config_format=json answers 500"),
     "no transfer": (
         "/server_info",
         {"vllm_config": CONFIG | {"weight_transfer_config": None}},
@@ -232,9 +223,7 @@ def test_what_trl_raises_of_the_server_is_told_in_words(fake: Fake) -> None:
     server = fake.found()
     fake.close()
     with (
-        pytest.raises(
-            ServerLost, match=r"lost the vLLM server at .*: no answer for 0s: .*Connection refused"
-        ),
+        pytest.raises(ServerLost, match=r"lost the vLLM server at .*: no answer for 0s: .*Connection refused"),
         lost_in_words(server),
     ):
         requests.get(server.url, timeout=1)

@@ -50,9 +50,7 @@ def test_each_turn_has_a_seed_and_a_limit_of_its_own_and_weights_are_sent_once_a
     policy: Policy, worlds: Worlds
 ) -> None:
     engine, held = VllmEngine.of(policy), Held(StandIn(graph(policy)))
-    trainer = SimpleNamespace(
-        vllm_generation=held, state=SimpleNamespace(global_step=0), _last_loaded_step=-1
-    )
+    trainer = SimpleNamespace(vllm_generation=held, state=SimpleNamespace(global_step=0), _last_loaded_step=-1)
     engine.attach(trainer)
     episodes = Episodes.where_asked(SPEC, worlds, engine, policy)
     assert episodes is not None
@@ -73,9 +71,7 @@ def test_each_turn_has_a_seed_and_a_limit_of_its_own_and_weights_are_sent_once_a
 def test_a_job_that_measures_plays_the_same_episodes(policy: Policy, worlds: Worlds) -> None:
     held = Held(StandIn(graph(policy)))
     trained = VllmEngine.of(policy)
-    trained.attach(
-        SimpleNamespace(vllm_generation=held, state=SimpleNamespace(global_step=0), _last_loaded_step=0)
-    )
+    trained.attach(SimpleNamespace(vllm_generation=held, state=SimpleNamespace(global_step=0), _last_loaded_step=0))
     measured = OfflineVllm(held.llm, policy.end_ids, policy.context, policy.vocabulary)  # type: ignore[arg-type]
     found = []
     for engine in (trained, measured):
@@ -83,6 +79,4 @@ def test_a_job_that_measures_plays_the_same_episodes(policy: Policy, worlds: Wor
         assert episodes is not None
         found.append(episodes.open(rows(2), 2, 5).generate(replace(SETTINGS, max_tokens=26)))
     assert held.syncs == 0
-    assert [[c.token_ids for c in one] for one in found[0]] == [
-        [c.token_ids for c in one] for one in found[1]
-    ]
+    assert [[c.token_ids for c in one] for one in found[0]] == [[c.token_ids for c in one] for one in found[1]]

@@ -12,9 +12,7 @@ def need(lengths: list[int], prompts: int = 4, prompt: int = 64) -> PackedShape:
     """What completions of these lengths need, as `plan` counts it."""
     fed, of_each = sum(lengths) - len(lengths), len(lengths) * prompt
     tokens = prompts * prompt + fed
-    return PackedShape(
-        tokens, tokens + of_each, sum(lengths), prompts + len(lengths), prompt + max(lengths) - 1
-    )
+    return PackedShape(tokens, tokens + of_each, sum(lengths), prompts + len(lengths), prompt + max(lengths) - 1)
 
 
 class Held:

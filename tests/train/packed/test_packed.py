@@ -16,9 +16,7 @@ from tests.builders.rollout_models import tiny
 CPU = torch.device("cpu")
 
 
-def batch(
-    seed: int, groups: int = 3, size: int = 4, vocabulary: int = 67
-) -> tuple[torch.Tensor, torch.Tensor, int]:
+def batch(seed: int, groups: int = 3, size: int = 4, vocabulary: int = 67) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Random prompts of differing length, left-padded, and completions from one token to all columns."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -102,9 +100,7 @@ def test_rounded_sizes_hold_and_waste_little():
 @pytest.mark.parametrize("width", [None, 7, 64])
 def test_entropies_and_log_probs_have_exact_gradients(width):
     generator = torch.Generator().manual_seed(0)
-    hidden, weight = (
-        torch.randn(n, 16, generator=generator, dtype=torch.float64, requires_grad=True) for n in (9, 67)
-    )
+    hidden, weight = (torch.randn(n, 16, generator=generator, dtype=torch.float64, requires_grad=True) for n in (9, 67))
     bias = torch.randn(67, generator=generator, dtype=torch.float64, requires_grad=True)
     labels = torch.randint(67, (9,), generator=generator)
     counts = torch.arange(9) % 4 != 2
@@ -119,8 +115,7 @@ def test_entropies_and_log_probs_have_exact_gradients(width):
     for ours, theirs in zip(found, wanted, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
     grads = [
-        torch.autograd.grad((a * pulls[0] + b * pulls[1]).sum(), (hidden, weight, bias))
-        for a, b in (found, wanted)
+        torch.autograd.grad((a * pulls[0] + b * pulls[1]).sum(), (hidden, weight, bias)) for a, b in (found, wanted)
     ]
     for ours, theirs in zip(*grads, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
@@ -183,17 +178,14 @@ def test_micro_batches_keep_groups_together_and_even():
     dealt = by_group(batches, 2, 4, drops_dead=True)
     assert [len(b["sample"]) for b in dealt] == [8] * 4 and dealt[0]["num_items_in_batch"] == 7
     for window in (slice(0, 2), slice(2, 4)):
-        before, after = (
-            sorted(torch.cat([b["sample"] for b in x[window]]).tolist()) for x in (batches, dealt)
-        )
+        before, after = (sorted(torch.cat([b["sample"] for b in x[window]]).tolist()) for x in (batches, dealt))
         assert before == after
     for b in dealt:
         assert b["name"] == [f"row {i}" for i in b["sample"].tolist()]
         assert torch.equal(b["completion_mask"].sum(1), lengths[b["sample"]])
     whole = [{k: torch.cat([b[k] for b in batches]) for k in ("sample", "completion_mask", "advantages")}]
     four = [
-        dict(zip(whole[0], part, strict=True))
-        for part in zip(*(v.split(8) for v in whole[0].values()), strict=True)
+        dict(zip(whole[0], part, strict=True)) for part in zip(*(v.split(8) for v in whole[0].values()), strict=True)
     ]
     dealt = by_group(four, 4, 4, drops_dead=True)
     for b in dealt:

@@ -27,9 +27,7 @@ def test_epochs_follow_each_other_each_in_an_order_of_its_own() -> None:
     assert found == in_order(pairs(10), 3, 5, seed=1) != in_order(pairs(10), 3, 5, seed=2)
 
 
-@pytest.mark.parametrize(
-    ("n", "epochs", "batch", "kept"), [(10, 1, 4, 8), (10, 2, 4, 20), (3, 1, 8, 3), (3, 2, 8, 6)]
-)
+@pytest.mark.parametrize(("n", "epochs", "batch", "kept"), [(10, 1, 4, 8), (10, 2, 4, 20), (3, 1, 8, 3), (3, 2, 8, 6)])
 def test_what_does_not_fill_a_batch_is_left_out_but_for_the_only_one(
     n: int, epochs: int, batch: int, kept: int
 ) -> None:

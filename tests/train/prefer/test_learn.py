@@ -28,9 +28,7 @@ def group(row: int, *outcomes: Outcome, cut: bool = False) -> Group:
     ids = [[40 + row, 50 + i, 60 + i] for i in range(len(outcomes))]
     completions = [Completion(one, [0.0] * 3, "length" if cut else "stop") for one in ids]
     scores = [None if o is ERROR else float(o is RIGHT) for o in outcomes]
-    judged = [
-        Judgement({"regex": Verdict(o, score)}, o, score) for o, score in zip(outcomes, scores, strict=True)
-    ]
+    judged = [Judgement({"regex": Verdict(o, score)}, o, score) for o, score in zip(outcomes, scores, strict=True)]
     texts = [str(one) for one in ids]
     return Group(row, completions, texts, judged, [float(o is RIGHT) for o in outcomes], [30 + row])
 
@@ -56,9 +54,7 @@ def test_a_step_learns_and_leaves_the_forward_pass_as_it_was(tmp_path: Path, los
     again, other, _ = learning(tmp_path, f"prefer.loss={loss}", "prefer.epochs=2")
     same = again.learn(3, groups, lambda done, total: None)
     assert same == found
-    assert all(
-        torch.equal(p, q) for p, q in zip(other.model.parameters(), policy.model.parameters(), strict=True)
-    )
+    assert all(torch.equal(p, q) for p, q in zip(other.model.parameters(), policy.model.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("loss", ["dpo", "kto"])

@@ -64,9 +64,7 @@ def logps(model: nn.Module, prompt: list[int], answer: list[int]) -> list[float]
     return [float(table[i - 1, token]) for i, token in enumerate(whole[0].tolist()) if i]
 
 
-def formula(
-    loss: str, policy: Policy, before: dict[str, torch.Tensor], beta: float, gamma: float = 0.5
-) -> float:
+def formula(loss: str, policy: Policy, before: dict[str, torch.Tensor], beta: float, gamma: float = 0.5) -> float:
     """By the papers' definitions; NLL of IRPO and ORPO are means over all tokens of the batch, as TRL has them."""
     model = policy.model
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -109,10 +107,7 @@ def formula(
         return sum(parts) / len(parts)
     parts, winners, whole = [], [], []
     for one in given:
-        w, v = (
-            answer_of(own, one.prompt_ids, one.chosen_ids),
-            answer_of(own, one.prompt_ids, one.rejected_ids),
-        )
+        w, v = (answer_of(own, one.prompt_ids, one.chosen_ids), answer_of(own, one.prompt_ids, one.rejected_ids))
         winners += w
         whole += of(own, one.prompt_ids, one.chosen_ids)
         d_w = sum(w) - sum(answer_of(before, one.prompt_ids, one.chosen_ids))
@@ -134,9 +129,7 @@ def formula(
 def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], folder: Path) -> float:
     """The loss of the first update of our trainer, whose reference is `before`."""
     own = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
-    config = trl_config(
-        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2)
-    )
+    config = trl_config(Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2))
     with torch.no_grad():
         for name, p in policy.model.named_parameters():
             p.copy_(before[name])
@@ -152,9 +145,7 @@ def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], fold
 
 def plain_trl(loss: Preference, policy: Policy, reference: nn.Module, folder: Path) -> float:
     """TRL alone, from texts and with a reference model of its own."""
-    config: Any = trl_config(
-        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2)
-    )
+    config: Any = trl_config(Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2))
     kind: Any = {"kto": KTOTrainer, "orpo": ORPOTrainer, "simpo": CPOTrainer}.get(loss, DPOTrainer)
     if loss == "kto":
         rows = [
@@ -191,10 +182,7 @@ def test_with_adapters_the_reference_is_the_model_with_them_off(loss: Preference
     before = moved(policy)
     names = set(policy.model.state_dict())
     with policy.model.disable_adapter():  # type: ignore[operator]
-        off = [
-            logps(policy.model, e, ids(policy, c))
-            for e, c in ((ids(policy, p, False), c) for p, c, _ in PAIRS)
-        ]
+        off = [logps(policy.model, e, ids(policy, c)) for e, c in ((ids(policy, p, False), c) for p, c, _ in PAIRS)]
     said = formula(loss, policy, before, beta={"simpo": 2.0}.get(loss, 0.1))
     assert ours(loss, policy, before, tmp_path) == pytest.approx(said, abs=1e-5)
     assert set(policy.model.state_dict()) == names  # TRL's copy of the adapter is gone
@@ -202,8 +190,5 @@ def test_with_adapters_the_reference_is_the_model_with_them_off(loss: Preference
     trained = [name for name, p in policy.model.named_parameters() if p.requires_grad]
     assert trained and all("lora" in name for name in trained)
     with policy.model.disable_adapter():  # type: ignore[operator]
-        again = [
-            logps(policy.model, e, ids(policy, c))
-            for e, c in ((ids(policy, p, False), c) for p, c, _ in PAIRS)
-        ]
+        again = [logps(policy.model, e, ids(policy, c)) for e, c in ((ids(policy, p, False), c) for p, c, _ in PAIRS)]
     assert again == off  # and the base was not touched

@@ -31,17 +31,10 @@ def given(tmp_path: Path) -> Given:
 
 
 def pair_set(
-    folder: Path,
-    given: Given,
-    *pairs: tuple[int, str, str],
-    stop: tuple[str, ...] = (),
-    placebo: int | None = None,
+    folder: Path, given: Given, *pairs: tuple[int, str, str], stop: tuple[str, ...] = (), placebo: int | None = None
 ) -> tuple[PairSet, list[str]]:
     _, policy, rows = given
-    lines = [
-        {"row": rows[i].id, "prompt": rows[i].prompt, "chosen": one, "rejected": other}
-        for i, one, other in pairs
-    ]
+    lines = [{"row": rows[i].id, "prompt": rows[i].prompt, "chosen": one, "rejected": other} for i, one, other in pairs]
     (folder / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     said: list[str] = []
     source = Source.model_validate({"from": "p.jsonl"})
@@ -82,9 +75,7 @@ def test_a_step_learns_from_them(tmp_path: Path, given: Given, loss: str) -> Non
     assert any(not torch.equal(p, q) for p, q in zip(before, policy.model.parameters(), strict=True))
 
 
-def test_pairs_that_do_not_fit_are_left_out_and_said_and_none_at_all_is_an_error(
-    tmp_path: Path, given: Given
-) -> None:
+def test_pairs_that_do_not_fit_are_left_out_and_said_and_none_at_all_is_an_error(tmp_path: Path, given: Given) -> None:
     recipe, policy, rows = given
     room = (policy.context or 0) - len(policy.encode(rows[0])) - 1
     fits, over = "7" * room, "7" * (room + 1)
@@ -109,9 +100,7 @@ def test_the_placebo_keeps_the_texts_and_their_number_of_right_ones_and_deals_th
     again, _ = pair_set(tmp_path, given, *lines, placebo=5)
     other, _ = pair_set(tmp_path, given, *lines, placebo=6)
     assert said == [] and found == again != other
-    assert [(a.row, a.completion_ids) for a in found.answers] == [
-        (a.row, a.completion_ids) for a in plain.answers
-    ]
+    assert [(a.row, a.completion_ids) for a in found.answers] == [(a.row, a.completion_ids) for a in plain.answers]
     for row in range(12):
         right = [sum(a.label for a in one.answers if a.row == row) for one in (plain, found)]
         assert right == [2, 2]
@@ -124,9 +113,7 @@ def test_the_placebo_keeps_the_texts_and_their_number_of_right_ones_and_deals_th
 
 
 def test_the_placebo_pairs_no_lengths_farther_apart_than_the_file(tmp_path: Path, given: Given) -> None:
-    lines = [
-        (i, one, other) for i in range(12) for one, other in (("1", "2"), ("3 3 3 3 3 3", "4 4 4 4 4 4"))
-    ]
+    lines = [(i, one, other) for i in range(12) for one, other in (("1", "2"), ("3 3 3 3 3 3", "4 4 4 4 4 4"))]
     found, _ = pair_set(tmp_path, given, *lines, placebo=1)
     assert 0 < len(found.pairs) < 24
     assert all(len(pair.chosen_ids) == len(pair.rejected_ids) for pair in found.pairs)

@@ -105,16 +105,12 @@ def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_
     return {"score": 1.0 if solution_str == ground_truth else -1.0, "acc": True, "pred": solution_str}
 
 
-def compute_scores(
-    data_sources: Any, solution_strs: Any, ground_truths: Any, extra_infos: Any
-) -> list[float]:
+def compute_scores(data_sources: Any, solution_strs: Any, ground_truths: Any, extra_infos: Any) -> list[float]:
     return [float(s == g) for s, g in zip(solution_strs, ground_truths, strict=True)]
 
 
 async def rubric(completion: Any, answer: str, state: Any, info: Any) -> float:
-    return (
-        1.0 if completion[-1]["content"] == answer and state["answer"] == answer and info["k"] == 1 else 0.0
-    )
+    return 1.0 if completion[-1]["content"] == answer and state["answer"] == answer and info["k"] == 1 else 0.0
 
 
 def needs_parser(completion: Any, parser: Any) -> float:

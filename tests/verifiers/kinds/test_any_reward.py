@@ -171,15 +171,12 @@ def test_none_in_a_list_is_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "scores"),
-    [("chat", [1.0, -1.0]), ("chat_that_swallows", [1.0, 0.5]), ("chat_loop", [5.0, 4.0])],
+    ("name", "scores"), [("chat", [1.0, -1.0]), ("chat_that_swallows", [1.0, 0.5]), ("chat_loop", [5.0, 4.0])]
 )
 def test_functions_for_message_lists_are_found_by_trying(name: str, scores: list[float]) -> None:
     made = verifier(name)
     assert [v.score for v in judged(made, ["good", "bad"])] == scores
-    assert made.remarks() == [
-        f"`any_reward:{name}` takes completions as lists of messages (found by trying once)"
-    ]
+    assert made.remarks() == [f"`any_reward:{name}` takes completions as lists of messages (found by trying once)"]
 
 
 def test_functions_for_texts_stay_so_and_say_so() -> None:
@@ -195,9 +192,7 @@ def test_functions_for_texts_stay_so_and_say_so() -> None:
         ("think_format_reward", {}, ["<think>a</think>b", "b"], [1.0, 0.0]),
     ],
 )
-def test_rewards_of_trl_itself(
-    function: str, row: dict[str, Any], texts: list[str], scores: list[float]
-) -> None:
+def test_rewards_of_trl_itself(function: str, row: dict[str, Any], texts: list[str], scores: list[float]) -> None:
     made = build("python", function=f"trl.rewards:{function}", workers=1, timeout_s=60.0)
     _made.append(made)
     gold = made.compile(row)
@@ -270,9 +265,7 @@ def test_a_call_that_fails_for_the_other_side_is_made_again_and_never_blamed_on_
 # -- prints ---------------------------------------------------------------------------------------------------
 
 
-def test_prints_are_counted_and_logged(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_prints_are_counted_and_logged(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     made = verifier("logs")
     judged(made, ["a", "b"])
     made.close()

@@ -12,18 +12,7 @@ import pytest
 from grpo_verifiers import Outcome, Verifier, build
 
 CASES = Path(__file__).parents[2] / "cases"
-KINDS = [
-    "choice",
-    "equation",
-    "exact",
-    "format",
-    "instructions",
-    "json",
-    "numeric",
-    "reasoning_gym",
-    "regex",
-    "set",
-]
+KINDS = ["choice", "equation", "exact", "format", "instructions", "json", "numeric", "reasoning_gym", "regex", "set"]
 _built: dict[str, Verifier] = {}
 
 
@@ -52,9 +41,7 @@ def test_there_are_forty_cases_or_more(kind: str) -> None:
     assert len(found) >= 40 and {case["outcome"] for case in found} >= {"right", "wrong"}
 
 
-@pytest.mark.parametrize(
-    "case", [case for kind in KINDS for case in cases(kind)], ids=lambda case: case["id"]
-)
+@pytest.mark.parametrize("case", [case for kind in KINDS for case in cases(kind)], ids=lambda case: case["id"])
 def test_the_verdict_is_as_labelled(case: dict[str, Any]) -> None:
     kind = case["id"].rpartition("-")[0]
     if kind == "reasoning_gym":

@@ -82,9 +82,7 @@ def test_none_is_no_verdict_where_it_is_all_the_function_says() -> None:
     assert judged("always_none", "x", {}).outcome is Outcome.ERROR
 
 
-@pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), "1", [1.0], {"scor": 1}, {"outcome": "good"}, {}]
-)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", [1.0], {"scor": 1}, {"outcome": "good"}, {}])
 def test_a_return_that_is_no_verdict_is_an_error_that_names_it(value: Any) -> None:
     got = judged("echo", "x", {"value": value})
     assert got.outcome is Outcome.ERROR and "BadReturn" in got.detail

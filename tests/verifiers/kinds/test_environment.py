@@ -16,9 +16,7 @@ def verdict(played: Played | None, row: dict[str, Any] | None = None) -> Any:
     return made.judge([Sample("n", made.compile(row or {}), played=played)])[0]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "kind"), [(0.5, "right"), (0.4, "wrong"), (-3.0, "wrong"), (7.0, "right")]
-)
+@pytest.mark.parametrize(("outcome", "kind"), [(0.5, "right"), (0.4, "wrong"), (-3.0, "wrong"), (7.0, "right")])
 def test_any_finite_outcome_is_the_score(outcome: float, kind: str) -> None:
     found = verdict(Played(outcome))
     assert (found.outcome, found.score) == (Outcome(kind), outcome)

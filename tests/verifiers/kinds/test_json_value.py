@@ -31,8 +31,7 @@ def test_references_inside_a_schema_are_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
-    [{}, {"answer": '{"a":'}, {"answer": float("nan")}, {"answer": {"a": float("inf")}}, {"answer": {1, 2}}],
+    "row", [{}, {"answer": '{"a":'}, {"answer": float("nan")}, {"answer": {"a": float("inf")}}, {"answer": {1, 2}}]
 )
 def test_a_gold_that_json_cannot_say_is_refused(row: dict[str, Any]) -> None:
     with pytest.raises(BadGold):

@@ -73,9 +73,7 @@ def test_no_usable_reply_is_no_verdict(url: str, text: str, reason: str) -> None
     assert got.detail
 
 
-def test_a_key_that_no_header_can_hold_is_told_and_judges_nothing(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_no_header_can_hold_is_told_and_judges_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "κλειδί")
     with pytest.raises(Unavailable, match="UnicodeEncodeError"):
         judge(url, key_env="JUDGE_KEY").start()

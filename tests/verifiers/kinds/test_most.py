@@ -73,12 +73,8 @@ def test_an_argument_may_be_anything(tmp_path: Path) -> None:
     assert most_of(*written(tmp_path, body, "def f(completion, bonus=2.0):")) is None
 
 
-@pytest.mark.parametrize(
-    ("options", "most"), [({}, 0.5), ({"range": [-1.0, 2.0]}, 2.0), ({"right_at": 0.1}, 0.5)]
-)
-def test_the_verifier_says_it_once_it_was_started(
-    options: dict[str, object], most: float, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("options", "most"), [({}, 0.5), ({"range": [-1.0, 2.0]}, 2.0), ({"right_at": 0.1}, 0.5)])
+def test_the_verifier_says_it_once_it_was_started(options: dict[str, object], most: float, tmp_path: Path) -> None:
     written(tmp_path, "return 0.5 if completion else 0.0")
     made = PythonVerifier(PythonOptions("f.py:f", path=[str(tmp_path)], workers=1, **options))  # type: ignore[arg-type]
     try:

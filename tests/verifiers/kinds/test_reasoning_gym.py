@@ -47,9 +47,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_every_data_set_pays_for_its_answer_and_for_nothing_hostile(
-    verifier: Verifier, tmp_path: Path
-) -> None:
+def test_every_data_set_pays_for_its_answer_and_for_nothing_hostile(verifier: Verifier, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     code = f"__import__('pathlib').Path({str(mark)!r}).touch()"
     for row in entries():

@@ -107,9 +107,7 @@ def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], optio
     assert caught.value.option == option
 
 
-@pytest.mark.parametrize(
-    "pattern", [r"(a+)+$", r"(a|a)*$", r"(a|aa)+$", r"(.*a){25}$", r"^(\w+\s?)*$", r"(a*)*b\1"]
-)
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)*$", r"(a|aa)+$", r"(.*a){25}$", r"^(\w+\s?)*$", r"(a*)*b\1"])
 def test_catastrophic_backtracking_is_over_limit_within_the_bound(pattern: str) -> None:
     made = build("regex", pattern=pattern, timeout_s=0.2)
     began = time.process_time()
@@ -152,9 +150,7 @@ def random_pattern(rng: random.Random, depth: int = 0) -> str:
     parts = []
     for _ in range(rng.randint(1, 3)):
         is_leaf = depth > 2 or rng.random() < 0.5
-        parts.append(
-            (rng.choice(atoms) if is_leaf else f"({random_pattern(rng, depth + 1)})") + rng.choice(times)
-        )
+        parts.append((rng.choice(atoms) if is_leaf else f"({random_pattern(rng, depth + 1)})") + rng.choice(times))
     return "".join(parts)
 
 

@@ -42,9 +42,7 @@ def mistakes(maths: Verifier, found: list[dict[str, Any]]) -> list[str]:
     for row in found:
         verdict = judged(maths, row)
         if (verdict is not None and verdict.outcome is Outcome.RIGHT) != bool(row["expected"]):
-            wrong.append(
-                f"{row.get('id', '')} gold {row['gold']!r} response {str(row['response'])[-80:]!r}: {verdict}"
-            )
+            wrong.append(f"{row.get('id', '')} gold {row['gold']!r} response {str(row['response'])[-80:]!r}: {verdict}")
     return wrong
 
 
@@ -68,9 +66,7 @@ def test_later_sets_are_judged_as_labelled(maths: Verifier, name: str, count: in
     assert mistakes(maths, found) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "kept"), [("math_fresh3.jsonl", 320, 316), ("math_fresh4.jsonl", 300, 298)]
-)
+@pytest.mark.parametrize(("name", "count", "kept"), [("math_fresh3.jsonl", 320, 316), ("math_fresh4.jsonl", 300, 298)])
 def test_blind_sets_are_judged_as_labelled_but_for_what_is_disputed_or_not_read(
     maths: Verifier, name: str, count: int, kept: int
 ) -> None:
@@ -84,9 +80,7 @@ def test_blind_sets_are_judged_as_labelled_but_for_what_is_disputed_or_not_read(
 
 
 def test_no_row_is_late_or_without_a_verdict(maths: Verifier) -> None:
-    maths.verify(
-        "\\boxed{\\sin 2x}", {"answer": "2\\sin x\\cos x"}
-    )  # loads the child, which is no part of a deadline
+    maths.verify("\\boxed{\\sin 2x}", {"answer": "2\\sin x\\cos x"})  # loads the child, which is no part of a deadline
     for row in rows("math_dev.jsonl"):
         start = time.perf_counter()
         verdict = judged(maths, row)

@@ -62,9 +62,7 @@ def test_an_open_pair_is_proved_in_the_child(maths: MathVerifier) -> None:
 
 def test_an_answer_that_overstays_gets_no_verdict_and_the_next_one_is_judged(maths: MathVerifier) -> None:
     start = time.perf_counter()
-    late, fine = maths.judge(
-        [slow(0), Sample(OPEN[1].replace("2x", "(2x)"), maths.compile({"answer": OPEN[0]}))]
-    )
+    late, fine = maths.judge([slow(0), Sample(OPEN[1].replace("2x", "(2x)"), maths.compile({"answer": OPEN[0]}))])
     assert (late.outcome, late.score, late.reason) == (Outcome.ERROR, None, "no_proof_in_time")
     assert fine.outcome is Outcome.RIGHT
     assert time.perf_counter() - start < 5
@@ -114,9 +112,7 @@ def test_64_hostile_answers_at_once_from_a_thread_are_done_in_time(maths: MathVe
 def test_it_works_inside_asyncio(maths: MathVerifier) -> None:
     async def both() -> list[Verdict]:
         return list(
-            await asyncio.gather(
-                *(asyncio.to_thread(maths.verify, OPEN[1], {"answer": OPEN[0]}) for _ in range(4))
-            )
+            await asyncio.gather(*(asyncio.to_thread(maths.verify, OPEN[1], {"answer": OPEN[0]}) for _ in range(4)))
         )
 
     assert all(v.outcome is Outcome.RIGHT for v in asyncio.run(both()))

@@ -53,9 +53,7 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("gold", "answer"), NEAR)
-def test_what_differs_beyond_the_digits_of_a_float_is_told_apart(
-    maths: Verifier, gold: str, answer: str
-) -> None:
+def test_what_differs_beyond_the_digits_of_a_float_is_told_apart(maths: Verifier, gold: str, answer: str) -> None:
     verdict = maths.verify(f"\\boxed{{{answer}}}", {"answer": gold})
     assert (verdict.outcome, verdict.score) == (Outcome.WRONG, 0.0)
 
@@ -64,10 +62,7 @@ def test_what_differs_beyond_the_digits_of_a_float_is_told_apart(
     ("gold", "answer"),
     [
         ("1+10^{-20}(1+\\sqrt2)", "1+\\sqrt{10^{-40}(3+2\\sqrt2)}"),
-        (
-            "\\sqrt{22+2\\sqrt5}+\\sqrt5",
-            "\\sqrt{16-2\\sqrt{29}+2\\sqrt{55-10\\sqrt{29}}}+\\sqrt{11+2\\sqrt{29}}",
-        ),
+        ("\\sqrt{22+2\\sqrt5}+\\sqrt5", "\\sqrt{16-2\\sqrt{29}+2\\sqrt{55-10\\sqrt{29}}}+\\sqrt{11+2\\sqrt{29}}"),
         ("\\sqrt{11}", "\\tan\\frac{3\\pi}{11}+4\\sin\\frac{2\\pi}{11}"),
         ("4", "\\sqrt[3]{2+11i}+\\sqrt[3]{2-11i}"),
         ("2\\sqrt{71}", "\\sqrt{284}"),
@@ -127,11 +122,7 @@ def test_the_prime_of_the_finite_field_is_another_one_in_every_process(maths: Ve
 def test_no_verdict_depends_on_the_prime(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[list[Any]] = []
     rows = [json.loads(line) for line in (CASES / "math_own.jsonl").read_text().splitlines()]
-    rows = [
-        row
-        for row in rows
-        if any(mark in str(row["response"]) for mark in ("sqrt", "^n", "ln", "sin", "log"))
-    ]
+    rows = [row for row in rows if any(mark in str(row["response"]) for mark in ("sqrt", "^n", "ln", "sin", "log"))]
     assert len(rows) > 150
     for _ in range(3):
         monkeypatch.setattr(finite_field, "_P", 0)

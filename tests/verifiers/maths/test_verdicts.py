@@ -22,9 +22,7 @@ def reason(gold: object, answer: str, **options: object) -> str:
 
 
 def is_right(gold: object, answer: str, **options: object) -> bool:
-    return (
-        build("math", **options).verify("\\boxed{" + answer + "}", {"answer": gold}).outcome is Outcome.RIGHT
-    )
+    return build("math", **options).verify("\\boxed{" + answer + "}", {"answer": gold}).outcome is Outcome.RIGHT
 
 
 @pytest.mark.parametrize(
@@ -55,8 +53,7 @@ def test_the_extracted_text_comes_with_the_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    "gold",
-    [None, "", "   ", True, [], "\\boxed{}", "\\frac{1}{2", {"a": 1}, "?", float("nan"), "\\frac{1}{0}"],
+    "gold", [None, "", "   ", True, [], "\\boxed{}", "\\frac{1}{2", {"a": 1}, "?", float("nan"), "\\frac{1}{0}"]
 )
 def test_a_gold_without_a_kind_is_a_data_error(gold: object) -> None:
     with pytest.raises(BadGold):
@@ -120,14 +117,7 @@ def test_extract_decides_where_the_answer_is_looked_for() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [
-        {"extract": "last"},
-        {"tolerance": 2.0},
-        {"max_chars": 0},
-        {"units": "si"},
-        {"seconds": 0},
-        {"extracts": "boxed"},
-    ],
+    [{"extract": "last"}, {"tolerance": 2.0}, {"max_chars": 0}, {"units": "si"}, {"seconds": 0}, {"extracts": "boxed"}],
 )
 def test_an_option_that_cannot_be_meant_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(BadOption):
@@ -143,22 +133,13 @@ def test_every_gold_verifies_against_itself(name: str) -> None:
     maths = build("math")
     with (DATA / name).open() as file:
         answers = [json.loads(line)["answer"] for line in file]
-    failed = [
-        a for a in answers if maths.verify(f"\\boxed{{{a}}}", {"answer": a}).outcome is not Outcome.RIGHT
-    ]
+    failed = [a for a in answers if maths.verify(f"\\boxed{{{a}}}", {"answer": a}).outcome is not Outcome.RIGHT]
     assert failed == []
 
 
 @pytest.mark.parametrize(
     "unit",
-    [
-        "} % \\boxed{1} ",
-        "<!-- \\boxed{",
-        "&lt;think ",
-        "<|channel|>",
-        "\\phantom{\\boxed{1}} ",
-        "\\boxed{1} vs ",
-    ],
+    ["} % \\boxed{1} ", "<!-- \\boxed{", "&lt;think ", "<|channel|>", "\\phantom{\\boxed{1}} ", "\\boxed{1} vs "],
 )
 def test_a_megabyte_of_one_mark_is_read_in_linear_time(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
@@ -167,9 +148,7 @@ def test_a_megabyte_of_one_mark_is_read_in_linear_time(unit: str) -> None:
     assert time.process_time() - start < 0.8
 
 
-@pytest.mark.parametrize(
-    "answer", ["9" * 50_000, "0." + "9" * 50_000, "9" * 50_000 + "e5", "1 2/" + "9" * 50_000]
-)
+@pytest.mark.parametrize("answer", ["9" * 50_000, "0." + "9" * 50_000, "9" * 50_000 + "e5", "1 2/" + "9" * 50_000])
 def test_more_digits_than_python_reads_are_a_wrong_answer_and_no_fault(answer: str) -> None:
     verdict = build("math", max_chars=100_000).verify("\\boxed{" + answer + "}", {"answer": "5"})
     assert (verdict.outcome, verdict.score) == (Outcome.WRONG, 0.0)
@@ -195,9 +174,7 @@ def test_more_digits_than_python_reads_are_a_wrong_answer_and_no_fault(answer: s
         ("12345", "12 345", True),
     ],
 )
-def test_one_string_of_tokens_read_in_two_ways_is_compared_by_its_trees(
-    gold: str, answer: str, expected: bool
-) -> None:
+def test_one_string_of_tokens_read_in_two_ways_is_compared_by_its_trees(gold: str, answer: str, expected: bool) -> None:
     assert is_right(gold, answer) is expected
 
 

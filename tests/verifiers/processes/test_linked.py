@@ -78,17 +78,7 @@ def test_files_go_with_a_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        b"{]",
-        b"[" * 20_000,
-        b"\xff\xfe",
-        [1],
-        {"id": 2, "status": 0},
-        {"status": 0},
-        {"id": "1"},
-        None,
-    ],
+    "said", [b"{]", b"[" * 20_000, b"\xff\xfe", [1], {"id": 2, "status": 0}, {"status": 0}, {"id": "1"}, None]
 )
 def test_one_that_is_out_of_step_is_ended(said: object) -> None:
     one = link(READY + f"heard(); say({said!r}); time.sleep(60)")

@@ -138,9 +138,7 @@ def test_launching_waits_for_nothing_and_neither_does_closing_what_still_loads()
     assert gone_soon(keeper)
 
 
-def test_what_a_module_asked_for_at_the_end_is_done_and_its_threads_are_not_waited_for(
-    tmp_path: Path,
-) -> None:
+def test_what_a_module_asked_for_at_the_end_is_done_and_its_threads_are_not_waited_for(tmp_path: Path) -> None:
     pool = Pool("pool_tasks:leaving", str(tmp_path / "left"), workers=1, limits=LIMITS, path=[str(HERE)])
     pool.run([1])
     began = time.monotonic()
@@ -235,24 +233,14 @@ def test_the_callers_heart_beats_while_a_worker_holds_its_interpreter(pool: Pool
 
 
 def test_the_callers_signals_are_left_alone(pool: Pool) -> None:
-    before = (
-        signal.getsignal(signal.SIGALRM),
-        signal.getsignal(signal.SIGINT),
-        signal.getitimer(signal.ITIMER_REAL),
-    )
+    before = (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT), signal.getitimer(signal.ITIMER_REAL))
     pool.run(["loop"])
-    after = (
-        signal.getsignal(signal.SIGALRM),
-        signal.getsignal(signal.SIGINT),
-        signal.getitimer(signal.ITIMER_REAL),
-    )
+    after = (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT), signal.getitimer(signal.ITIMER_REAL))
     assert before == after
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_workers_outlive_what_a_terminal_or_a_scheduler_sends_to_all(
-    pool: Pool, number: signal.Signals
-) -> None:
+def test_workers_outlive_what_a_terminal_or_a_scheduler_sends_to_all(pool: Pool, number: signal.Signals) -> None:
     (result,) = pool.run(["pid"])
     assert isinstance(result, Done)
     for pid in result.value:

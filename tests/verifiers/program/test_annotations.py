@@ -106,31 +106,17 @@ def test_a_wrong_function_is_refused_however_it_is_annotated(verifier: CodeVerif
 
 ASKED = [
     ("numpy.ndarray", "import numpy", "act.__annotations__ == {'v': numpy.ndarray}"),
-    (
-        "pandas.Series",
-        "import pandas",
-        "inspect.signature(act).parameters['v'].annotation is pandas.Series",
-    ),
+    ("pandas.Series", "import pandas", "inspect.signature(act).parameters['v'].annotation is pandas.Series"),
     ("argparse.Namespace", "import argparse", "list(inspect.signature(act).parameters) == ['v']"),
-    (
-        "Callable[[int], bool]",
-        "from typing import Callable",
-        "act.__annotations__['v'] == Callable[[int], bool]",
-    ),
-    (
-        "dict[str, 'Undefined']",
-        "import typing",
-        "act.__annotations__['v'].__args__ == (str, 'Undefined')",
-    ),
+    ("Callable[[int], bool]", "from typing import Callable", "act.__annotations__['v'] == Callable[[int], bool]"),
+    ("dict[str, 'Undefined']", "import typing", "act.__annotations__['v'].__args__ == (str, 'Undefined')"),
     ("Own", "class Own: pass", "act.__annotations__['v'] is not int and act.__code__.co_argcount == 1"),
     ("Own.inner", "class Own: inner = int", "typing.get_type_hints(act) == {'v': int}"),
 ]
 
 
 @pytest.mark.parametrize(("note", "head", "asks"), ASKED, ids=[a[0] for a in ASKED])
-def test_a_test_that_asks_for_an_annotation_gets_it(
-    verifier: CodeVerifier, note: str, head: str, asks: str
-) -> None:
+def test_a_test_that_asks_for_an_annotation_gets_it(verifier: CodeVerifier, note: str, head: str, asks: str) -> None:
     row = {
         "entry_point": "act",
         "tests": f"import inspect, typing\n{head}\nfor v in (1, 2):\n    assert act(v) == v and {asks}",

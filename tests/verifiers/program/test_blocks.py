@@ -21,18 +21,14 @@ def answer(*parts: str) -> str:
     [
         (),
         ("print(turn([[1, 2]]))",),
-        (
-            "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_it(x):\n    assert turn([[x]]) == [[x]]",
-        ),
+        ("import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_it(x):\n    assert turn([[x]]) == [[x]]",),
         ("from nowhere import that\nclass Extra(that.Base):\n    pass",),
         ("def turn2(rows: List[int]):\n    return rows",),
         ("raise SystemExit",),
         ("while True:\n    pass",),
     ],
 )
-def test_what_other_blocks_define_is_there_too(
-    verifier: CodeVerifier, entry: str, later: tuple[str, ...]
-) -> None:
+def test_what_other_blocks_define_is_there_too(verifier: CodeVerifier, entry: str, later: tuple[str, ...]) -> None:
     for parts in ((CLASS, USER), (CLASS, "import collections\nSIZE = 2\n" + USER)):
         found = verifier.verify(answer(*parts, *later), {"entry_point": entry, "tests": TESTS})
         assert found.outcome == "right", found
@@ -42,9 +38,7 @@ def test_values_and_imports_come_with_the_definitions_that_read_them(verifier: C
     later = "import math\nSCALE = 2\nOTHER = print('no')\ndef far(x):\n    return math.floor(x) * SCALE"
     tests = ["assert near(1) == 1 and far(2.5) == 4"]
     assert (
-        verifier.verify(
-            answer("def near(x):\n    return x", later), {"entry_point": "near", "tests": tests}
-        ).outcome
+        verifier.verify(answer("def near(x):\n    return x", later), {"entry_point": "near", "tests": tests}).outcome
         == "right"
     )
 

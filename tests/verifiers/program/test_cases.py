@@ -109,9 +109,7 @@ def judge(cases: list[dict[str, Any]], tier: str) -> list[str]:
 
 def side_effects(cases: list[dict[str, Any]], watch: Watch) -> list[str]:
     assert watch.sentinel is not None
-    found = [
-        m["path"] for c in cases for m in c["must_not"] if m["type"] == "file" and Path(m["path"]).exists()
-    ]
+    found = [m["path"] for c in cases for m in c["must_not"] if m["type"] == "file" and Path(m["path"]).exists()]
     if watch.connections or watch.messages:
         found.append(f"{watch.connections} connections, {watch.messages} messages")
     if watch.sentinel.poll() is not None:

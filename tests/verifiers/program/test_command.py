@@ -180,9 +180,7 @@ def shown() -> Iterator[Path]:
     ],
     ids=["not started", "library", "signal", "hangs", "makes nothing", "linker", "interpreter"],
 )
-def test_a_compiler_that_makes_nothing_of_a_good_program_is_no_verdict(
-    text: str, says: str, shown: Path
-) -> None:
+def test_a_compiler_that_makes_nothing_of_a_good_program_is_no_verdict(text: str, says: str, shown: Path) -> None:
     options = {"source": "main.c", "compile": [tool(shown, text), "main.c"], "run": ["./main"]}
     verifier = build("command", language="broken", lanes=1, compile_timeout=0.5, show=[str(shown)], **options)
     for _ in range(2):

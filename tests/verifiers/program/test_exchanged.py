@@ -12,16 +12,12 @@ SWALLOWS = "def each(xs, cb):\n    for v in ({}):\n        try:\n            cb(
 
 
 @pytest.mark.parametrize("values", ["9, 2, 2", "2, 2, 9", "9, 2, 9, 4", "2, 9, 2"])
-def test_a_check_that_fails_in_a_callback_fails_whatever_passes_behind_it(
-    verifier: CodeVerifier, values: str
-) -> None:
+def test_a_check_that_fails_in_a_callback_fails_whatever_passes_behind_it(verifier: CodeVerifier, values: str) -> None:
     assert score(verifier, "each", SWALLOWS.format(values), CALLBACK) == 0.0
     assert score(verifier, "each", "def each(xs, cb):\n    for x in xs: cb(2 * x)\n", CALLBACK) == 1.0
 
 
-@pytest.mark.parametrize(
-    "call", ["with quiet():\n        assert f(x) == y", "each([x], lambda v: check_one(v, y))"]
-)
+@pytest.mark.parametrize("call", ["with quiet():\n        assert f(x) == y", "each([x], lambda v: check_one(v, y))"])
 def test_a_check_of_a_loop_that_is_kept_back_once_fails(verifier: CodeVerifier, call: str) -> None:
     tests = (
         "def check_one(x, y):\n    assert f(x) == y\n"
@@ -121,10 +117,7 @@ def test_what_a_context_gives_is_what_it_was_given(
         f"with t(db) as d:\n    {second}\nassert db == {after}"
     )
     assert score(verifier, "t", code.format(way), tests) == 1.0
-    assert (
-        score(verifier, "t", code.format(way).replace("backup", "db", 1).replace("db.copy()", "{}", 1), tests)
-        == 0.0
-    )
+    assert score(verifier, "t", code.format(way).replace("backup", "db", 1).replace("db.copy()", "{}", 1), tests) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -168,9 +161,7 @@ def wait_for(e, most):
 """
 SLEEPS = "import time\ndef wait_for(e, most):\n    time.sleep(.06)\n    return e.is_set()\n"
 BY_NAME = "from time import sleep\ndef wait_for(e, most):\n    sleep(.06)\n    return e.is_set()\n"
-OWN_EVENT = (
-    "import threading\ndef wait_for(e, most):\n    threading.Event().wait(.06)\n    return e.is_set()\n"
-)
+OWN_EVENT = "import threading\ndef wait_for(e, most):\n    threading.Event().wait(.06)\n    return e.is_set()\n"
 POLLS = "import time\ndef wait_for(e, most):\n    while not e.is_set():\n        time.sleep(.01)\n    return True\n"
 
 
@@ -202,9 +193,7 @@ def test_a_seed_of_the_test_is_that_of_the_solution(verifier: CodeVerifier) -> N
 
 def test_the_chance_of_a_test_that_sets_no_seed_stays_with_it(verifier: CodeVerifier) -> None:
     foresees = "import random\ndef add(x):\n    return x + random.randint(1, 9)\n"
-    tests = (
-        "import random\nfor _ in range(20):\n    found = add(1)\n    assert found == 1 + random.randint(1, 9)"
-    )
+    tests = "import random\nfor _ in range(20):\n    found = add(1)\n    assert found == 1 + random.randint(1, 9)"
     assert score(verifier, "add", foresees, tests) == 0.0
 
 
@@ -225,10 +214,7 @@ TYPING = "from typing import List, Optional, TypeVar\nT = TypeVar('T')\n"
         ("def f(): return type(None)", "assert f() is type(None)"),
         ("def f(): return type(f)", "import types\nassert f() is types.FunctionType"),
         ("def f(g): return type(g)", "import types\nassert f(lambda: 1) is types.FunctionType"),
-        (
-            "def f(): return type(...), type(NotImplemented)",
-            "assert f() == (type(...), type(NotImplemented))",
-        ),
+        ("def f(): return type(...), type(NotImplemented)", "assert f() == (type(...), type(NotImplemented))"),
         ("def f(): return type({}.keys())", "assert f().__name__ == 'dict_keys'"),
         (
             f"{TYPING}def f(x: Optional[int] = None) -> Optional[List[str]]: return None",
@@ -375,9 +361,7 @@ def test_a_context_of_the_solution_captures_what_the_test_prints(verifier: CodeV
 
 
 @pytest.mark.parametrize("before", ["", "with With(): pass\n", "f(1)\nwith With(): f(1)\n"])
-def test_what_a_test_prints_outside_of_a_context_is_told_to_nobody(
-    verifier: CodeVerifier, before: str
-) -> None:
+def test_what_a_test_prints_outside_of_a_context_is_told_to_nobody(verifier: CodeVerifier, before: str) -> None:
     tests = f"{before}for x in (1, 2, 3):\n    print('expected', 7 * x)\n    assert f(x) == 7 * x"
     assert score(verifier, "f", SPIES, tests) == 0.0
     assert score(verifier, "f", SPIES + "def f(x): return 7 * x\n", tests) == 1.0

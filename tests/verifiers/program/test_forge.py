@@ -189,12 +189,8 @@ def test_tests_are_run_as_pytest_and_unittest_would(verifier: CodeVerifier, test
     assert verifier.verify("def f(x):\n    return 0\n", row).score == 0.0
 
 
-@pytest.mark.parametrize(
-    "name", ["sqrt", "deepcopy", "max", "sum", "gcd", "Counter", "isclose", "merge", "sorted"]
-)
-def test_an_entry_point_with_a_name_of_the_library_is_the_solutions(
-    verifier: CodeVerifier, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["sqrt", "deepcopy", "max", "sum", "gcd", "Counter", "isclose", "merge", "sorted"])
+def test_an_entry_point_with_a_name_of_the_library_is_the_solutions(verifier: CodeVerifier, name: str) -> None:
     row = {
         "entry_point": name,
         "tests": f"x = 3\nassert {name}(x) == 'mine'",
@@ -226,9 +222,7 @@ def _skew(lane: Lane) -> None:
         theirs.close()
 
 
-def test_an_interrupt_in_a_run_leaves_no_lane_behind(
-    verifier: CodeVerifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_in_a_run_leaves_no_lane_behind(verifier: CodeVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
     gold = verifier.compile(LOOP_ROW)
     real = Lane.receive
 

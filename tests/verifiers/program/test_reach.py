@@ -14,8 +14,7 @@ NOT_RUN = [
     CASE + "def setUp(self):\n        self.assertEqual(f(1), 2)",
     CASE + "pass\nunittest.main()",
     CASE + "@unittest.skip('later')\n    def test_a(self):\n        self.assertEqual(f(1), 2)",
-    CASE.replace("class", "@unittest.skip('later')\nclass")
-    + "def test_a(self):\n        self.assertEqual(f(1), 2)",
+    CASE.replace("class", "@unittest.skip('later')\nclass") + "def test_a(self):\n        self.assertEqual(f(1), 2)",
     CASE + "def test_a(self):\n        def inner():\n            self.assertEqual(f(1), 2)",
     CASE + "def test_a(self):\n        f(1)",
     "def test_a():\n    def inner():\n        assert f(1) == 2",

@@ -36,9 +36,7 @@ APPS_IO = {
 }
 APPS_FN = {
     "input_output": json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]]}),
-    "solutions": json.dumps(
-        ["class Solution:\n    def add(self, a: int, b: int) -> List[int]:\n        return a + b"]
-    ),
+    "solutions": json.dumps(["class Solution:\n    def add(self, a: int, b: int) -> List[int]:\n        return a + b"]),
 }
 CASES = [{"input": "4\n", "output": "8\n", "testtype": "stdin"}]
 PACKED = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(CASES)))).decode()
@@ -95,10 +93,7 @@ def test_a_pickle_that_names_a_class_is_refused() -> None:
 
 
 def test_evalplus_tests_count_beside_the_first_ones(code: CodeVerifier) -> None:
-    row = {
-        **MBPP,
-        "test": "inputs = [[9], [16]]\nfor (x,), y in zip(inputs, [3, 4]):\n    assert root(x) == y",
-    }
+    row = {**MBPP, "test": "inputs = [[9], [16]]\nfor (x,), y in zip(inputs, [3, 4]):\n    assert root(x) == y"}
     lucky = "def root(x):\n    return {4: 2.0, 2: 1.41421356}.get(x, 0)"
     assert code.verify(lucky, MBPP).outcome == "right"
     assert code.verify(lucky, row).outcome == "wrong"
@@ -106,9 +101,7 @@ def test_evalplus_tests_count_beside_the_first_ones(code: CodeVerifier) -> None:
 
 
 @pytest.mark.parametrize("column", ["output_any", "output"])
-def test_several_outputs_are_accepted_only_where_they_cannot_be_lines(
-    code: CodeVerifier, column: str
-) -> None:
+def test_several_outputs_are_accepted_only_where_they_cannot_be_lines(code: CodeVerifier, column: str) -> None:
     row = {"tests": [{"input": "3", column: ["1 2", "2 1"]}]}
     assert code.verify("print(2, 1)", row).outcome == "right"
     assert code.verify("print(1, 2)", row).outcome == "right"
@@ -147,7 +140,9 @@ NAMED = {"type": "function_call", "fn_name": "shift", "input": [[3, 1], 2], "out
     ],
 )  # fmt: skip
 def test_tests_marked_as_calls_are_calls(code: CodeVerifier, row: dict[str, Any]) -> None:
-    method = "class Solution:\n    def shift(self, xs: List[int], k: int) -> List[int]:\n        return [x + k for x in xs]"
+    method = (
+        "class Solution:\n    def shift(self, xs: List[int], k: int) -> List[int]:\n        return [x + k for x in xs]"
+    )
     assert code.verify(method, row).outcome == "right"
     assert code.verify(method.replace("+", "-"), row).outcome == "wrong"
     assert code.verify("input()\ninput()\nprint([5, 3])", row).score == 0.0
@@ -187,9 +182,7 @@ def test_a_whole_number_is_met_exactly_in_every_format(code: CodeVerifier, row: 
 
 def test_calls_are_no_rows_of_programs_in_other_languages() -> None:
     command = build("command", language="bash")
-    assert (
-        len(command.compile({"tests": json.dumps([{"input": "3", "output": "5", "testtype": "stdin"}])})) == 1
-    )
+    assert len(command.compile({"tests": json.dumps([{"input": "3", "output": "5", "testtype": "stdin"}])})) == 1
     with pytest.raises(BadGold, match="of the style function_call"):
         command.compile({"tests": json.dumps([FUNCTIONAL]), "metadata": {"func_name": "shift"}})
 
@@ -215,9 +208,7 @@ def test_tests_under_the_name_answer_are_taken(code: CodeVerifier) -> None:
         ["given = half(3)", "import math", "assert math.isclose(given, 1.5)"],
     ],
 )
-def test_statements_before_an_assert_of_a_list_are_its_preparation(
-    code: CodeVerifier, tests: list[str]
-) -> None:
+def test_statements_before_an_assert_of_a_list_are_its_preparation(code: CodeVerifier, tests: list[str]) -> None:
     row = {"tests": tests, "entry_point": "half"}
     assert code.verify("def half(x): return x / 2", row).outcome == "right"
     assert code.verify("def half(x): return x / 3", row).outcome == "wrong"
@@ -283,10 +274,7 @@ def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -
         ({"tests": ["assert f(1)"], "setup": "import"}, "setup"),
         ({"tests": ["assert f(1)"], "entry_point": "f()"}, "entry_point"),
         ({"input_output": "{not json"}, "apps"),
-        (
-            {"tests": [FUNCTIONAL, {**CALL, "testtype": "stdin"}]},
-            "test 1 reads its input and test 0 is a call",
-        ),
+        ({"tests": [FUNCTIONAL, {**CALL, "testtype": "stdin"}]}, "test 1 reads its input and test 0 is a call"),
         ({"tests": [NAMED, {**NAMED, "fn_name": "turn"}]}, "of which function is not said, or of several"),
         ({"tests": [FUNCTIONAL]}, "of which function is not said"),
         ({"public_test_cases": json.dumps([FUNCTIONAL])}, "of which function is not said"),

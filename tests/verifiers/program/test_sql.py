@@ -10,9 +10,7 @@ import pytest
 from grpo_verifiers import BadGold, Verifier, build
 from grpo_verifiers.program.sql import QueryAnswer, orders_rows, same_rows, tie_sizes
 
-PEOPLE = (
-    "create table p(name text, age int); insert into p values('ann', 3), ('bob', 5), ('cy', 5), ('di', null);"
-)
+PEOPLE = "create table p(name text, age int); insert into p values('ann', 3), ('bob', 5), ('cy', 5), ('di', null);"
 OTHERS = "create table p(name text, age int); insert into p values('eve', 5), ('fay', 4);"
 ROW = {"schema": PEOPLE, "answer": "select name from p where age = 5"}
 
@@ -29,11 +27,7 @@ def sql() -> Iterator[Verifier]:
     [
         ("```sql\nSELECT name FROM p WHERE age > 4 ORDER BY name DESC;\n```", "right", "databases:1"),
         ("select name from p where age = 5 -- a comment", "right", "databases:1"),
-        (
-            "so:\n```sql\nselect 1\n```\nno:\n```sql\nselect name from p where age = 5\n```",
-            "right",
-            "databases:1",
-        ),
+        ("so:\n```sql\nselect 1\n```\nno:\n```sql\nselect name from p where age = 5\n```", "right", "databases:1"),
         ("select name from p", "wrong", "rows_differ"),
         ("select name, age from p where age = 5", "wrong", "rows_differ"),
         ("select 'bob'", "wrong", "rows_differ"),
@@ -52,11 +46,7 @@ def sql() -> Iterator[Verifier]:
             "over_limit",
             "time",
         ),
-        (
-            "with recursive c(x) as (select 1 union all select x + 1 from c) select x from c",
-            "wrong",
-            "rows_differ",
-        ),
+        ("with recursive c(x) as (select 1 union all select x + 1 from c) select x from c", "wrong", "rows_differ"),
     ],
 )
 def test_a_query_is_judged_by_its_rows(sql: Verifier, query: str, outcome: str, reason: str) -> None:
@@ -95,9 +85,7 @@ def test_a_gold_query_that_fails_gives_no_verdict(sql: Verifier) -> None:
     assert sql.verify("select 1", {"schema": PEOPLE, "answer": "selec"}).score is None
 
 
-def test_a_gold_query_that_ran_out_of_time_once_is_asked_again(
-    sql: Verifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gold_query_that_ran_out_of_time_once_is_asked_again(sql: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"schema": OTHERS, "answer": "select name from p where age < 5"}
     with monkeypatch.context() as busy:
         busy.setattr(sql, "_ask", lambda *given: QueryAnswer(None, "time", is_limit=True))
@@ -127,18 +115,10 @@ def test_a_schema_that_fails_gives_no_verdict(sql: Verifier) -> None:
     ("gold", "query", "score"),
     [
         ("select name, age from p order by age", "select name, age from p order by age, name desc", 1.0),
-        (
-            "select name, age from p order by p.age desc",
-            "select name, age from p order by 2 desc, 1 desc",
-            1.0,
-        ),
+        ("select name, age from p order by p.age desc", "select name, age from p order by 2 desc, 1 desc", 1.0),
         ("select name, age from p order by 2", "select name, age from p order by age, name desc", 1.0),
         ("select name, age from p order by age", "select name, age from p order by name desc", 0.0),
-        (
-            "select name, age from p order by age, name",
-            "select name, age from p order by age, name desc",
-            0.0,
-        ),
+        ("select name, age from p order by age, name", "select name, age from p order by age, name desc", 0.0),
         ("select name from p order by age", "select name from p order by age, name desc", 0.0),
         (
             "select name, age from p order by age limit 3",

@@ -205,16 +205,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("entry", "code", "tests"), RIGHT, ids=[r[0] for r in RIGHT])
-def test_threads_wait_for_each_other_across_the_wall(
-    verifier: CodeVerifier, entry: str, code: str, tests: str
-) -> None:
+def test_threads_wait_for_each_other_across_the_wall(verifier: CodeVerifier, entry: str, code: str, tests: str) -> None:
     assert score(verifier, entry, code, tests) == 1.0
 
 
 @pytest.mark.parametrize(("entry", "code", "tests"), WRONG, ids=[r[0] for r in WRONG])
-def test_threads_that_do_something_else_fail(
-    verifier: CodeVerifier, entry: str, code: str, tests: str
-) -> None:
+def test_threads_that_do_something_else_fail(verifier: CodeVerifier, entry: str, code: str, tests: str) -> None:
     assert score(verifier, entry, code, tests) == 0.0
 
 
@@ -233,8 +229,6 @@ UNSEEN = "import queue, threading\ndef wait_for(t):\n    box = queue.SimpleQueue
 HEAVY = "import time\ndef wait_for(t):\n    end = time.monotonic() + 0.8\n    while time.monotonic() < end: pass\n    return [0] * 400000\n"
 
 
-def test_a_wait_that_is_not_told_is_seen_and_an_answer_that_takes_long_is_none(
-    verifier: CodeVerifier,
-) -> None:
+def test_a_wait_that_is_not_told_is_seen_and_an_answer_that_takes_long_is_none(verifier: CodeVerifier) -> None:
     assert score(verifier, "wait_for", UNSEEN, SLEEPER) == 1.0
     assert score(verifier, "wait_for", HEAVY, SLEEPER) == 0.0

@@ -161,7 +161,9 @@ def test_check_that_fails_in_a_thread_is_not_passed(verifier: CodeVerifier, end:
 
 
 def test_thread_whose_target_leaves_by_an_exit_is_passed(verifier: CodeVerifier) -> None:
-    code = "import sys\nseen = []\ndef count(n):\n    seen.append(n)\n    sys.exit()\ndef total():\n    return sum(seen)"
+    code = (
+        "import sys\nseen = []\ndef count(n):\n    seen.append(n)\n    sys.exit()\ndef total():\n    return sum(seen)"
+    )
     tests = "import threading\nt = threading.Thread(target=count, args=(3,))\nt.start(); t.join()\nassert total() == 3"
     assert score(verifier, "total", code, tests) == 1
 
@@ -193,9 +195,7 @@ OWN = "import asyncio\nasync def wait(n):\n    raise asyncio.CancelledError"
 
 
 @pytest.mark.parametrize("tests", [CANCELLED, TIMED])
-def test_what_becomes_of_a_cancellation_is_what_the_coroutine_does(
-    verifier: CodeVerifier, tests: str
-) -> None:
+def test_what_becomes_of_a_cancellation_is_what_the_coroutine_does(verifier: CodeVerifier, tests: str) -> None:
     assert score(verifier, "wait", PASSED_ON, tests.format(wanted="cancelled")) == 1
     assert score(verifier, "wait", KEPT, tests.format(wanted="cancelled")) == 0
     assert score(verifier, "wait", KEPT, tests.format(wanted="kept")) == 1

@@ -276,10 +276,7 @@ def test_a_container_without_namespaces_gets_landlock() -> None:
 @pytest.mark.parametrize(("profile", "tier"), [(False, "namespaces"), (True, "landlock")])
 def test_it_works_as_a_plain_user(profile: bool, tier: str) -> None:
     python = next((p for p in (sys.executable, "/usr/bin/python3") if readable_by_all(p)), None)
-    if (
-        python is None
-        or subprocess.run([python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).returncode
-    ):
+    if python is None or subprocess.run([python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).returncode:
         pytest.skip("no interpreter of 3.11 or newer that a plain user can read")
     if not all(readable_by_all(part) for part in SOURCES.split(os.pathsep)):
         pytest.skip("a plain user cannot read the sources")
@@ -312,9 +309,7 @@ def enter_docker_profile() -> None:
     arm = platform.machine() != "x86_64"
     # unshare, mount, umount2, pivot_root, setns, bpf, perf_event_open, keyctl, add_key, userfaultfd
     refused = (
-        [97, 40, 39, 41, 268, 280, 241, 219, 217, 282]
-        if arm
-        else [272, 165, 166, 155, 308, 321, 298, 250, 248, 323]
+        [97, 40, 39, 41, 268, 280, 241, 219, 217, 282] if arm else [272, 165, 166, 155, 308, 321, 298, 250, 248, 323]
     )
     refused += [428, 429, 430, 431, 432, 433, 442]  # open_tree … fspick, mount_setattr
     clone = 220 if arm else 56
@@ -359,10 +354,7 @@ def test_the_tier_is_told_for_the_manifest() -> None:
     verifier.start()
     assert verifier.tier is not None
     told = json.loads(json.dumps(verifier.tier.as_json()))
-    assert told["tier"] == verifier.tier.name and told["checks"]["network"] == {
-        "asked": "refused",
-        "got": "refused",
-    }
+    assert told["tier"] == verifier.tier.name and told["checks"]["network"] == {"asked": "refused", "got": "refused"}
     verifier.close()
 
 

@@ -97,9 +97,7 @@ def test_nothing_of_a_run_is_there_for_the_next(verifier: CodeVerifier, code: st
     lane = verifier._lanes._slots[0].lane("plain")
     assert printed(verifier, code, "" if code == CLOSED else "hi", timeout=20).score is not None
     assert (
-        printed(
-            verifier, "import os\nprint(os.getcwd() == os.path.realpath('.'), os.listdir())", "True []"
-        ).score
+        printed(verifier, "import os\nprint(os.getcwd() == os.path.realpath('.'), os.listdir())", "True []").score
         == 1.0
     )
     assert verifier._lanes._slots[0].lane("plain") is lane
@@ -118,9 +116,7 @@ def test_a_run_cannot_fill_the_disk(verifier: CodeVerifier, code: str) -> None:
     before = os.statvfs(tempfile.gettempdir()).f_bavail
     verdict = printed(verifier, code, "hi", timeout=20)
     assert verdict.score == 0.0, verdict
-    assert verdict.reason in ("output", "exit:1"), (
-        verdict
-    )  # told by the lane, or by the file system's own size
+    assert verdict.reason in ("output", "exit:1"), verdict  # told by the lane, or by the file system's own size
     left = (before - os.statvfs(tempfile.gettempdir()).f_bavail) * os.statvfs("/tmp").f_frsize
     assert left < 64 << 20
 
@@ -179,9 +175,7 @@ def test_slots_do_not_reach_each_others_folders() -> None:
     assert not any(os.path.exists(path) for path in paths)
 
 
-def test_a_folder_that_a_killed_process_left_is_taken_away(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_that_a_killed_process_left_is_taken_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     body = "from grpo_verifiers.sandbox.folder import ScratchFolder as S; import os; s = S(); print(s.path, flush=True); os.kill(os.getpid(), 9)"
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": SOURCES}

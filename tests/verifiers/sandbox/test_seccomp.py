@@ -11,13 +11,7 @@ from grpo_verifiers.sandbox.inside.kernel import seccomp
 from grpo_verifiers.sandbox.inside.kernel.syscalls import ARCHES, NUMBERS, number
 
 PID = 4242
-ALLOW, EPERM, EACCES, ENOSYS, KILL = (
-    seccomp.ALLOW,
-    seccomp.EPERM,
-    seccomp.EACCES,
-    seccomp.ENOSYS,
-    seccomp.KILL,
-)
+ALLOW, EPERM, EACCES, ENOSYS, KILL = (seccomp.ALLOW, seccomp.EPERM, seccomp.EACCES, seccomp.ENOSYS, seccomp.KILL)
 
 
 def decide(

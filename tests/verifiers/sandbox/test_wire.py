@@ -103,9 +103,7 @@ def link_fuzz(count: int) -> None:
     draw = random.Random(count)
     for _ in range(count):
         with linked() as (link, theirs):
-            head = draw.choice(
-                ["ok", "raise", "out", "call", "get", "input", "files", "next", "live", "warn", 3, None]
-            )
+            head = draw.choice(["ok", "raise", "out", "call", "get", "input", "files", "next", "live", "warn", 3, None])
             for said in ([head, *[message(draw) for _ in range(draw.randrange(4))]], ["ok", message(draw)]):
                 frames.send(theirs.fileno(), said)
             theirs.shutdown(socket.SHUT_WR)
@@ -161,10 +159,7 @@ def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> Non
         frames.send(theirs.fileno(), ["ok", {"tw": 0}, [[0, [1, 3]]]])
         got = link.call(0, (xs,), {})
         assert (
-            got == [1, 3]
-            and xs == [3, 1]
-            and link.returned.is_same(got, xs)
-            and not link.returned.is_same(got, [1, 3])
+            got == [1, 3] and xs == [3, 1] and link.returned.is_same(got, xs) and not link.returned.is_same(got, [1, 3])
         )
         link.statements.commit()
         assert xs == [1, 3]

@@ -18,8 +18,7 @@ from grpo_verifiers.verifier import BadGold, Sample
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTER = re.compile(
-    r"\A[\s*_$\"'`]*+(?:(?:option|choice|answer)\s*+:?\s*+)?[(\[{]?\s*+([A-Za-z])\s*+[)\]}]?[\s*_$\"'`.:)]*+",
-    re.I,
+    r"\A[\s*_$\"'`]*+(?:(?:option|choice|answer)\s*+:?\s*+)?[(\[{]?\s*+([A-Za-z])\s*+[)\]}]?[\s*_$\"'`.:)]*+", re.I
 )
 _LABELLED = re.compile(
     r"\A[\s*_$\"'`]*+(?:(?:option|choice)\s++)?(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])\s*[).:\-–—])[\s*_$\"'`.:]*(\S.*)",
@@ -174,17 +173,14 @@ def _choices(row: Mapping[str, Any]) -> dict[str, str]:
     value = row.get("choices", row.get("options"))
     if value is None:
         return {}
-    if isinstance(value, Mapping) and isinstance(
-        value.get("text"), list
-    ):  # ARC's {"text": […], "label": […]}
+    if isinstance(value, Mapping) and isinstance(value.get("text"), list):  # ARC's {"text": […], "label": […]}
         value = dict(zip(value.get("label") or LETTERS, value["text"], strict=False))
     if isinstance(value, list):
         value = dict(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else None
     if not isinstance(value, Mapping) or len(value) < 2:
         raise BadGold("`choices` must be a list of two or more options, or a mapping of letters to options")
     return {
-        str(letter).strip().upper(): normal(_unlabelled(str(words), str(letter)))
-        for letter, words in value.items()
+        str(letter).strip().upper(): normal(_unlabelled(str(words), str(letter))) for letter, words in value.items()
     }
 
 

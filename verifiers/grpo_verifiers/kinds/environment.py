@@ -76,9 +76,7 @@ def recorded(line: Mapping[str, Any], name: str = NAME) -> Played | None:
     verdicts = line.get("verdicts")
     found = verdicts.get(name) if isinstance(verdicts, Mapping) else None
     if not isinstance(found, Mapping):
-        return Played(
-            None, "not_recorded", f"the line has turns, and no outcome of them under `verdicts.{name}`"
-        )
+        return Played(None, "not_recorded", f"the line has turns, and no outcome of them under `verdicts.{name}`")
     score = found.get("score")
     if isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score):
         return Played(float(score))

@@ -69,9 +69,7 @@ class EquationVerifier(StatedAnswer):
         try:
             return EquationGold(_exact(row["target"]), Counter(_exact(number) for number in numbers))
         except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-            raise BadGold(
-                f"`target` and `numbers` must be numbers, got {row['target']!r} and {numbers!r}"
-            ) from None
+            raise BadGold(f"`target` and `numbers` must be numbers, got {row['target']!r} and {numbers!r}") from None
 
     def compare(self, answer: str, gold: EquationGold) -> Verdict:
         """Parse, count the numbers, compare the value."""

@@ -85,14 +85,10 @@ class FormatVerifier(AnswerVerifier):
         if options.tags:
             out.append(("order", in_order))
             sections = (
-                [text[a.end : b.start] for a, b in zip(marks[::2], marks[1::2], strict=False)]
-                if in_order
-                else []
+                [text[a.end : b.start] for a, b in zip(marks[::2], marks[1::2], strict=False)] if in_order else []
             )
             out.append(("empty", in_order and all(len(s.strip()) >= options.least_chars for s in sections)))
-            out.append(
-                ("outside", options.outside == "text" or (in_order and not _outside(text, marks).strip()))
-            )
+            out.append(("outside", options.outside == "text" or (in_order and not _outside(text, marks).strip())))
         if options.boxes != "any":
             after = text[marks[1].end :] if in_order and len(options.tags) > 1 else text
             n = len(_BOX.findall(after))

@@ -162,9 +162,7 @@ CHECKS: dict[str, Check] = {
     "upper_case": lambda text, args: _cased(text, str.islower),
     "lower_case": lambda text, args: _cased(text, str.isupper),
     "no_commas": lambda text, args: not any(char in text for char in ",，、،"),
-    "quoted": lambda text, args: (
-        len(text.strip()) > 1 and text.strip()[0] in '"“' and text.strip()[-1] in '"”'
-    ),
+    "quoted": lambda text, args: len(text.strip()) > 1 and text.strip()[0] in '"“' and text.strip()[-1] in '"”',
     "title": lambda text, args: any(map(str.strip, _TITLE.findall(text))),
     "postscript": _postscript,
     "sections": lambda text, args: args.allows(
@@ -174,8 +172,7 @@ CHECKS: dict[str, Check] = {
     "script": _in_script,
     "nth_paragraph": _nth_paragraph,
     "repeats": lambda text, args: (
-        bool(args.text)
-        and " ".join(text.casefold().split()).startswith(" ".join(args.text.casefold().split()))
+        bool(args.text) and " ".join(text.casefold().split()).startswith(" ".join(args.text.casefold().split()))
     ),
     "two_answers": lambda text, args: _two_answers(text),
 }
@@ -183,8 +180,7 @@ CHECKS: dict[str, Check] = {
 
 _NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("letter", "keyword", "starts_with", "ends_with", "script", "nth_paragraph", "sections", "repeats"),
-        ("text",),
+        ("letter", "keyword", "starts_with", "ends_with", "script", "nth_paragraph", "sections", "repeats"), ("text",)
     ),
     **dict.fromkeys(("include", "avoid", "one_of", "contains_one"), ("words",)),
 }
@@ -221,9 +217,7 @@ def read_instruction(said: object) -> tuple[str, Args]:
             raise BadInstruction(f"`{key}` of instruction `{kind}` must be a whole number from 0")
         if key == "text" and not isinstance(value, str):
             raise BadInstruction(f"`text` of instruction `{kind}` must be text")
-        if key == "words" and not (
-            isinstance(value, list) and value and all(isinstance(w, str) and w for w in value)
-        ):
+        if key == "words" and not (isinstance(value, list) and value and all(isinstance(w, str) and w for w in value)):
             raise BadInstruction(f"`words` of instruction `{kind}` must be a list of texts")
     for key in _NEEDS.get(kind, ()):
         if not given.get(key):

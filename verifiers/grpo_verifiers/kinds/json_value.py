@@ -222,10 +222,7 @@ class JsonVerifier(AnswerVerifier):
         if self._pool is None:
             limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
             self._pool = Pool(
-                "grpo_verifiers.kinds.json_reading:serve",
-                self.options.assert_format,
-                workers=1,
-                limits=limits,
+                "grpo_verifiers.kinds.json_reading:serve", self.options.assert_format, workers=1, limits=limits
             )
         try:
             (result,) = self._pool.run([(schema, text)])

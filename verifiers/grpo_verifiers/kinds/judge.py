@@ -109,9 +109,7 @@ class JudgeVerifier(Verifier):
             raise BadOption("model", "`model` names no model")
         ends = options.range
         if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
-            raise BadOption(
-                "range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]"
-            )
+            raise BadOption("range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]")
         fields = _fields(options.template)
         if "completion" not in fields:
             raise BadOption("template", "`template` has no place for `{completion}`")
@@ -152,14 +150,11 @@ class JudgeVerifier(Verifier):
             return
         options = self.options
         if options.key_env and key_from(options.key_env) is None:
-            raise Unavailable(
-                f"no key for the judge: the environment variable `{options.key_env}` is not set"
-            )
+            raise Unavailable(f"no key for the judge: the environment variable `{options.key_env}` is not set")
         why = self._endpoint.reach()
         if why:
             raise Unavailable(
-                f"the judge at {options.base_url} cannot be reached: {why}",
-                hint="start its server, or mend `base_url`",
+                f"the judge at {options.base_url} cannot be reached: {why}", hint="start its server, or mend `base_url`"
             )
         self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="grpo-judge")
 
@@ -189,12 +184,7 @@ class JudgeVerifier(Verifier):
     def _asked(self, sample: Sample) -> Future[tuple[str, float]]:
         options = self.options
         low, high = (f"{end:g}" for end in options.range)
-        have = {
-            **sample.gold,
-            "completion": sample.completion,
-            "prompt": sample.prompt,
-            "rubric": options.rubric,
-        }
+        have = {**sample.gold, "completion": sample.completion, "prompt": sample.prompt, "rubric": options.rubric}
         # the template with its places filled once: braces inside the values stay text
         values = {**have, "low": low, "high": high}
         out = []
@@ -231,9 +221,7 @@ class JudgeVerifier(Verifier):
         except NoReply as err:
             return error(f"judge_{err.reason}", f"the judge gave no verdict: {err}")
         said = " ".join(reply.split())[-200:]
-        found = [
-            next((g for g in match.groups() if g), match.group()) for match in self._parse.finditer(reply)
-        ]
+        found = [next((g for g in match.groups() if g), match.group()) for match in self._parse.finditer(reply)]
         if not found:
             return error("judge_unread", f"no score in the judge's reply: {said!r}", seconds)
         score = self._score(found[-1])
@@ -400,9 +388,7 @@ def key_from(variable: str | None) -> str | None:
     return os.environ.get(variable) if variable else None
 
 
-def _body(
-    response: http.client.HTTPResponse, connection: http.client.HTTPConnection, deadline: float
-) -> bytes:
+def _body(response: http.client.HTTPResponse, connection: http.client.HTTPConnection, deadline: float) -> bytes:
     """All of the body before the deadline, however slowly it drips."""
     parts: list[bytes] = []
     size = 0

@@ -126,9 +126,7 @@ class MathVerifier(Verifier):
         self._seen[key] = found
 
     def _settle(
-        self,
-        waiting: list[tuple[int, float, MathGold, Extraction, list[Match]]],
-        verdicts: list[Verdict | None],
+        self, waiting: list[tuple[int, float, MathGold, Extraction, list[Match]]], verdicts: list[Verdict | None]
     ) -> None:
         from grpo_verifiers.maths.proving.prover import PROVER, ChildFailed, ProofTask
 

@@ -153,10 +153,7 @@ class NumericVerifier(StatedAnswer):
             Example("\\boxed{3.14}", {"answer": 3.14159}, "no tolerance by default"),
             Example("\\boxed{3.14}", {"answer": 3.14159}, "within one part in a hundred", {"rel_tol": 0.01}),
             Example(
-                "\\boxed{2000 m}",
-                {"answer": "2 km"},
-                "another unit is converted where asked",
-                {"units": "convert"},
+                "\\boxed{2000 m}", {"answer": "2 km"}, "another unit is converted where asked", {"units": "convert"}
             ),
             Example("\\boxed{4.2}", {"answer": "4..5"}, "inside the gold's range"),
         ]

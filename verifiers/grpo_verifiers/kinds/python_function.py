@@ -104,9 +104,7 @@ class PythonVerifier(Verifier):
             raise BadOption("right_at", "`right_at` must be a finite number")
         ends = options.range
         if ends is not None and (len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]):
-            raise BadOption(
-                "range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]"
-            )
+            raise BadOption("range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]")
         if options.concurrency is not None and options.concurrency < 1:
             raise BadOption("concurrency", "`concurrency` must be at least 1")
         if options.retries < 0:
@@ -119,9 +117,7 @@ class PythonVerifier(Verifier):
             {name: getattr(options, name) for name in _FOR_WORKERS},
             workers=options.workers,
             limits=ProcessLimits(
-                cpu_s=limit_s,
-                wall_s=limit_s,
-                memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0),
+                cpu_s=limit_s, wall_s=limit_s, memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0)
             ),
             on_print=self._prints,
             secrets=options.env,
@@ -256,11 +252,7 @@ class PythonVerifier(Verifier):
     def _plain(self, call: FunctionCall) -> list[FunctionCall]:
         """Harmless completions of the row; the one that must be right, where there is a gold text."""
         text = self.gold_text(call.row)
-        return (
-            probes(call.row, call.prompt)
-            if text is None
-            else [FunctionCall(text, call.prompt, call.row, (0,))]
-        )
+        return probes(call.row, call.prompt) if text is None else [FunctionCall(text, call.prompt, call.row, (0,))]
 
     def _can_judge(self, call: FunctionCall, answer: Answer) -> bool:
         if not isinstance(answer, Done):
@@ -284,9 +276,7 @@ class PythonVerifier(Verifier):
             if ours is None:
                 is_limit = answer.reason != "died"
                 return over_limit(answer.reason, seconds=answer.seconds) if is_limit else wrong(None, "verifier_raised", answer.seconds, detail=what)  # fmt: skip
-            reason = {"died": "worker_died", "unavailable": "worker_unavailable"}.get(
-                answer.reason, answer.reason
-            )
+            reason = {"died": "worker_died", "unavailable": "worker_unavailable"}.get(answer.reason, answer.reason)
             return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
         key = answer.traceback.splitlines()[-2] if answer.traceback.count("\n") > 2 else answer.traceback
         with self._lock:
@@ -294,9 +284,7 @@ class PythonVerifier(Verifier):
             self._logged.add(key)
         if is_new:
             log.warning(
-                "`%s` raised; further ones like it are only counted\n%s",
-                self.options.function,
-                answer.traceback,
+                "`%s` raised; further ones like it are only counted\n%s", self.options.function, answer.traceback
             )
         what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
         if ours is None:
@@ -313,14 +301,4 @@ _ENDS = {
     "died": "its worker process died",
     "unavailable": "no worker process could be started",
 }
-_FOR_WORKERS = (
-    "function",
-    "path",
-    "right_at",
-    "range",
-    "concurrency",
-    "retries",
-    "cache",
-    "args",
-    "timeout_s",
-)
+_FOR_WORKERS = ("function", "path", "right_at", "range", "concurrency", "retries", "cache", "args", "timeout_s")

@@ -66,9 +66,7 @@ class GymVerifier(Verifier):
         if not 0 < options.right_at <= 1:
             raise BadOption("right_at", "`right_at` must be in (0, 1]")
         limits = ProcessLimits(cpu_s=options.timeout_s, memory_mb=1024)
-        self._pool = Pool(
-            "grpo_verifiers.kinds.reasoning_gym:serve", None, workers=options.workers, limits=limits
-        )
+        self._pool = Pool("grpo_verifiers.kinds.reasoning_gym:serve", None, workers=options.workers, limits=limits)
         self._blame = Blame[_Item](
             ask=lambda jobs: [job.result() for job in [self._pool.submit(items) for items in jobs]],
             row=lambda item: (item[0], id(item[1])),
@@ -88,9 +86,7 @@ class GymVerifier(Verifier):
         try:
             self._pool.start()
         except LoadFailed as err:
-            raise Unavailable(
-                f"`reasoning_gym` cannot be loaded: {err}", hint="pip install 'grpo-cli[tasks]'"
-            ) from err
+            raise Unavailable(f"`reasoning_gym` cannot be loaded: {err}", hint="pip install 'grpo-cli[tasks]'") from err
 
     def close(self) -> None:
         """End the workers."""
@@ -107,14 +103,8 @@ class GymVerifier(Verifier):
             raise BadGold("no column `metadata`, which the gym's scorer reads")
         name = self.options.dataset or row.get("rg") or metadata.get("source_dataset")
         if not isinstance(name, str):
-            raise BadGold(
-                "the row does not say its data set (column `rg`), and neither does the option `dataset`"
-            )
-        return name, {
-            "question": row.get("question", ""),
-            "answer": row.get("answer"),
-            "metadata": dict(metadata),
-        }
+            raise BadGold("the row does not say its data set (column `rg`), and neither does the option `dataset`")
+        return name, {"question": row.get("question", ""), "answer": row.get("answer"), "metadata": dict(metadata)}
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order, from all workers."""
@@ -187,19 +177,14 @@ def refusal(name: str, entry: Mapping[str, Any], text: str) -> str:
         return "no_formula"
     if _NOT_A_NUMBER.search(text):
         return "not_a_number"
-    if entry.get("answer") in ("True", "False") and text.strip().strip(".").casefold() not in (
-        "true",
-        "false",
-    ):
+    if entry.get("answer") in ("True", "False") and text.strip().strip(".").casefold() not in ("true", "false"):
         return "no_truth_value"
     return ""
 
 
 def is_formula(text: str) -> bool:
     """Whether a text holds nothing but what a formula of one letter needs, of a size that a parser survives."""
-    return (
-        len(text) <= 2000 and bool(_FORMULA.fullmatch(text)) and not _BIG_POWER.search("".join(text.split()))
-    )
+    return len(text) <= 2000 and bool(_FORMULA.fullmatch(text)) and not _BIG_POWER.search("".join(text.split()))
 
 
 def serve(config: None) -> tuple[Callable[[tuple[str, dict[str, Any], str]], float], None]:

@@ -108,13 +108,9 @@ class RegexVerifier(Verifier):
         return [
             Example("<think>a</think> b", {}, "found anywhere", {"pattern": "<think>.*</think>"}),
             Example("<a>", {}, "half of the patterns", {"pattern": ["<a>", "<b>"]}),
-            Example(
-                "answer: 3\nanswer: 4", {"answer": "4"}, "the last match is compared with the gold", group
-            ),
+            Example("answer: 3\nanswer: 4", {"answer": "4"}, "the last match is compared with the gold", group),
             Example("answer: 1,000", {"answer": "1000"}, "as numbers", {**group, "compare": "numeric"}),
-            Example(
-                "a" * 5000 + "!", {}, "backtracking is cut off", {"pattern": "^(a|a)*$", "timeout_s": 0.1}
-            ),
+            Example("a" * 5000 + "!", {}, "backtracking is cut off", {"pattern": "^(a|a)*$", "timeout_s": 0.1}),
         ]
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
@@ -140,9 +136,7 @@ class RegexVerifier(Verifier):
         except (TimeoutError, MemoryError):
             if self._pool is None:
                 limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
-                self._pool = Pool(
-                    "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
-                )
+                self._pool = Pool("grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits)
             result = self._pool.run([text])[0]
             if not isinstance(result, Done):
                 reason = getattr(result, "reason", "raised")
@@ -164,9 +158,7 @@ class RegexVerifier(Verifier):
         score = min(1.0, sum(weight for weight, span in zip(self._weights, spans, strict=True) if span))
         if all(spans):
             return right(None, "match", seconds)
-        return wrong(
-            None, "part_match" if any(spans) else "no_match", seconds, score=score if any(spans) else 0.0
-        )
+        return wrong(None, "part_match" if any(spans) else "no_match", seconds, score=score if any(spans) else 0.0)
 
 
 @dataclass(frozen=True)

@@ -68,15 +68,11 @@ class ExactVerifier(StatedAnswer):
         """For `grpo explain exact`."""
         return [
             Example(
-                "It is \\boxed{\\text{Paris}}.",
-                {"answer": "paris"},
-                "case, LaTeX wrappers and marks do not count",
+                "It is \\boxed{\\text{Paris}}.", {"answer": "paris"}, "case, LaTeX wrappers and marks do not count"
             ),
             Example("\\boxed{Paris} or \\boxed{Lyon}", {"answer": "Paris"}, "a hedge is never right"),
             Example(
-                "\\boxed{New York City}",
-                {"answer": ["NYC", "New York City"]},
-                "a list of golds means any of them",
+                "\\boxed{New York City}", {"answer": ["NYC", "New York City"]}, "a list of golds means any of them"
             ),
         ]
 
@@ -182,9 +178,7 @@ class SetVerifier(StatedAnswer):
         return [
             Example("\\boxed{Blue, red and green}", row, "any order"),
             Example("\\boxed{red, green, blue, black}", row, "one too many is wrong"),
-            Example(
-                "\\boxed{red, green}", row, "part of the score where `partial` asks for it", {"partial": "f1"}
-            ),
+            Example("\\boxed{red, green}", row, "part of the score where `partial` asks for it", {"partial": "f1"}),
         ]
 
 

@@ -54,9 +54,7 @@ _RETRACTED = re.compile(
     re.I,
 )
 _OR_NEXT = re.compile(r"\A([\s$.,*\\)]*+)or\b", re.I)
-_NOT_FINAL = re.compile(
-    r"\b(?:previous|earlier|wrong|incorrect|initial|naive|old|tempting|false|former)\s*$", re.I
-)
+_NOT_FINAL = re.compile(r"\b(?:previous|earlier|wrong|incorrect|initial|naive|old|tempting|false|former)\s*$", re.I)
 _DENIED_BEFORE = re.compile(
     r"(?:(?:\bnot|n't)\s+(?:think|believe|say|claim|mean)\s+(?:that\s+)?(?:it|this|the answer)(?:'s|\s+is|\s+equals)?"
     r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)[:$*\\(\[{\s]*+$",
@@ -76,8 +74,7 @@ _FACTOR_GOES_ON = re.compile(
 """A factor behind a box in the same formula: `\\boxed{5}\\pi`, `\\boxed{5}x`."""
 _FORMULA_ENDS = re.compile(r"\\[)\]]|\\(?:text|mathrm|quad|qquad|ldots|dots)(?![a-zA-Z])|[.,;:](?=\s|\Z)|\Z")
 _SCALE_BEHIND = re.compile(
-    r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b",
-    re.I,
+    r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b", re.I
 )
 _UNIT_BEHIND = re.compile(
     r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
@@ -109,8 +106,7 @@ _LABEL = re.compile(
     re.I,
 )
 _SAID = re.compile(
-    r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])",
-    re.I,
+    r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])", re.I
 )
 _UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 _HASHES = re.compile(r"####[ \t]*+([^\s#].*)")
@@ -211,11 +207,7 @@ def _is_comment(text: str, at: int) -> bool:
         if text[line : line + 1] == "%" and line <= at:
             return line > 0 or at < 200
         mark = text.rfind("%", max(line, at - 200), at)
-        if (
-            mark > line
-            and text[max(line, mark - 40) : mark].rstrip(" \t$.").endswith("}")
-            and text[mark - 1].isspace()
-        ):
+        if mark > line and text[max(line, mark - 40) : mark].rstrip(" \t$.").endswith("}") and text[mark - 1].isspace():
             return True
     if text[at - 1 : at] == "{" and _UNSEEN.search(text, max(0, at - 40), at):
         return True
@@ -461,7 +453,5 @@ def _first_formula(line: str) -> str:
             return line[len(mark) : end].strip()
     if line.startswith("\\(") and "\\)" in line:
         return line[2 : line.find("\\)")].strip()
-    sentence = re.split(
-        r"(?<=[^.\s])\.(?=\s++[A-Z(]|\s*+$)|(?<!\s)\s++(?:because|since)\b", line, maxsplit=1
-    )[0]
+    sentence = re.split(r"(?<=[^.\s])\.(?=\s++[A-Z(]|\s*+$)|(?<!\s)\s++(?:because|since)\b", line, maxsplit=1)[0]
     return sentence.strip().strip("*").strip()

@@ -50,14 +50,10 @@ class MathOptions:
             value = getattr(self, field.name)
             allowed = get_args(hints[field.name])
             if allowed and value not in allowed:
-                raise BadOption(
-                    field.name, f"`{field.name}` must be one of {', '.join(allowed)}, not `{value}`"
-                )
+                raise BadOption(field.name, f"`{field.name}` must be one of {', '.join(allowed)}, not `{value}`")
         if not isinstance(self.tolerance, int | float) or not 0.0 <= self.tolerance < 1.0:
             raise BadOption("tolerance", f"`tolerance` must be in [0, 1), not `{self.tolerance}`")
         if not isinstance(self.max_chars, int) or self.max_chars < 1:
-            raise BadOption(
-                "max_chars", f"`max_chars` must be a positive whole number, not `{self.max_chars}`"
-            )
+            raise BadOption("max_chars", f"`max_chars` must be a positive whole number, not `{self.max_chars}`")
         if not isinstance(self.seconds, int | float) or not 0.0 < self.seconds <= 60.0:
             raise BadOption("seconds", f"`seconds` must be in (0, 60], not `{self.seconds}`")

@@ -202,9 +202,7 @@ def _started(start: _Start) -> subprocess.Popen[bytes]:
     with _lock:
         if _requests is None:
             _requests = queue.SimpleQueue()
-            threading.Thread(
-                target=_start_for_ever, args=(_requests,), name="grpo-spawn", daemon=True
-            ).start()
+            threading.Thread(target=_start_for_ever, args=(_requests,), name="grpo-spawn", daemon=True).start()
     future: Future[subprocess.Popen[bytes]] = Future()
     _requests.put((start, future))
     return future.result()

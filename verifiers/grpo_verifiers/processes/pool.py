@@ -39,7 +39,9 @@ from grpo_verifiers.processes.linked import (
 from grpo_verifiers.processes.wire import Done, Killed, LoadFailed, ProcessLimits, Raised, Result, raised
 from grpo_verifiers.verifier import Unavailable
 
-_BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
+_BOOT = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
+)
 _LONGEST_WAIT_S = 0.1
 _IDLE = 0.1
 """A worker that computes for less than this share of the time does nothing but wait."""
@@ -48,9 +50,7 @@ _END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
-_SECRET = re.compile(
-    r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|credentials?)($|_)|(password|apikey|token)$"
-)
+_SECRET = re.compile(r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|credentials?)($|_)|(password|apikey|token)$")
 
 
 def without_secrets(environment: Mapping[str, str], readable: Sequence[str]) -> dict[str, str]:
@@ -121,9 +121,7 @@ class Slot:
             raise Unavailable(f"a verifier process did not start{late}") from err
 
     def _command(self, link: int) -> list[str]:
-        here = [
-            os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]
-        ]
+        here = [os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]]
         return [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(link), str(os.getpid())]  # fmt: skip
 
     def close(self) -> None:

@@ -190,9 +190,7 @@ class Raised:
 
 def raised(kind: str, message: str, traceback: str, bases: Sequence[str], *, seconds: float = 0.0) -> Raised:
     """What a process says of an exception, made printable."""
-    return Raised(
-        printable(kind), printable(message), printable(traceback, lines=True), seconds, tuple(bases)
-    )
+    return Raised(printable(kind), printable(message), printable(traceback, lines=True), seconds, tuple(bases))
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,11 +165,7 @@ def described(err: BaseException) -> list[Any]:
     except BaseException:  # noqa: BLE001 - an exception of the user's may even fail to print
         text = "(its message cannot be printed)"
     trace = err.__traceback__
-    while (
-        trace is not None
-        and trace.tb_next is not None
-        and trace.tb_frame.f_code.co_filename.startswith(_HERE)
-    ):
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
         trace = trace.tb_next  # our own frames tell a reader nothing about the user's function
     return [
         type(err).__name__,

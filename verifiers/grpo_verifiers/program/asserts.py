@@ -116,11 +116,7 @@ def _claim(number: int, test: ast.expr, names: tuple[str, ...]) -> PlainCall:
 
 def _near(number: int, left: ast.expr, is_strict: bool, right: ast.expr, names: tuple[str, ...]) -> PlainCall:
     """`abs(f(…) - 1.5) < 1e-6`."""
-    inner = (
-        left.args[0]
-        if isinstance(left, ast.Call) and _is_named(left.func, "abs") and len(left.args) == 1
-        else None
-    )
+    inner = left.args[0] if isinstance(left, ast.Call) and _is_named(left.func, "abs") and len(left.args) == 1 else None
     if not (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Sub)):
         raise NotPlainCall
     first, second = inner.left, inner.right
@@ -170,12 +166,7 @@ def literal(node: ast.expr) -> Any:
         name, args = node.func.id, node.args
         if name in ("set", "list", "dict", "tuple", "frozenset") and not args:
             return {"set": set, "list": list, "dict": dict, "tuple": tuple, "frozenset": frozenset}[name]()
-        if (
-            name == "float"
-            and len(args) == 1
-            and isinstance(args[0], ast.Constant)
-            and isinstance(args[0].value, str)
-        ):
+        if name == "float" and len(args) == 1 and isinstance(args[0], ast.Constant) and isinstance(args[0].value, str):
             try:
                 return float(args[0].value)
             except ValueError as err:
@@ -198,9 +189,7 @@ def _arithmetic(node: ast.BinOp) -> Any:
             return left * right
         if isinstance(node.op, ast.Div):
             return left / right
-        small = (
-            type(left) is int and type(right) is int and right >= 0 and left.bit_length() * right <= MOST_BITS
-        )
+        small = type(left) is int and type(right) is int and right >= 0 and left.bit_length() * right <= MOST_BITS
         if isinstance(node.op, ast.Pow) and small:
             return left**right
     except ArithmeticError as err:
@@ -223,10 +212,7 @@ def called_name(tests: Sequence[str]) -> str | None:
             elif isinstance(node, ast.arg):
                 bound.add(node.arg)
     calls = [
-        n.func.id
-        for tree in trees
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        n.func.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
     ]
     own = next((name for name in calls if name not in bound and name not in HELPERS), None)
     # a function may well be called `sum`: then the assert is about what it calls first

@@ -46,10 +46,7 @@ class Language:
 
 LANGUAGES = {
     "cpp": Language(
-        "main.cpp",
-        ("cpp", "c++", "cxx", "cc"),
-        ("g++", "-O2", "-std=c++17", "-o", "main", "main.cpp"),
-        ("./main",),
+        "main.cpp", ("cpp", "c++", "cxx", "cc"), ("g++", "-O2", "-std=c++17", "-o", "main", "main.cpp"), ("./main",)
     ),
     "c": Language("main.c", ("c",), ("gcc", "-O2", "-o", "main", "main.c", "-lm"), ("./main",)),
     "java": Language(
@@ -59,9 +56,7 @@ LANGUAGES = {
         ("java", "-Xmx512m", "-Xss64m", "-XX:+UseSerialGC", "Main"),
     ),
     "javascript": Language("main.js", ("javascript", "js", "node"), (), ("node", "main.js")),
-    "bash": Language(
-        "main.sh", ("bash", "sh", "shell", "console", "zsh", "shell-session"), (), ("bash", "main.sh")
-    ),
+    "bash": Language("main.sh", ("bash", "sh", "shell", "console", "zsh", "shell-session"), (), ("bash", "main.sh")),
 }
 
 
@@ -112,13 +107,9 @@ class CommandVerifier(SandboxedVerifier):
         )
         if not self.language.run or not self.language.source:
             known = ", ".join(LANGUAGES)
-            raise BadOption(
-                "language", f"`{options.language}` has no preset ({known}); give `source` and `run`"
-            )
+            raise BadOption("language", f"`{options.language}` has no preset ({known}); give `source` and `run`")
         if options.compare not in COMPARES or options.scoring not in ("all", "fraction"):
-            raise BadOption(
-                "compare", f"`compare` is one of {', '.join(COMPARES)}, `scoring` is all or fraction"
-            )
+            raise BadOption("compare", f"`compare` is one of {', '.join(COMPARES)}, `scoring` is all or fraction")
 
         self.shown = tuple(options.show)
         missing = [path for path in self.shown if not os.path.isabs(path) or not os.path.isdir(path)]
@@ -129,12 +120,8 @@ class CommandVerifier(SandboxedVerifier):
         """The stdio tests of a row."""
         o = self.options
         if "tests" in row and (style := mapped(row).get("style") or "stdio") != "stdio":
-            raise BadGold(
-                f"the tests of this row are of the style {style}, and a program is judged by what it prints"
-            )
-        return compile_task(
-            {**row, "style": "stdio"}, Defaults("stdio", o.scoring, o.timeout, o.mem_mb, None)
-        ).outputs
+            raise BadGold(f"the tests of this row are of the style {style}, and a program is judged by what it prints")
+        return compile_task({**row, "style": "stdio"}, Defaults("stdio", o.scoring, o.timeout, o.mem_mb, None)).outputs
 
     def find_tier(self) -> Tier:
         """The tier `namespaces`, with the programs of the language there."""
@@ -209,9 +196,7 @@ class CommandVerifier(SandboxedVerifier):
             )
             seconds = time.perf_counter() - started
             if made.report.killed or made.is_over_memory:
-                return over_limit(
-                    "compile_memory" if made.is_over_memory else "compile_time", source, seconds
-                )
+                return over_limit("compile_memory" if made.is_over_memory else "compile_time", source, seconds)
             code = made.report.exit_code
             if code != 0:
                 reason = "does_not_compile" if 0 < code < NOT_STARTED else DIED

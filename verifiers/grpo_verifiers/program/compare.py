@@ -188,9 +188,7 @@ def same_output(expected: str, printed: str, how: str = "lenient", tolerance: fl
     want, have = _lines(expected), _lines(printed)
     return want == have or (
         len(want) == len(have)
-        and all(
-            w == h or _same_tokens(_spaced(w), _spaced(h), tolerance) for w, h in zip(want, have, strict=True)
-        )
+        and all(w == h or _same_tokens(_spaced(w), _spaced(h), tolerance) for w, h in zip(want, have, strict=True))
     )
 
 

@@ -38,9 +38,7 @@ class TestText:
             elif isinstance(node, ast.arguments):
                 given.append([a.arg for a in ast.walk(node) if isinstance(a, ast.arg)])
         # what `check` is called with is the solution's function, unless something else is called that
-        checks = [
-            n.args.args[0].arg for n in self.known.get("check", []) if hasattr(n, "args") and n.args.args
-        ]
+        checks = [n.args.args[0].arg for n in self.known.get("check", []) if hasattr(n, "args") and n.args.args]
         theirs = {c for c in checks if sum(c in names for names in given) == 1}
         stored |= {name for names in given for name in names} - theirs
         lambdas = {n for n, found in self.known.items() if isinstance(found[-1], ast.Lambda)}
@@ -69,9 +67,7 @@ class TestText:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef) or _is_skipped(node):
                 continue
             if isinstance(node, ast.FunctionDef):
-                is_late = any(
-                    isinstance(n, ast.Yield) for n in run_parts(node)
-                )  # a generator, called, runs nothing
+                is_late = any(isinstance(n, ast.Yield) for n in run_parts(node))  # a generator, called, runs nothing
                 if (node.name == "check" or node.name.startswith("test")) and not is_late:
                     yield node
             elif node.name.startswith("Test") or any("TestCase" in ast.unparse(b) for b in node.bases):

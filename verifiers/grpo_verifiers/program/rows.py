@@ -23,18 +23,7 @@ CALLS = ("functional", "function_call")
 STREAMS = ("stdin", "stdin_stdout")
 """How the cases of LiveCodeBench, DeepCoder and PrimeIntellect are marked."""
 NONE: dict[str, list[str]] = {"input": [], "output": []}
-FIELDS = (
-    "tests",
-    "style",
-    "entry_point",
-    "prompt_code",
-    "setup",
-    "scoring",
-    "timeout",
-    "mem_mb",
-    "needs",
-    "compare",
-)
+FIELDS = ("tests", "style", "entry_point", "prompt_code", "setup", "scoring", "timeout", "mem_mb", "needs", "compare")
 # what LeetCode gives every solution; LiveCodeBench and APPS solutions count on it
 LEETCODE_SETUP = """from typing import *
 from collections import *
@@ -65,9 +54,7 @@ def layout(row: Mapping[str, Any]) -> str:
     for name, (columns, _) in LAYOUTS.items():
         if columns <= has and (name != "verl" or _ground_truth(row) is not None):
             return name
-    if isinstance(row.get("answer"), list) or (
-        isinstance(row.get("answer"), str) and "assert" in row["answer"]
-    ):
+    if isinstance(row.get("answer"), list) or (isinstance(row.get("answer"), str) and "assert" in row["answer"]):
         return "answer"
     return "unknown"
 
@@ -88,15 +75,7 @@ def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
         )
     try:
         return {**row, **(_marked if kind == "code" else LAYOUTS[kind][1])(row)}
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        zlib.error,
-        pickle.UnpicklingError,
-    ) as err:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error, pickle.UnpicklingError) as err:
         what = "`tests`" if kind == "code" else f"looks like a row of {kind}, but its tests"
         raise BadGold(f"{what} cannot be read: {type(err).__name__}: {err}") from err
 
@@ -114,9 +93,7 @@ def _mbpp(row: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(row.get("test"), str) and row["test"].strip():
         tests.append(row["test"])  # EvalPlus's further tests
     imports = row.get("test_imports")
-    setup = "\n".join(
-        [*(imports if imports is not None else ()), str(row.get("test_setup_code") or "")]
-    ).strip()
+    setup = "\n".join([*(imports if imports is not None else ()), str(row.get("test_setup_code") or "")]).strip()
     out: dict[str, Any] = {"style": "assert", "tests": tests, "setup": setup}
     if row.get("entry_point"):
         out["entry_point"] = row["entry_point"]
@@ -135,12 +112,7 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
     pairs = list(zip(cases["inputs"], cases["outputs"], strict=True))
     if name:
         tests = [_call(given, wanted) for given, wanted in pairs]
-        out: dict[str, Any] = {
-            "style": "function_call",
-            "tests": tests,
-            "entry_point": name,
-            "setup": LEETCODE_SETUP,
-        }
+        out: dict[str, Any] = {"style": "function_call", "tests": tests, "entry_point": name, "setup": LEETCODE_SETUP}
     else:
         tests = [{"input": _text(i), "output": _text(o), "float_tol": CLOSE} for i, o in pairs]
         out = {"style": "stdio", "tests": tests, "compare": "tokens"}
@@ -237,9 +209,7 @@ def check(candidate):
 
 def _humanevalx(row: Mapping[str, Any]) -> dict[str, Any]:
     prompt = str(row["prompt"])
-    names = [
-        n.name for n in ast.parse(prompt.rstrip() + "\n    pass\n").body if isinstance(n, ast.FunctionDef)
-    ]
+    names = [n.name for n in ast.parse(prompt.rstrip() + "\n    pass\n").body if isinstance(n, ast.FunctionDef)]
     test = str(row["test"])
     name = next((n for n in reversed(names) if f"check({n})" in test), names[-1])
     return {**_humaneval({**row, "entry_point": name}), "prompt_code": prompt}
@@ -270,10 +240,7 @@ def _text(value: object) -> str:
 def _livecodebench(row: Mapping[str, Any]) -> dict[str, Any]:
     cases = [*_lcb_cases(row.get("public_test_cases")), *_lcb_cases(row.get("private_test_cases"))]
     calls = _called(cases, row)
-    return calls or {
-        "style": "stdio",
-        "tests": [{"input": c["input"], "output": c["output"]} for c in cases],
-    }
+    return calls or {"style": "stdio", "tests": [{"input": c["input"], "output": c["output"]} for c in cases]}
 
 
 def _marked(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,10 +318,7 @@ def _call(given: object, wanted: object) -> dict[str, Any]:
             "args": [loads(a) for a in given.split("\n") if a.strip()],
             "expected": loads(wanted) if isinstance(wanted, str) else wanted,
         }
-    return {
-        "args": given,
-        "expected_any": [wanted, *(wanted if isinstance(wanted, list) and len(wanted) == 1 else [])],
-    }
+    return {"args": given, "expected_any": [wanted, *(wanted if isinstance(wanted, list) and len(wanted) == 1 else [])]}
 
 
 def _lcb_cases(text: Any) -> list[dict[str, Any]]:

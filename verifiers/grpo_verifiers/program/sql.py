@@ -96,11 +96,7 @@ class SqlVerifier(SandboxedVerifier):
         """
         schema = row.get("schema")
         schemas = [schema] if isinstance(schema, str) else schema
-        if (
-            not isinstance(schemas, list)
-            or not schemas
-            or not all(isinstance(s, str) and s.strip() for s in schemas)
-        ):
+        if not isinstance(schemas, list) or not schemas or not all(isinstance(s, str) and s.strip() for s in schemas):
             raise BadGold("`schema` is a script that makes the database, or a list of such scripts")
         query, rows = row.get("answer"), row.get("rows")
         if isinstance(rows, list) and all(isinstance(r, list | tuple) for r in rows):
@@ -109,9 +105,7 @@ class SqlVerifier(SandboxedVerifier):
             return SqlGold(tuple(schemas), None, tuple(map(tuple, rows)), self.options.ordered == "always")
         if not isinstance(query, str) or not query.strip():
             raise BadGold("needs the gold query as `answer`, or the gold rows as `rows`")
-        is_ordered = self.options.ordered == "always" or (
-            self.options.ordered == "auto" and orders_rows(query)
-        )
+        is_ordered = self.options.ordered == "always" or (self.options.ordered == "auto" and orders_rows(query))
         return SqlGold(tuple(schemas), query, None, is_ordered)
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
@@ -133,9 +127,7 @@ class SqlVerifier(SandboxedVerifier):
             return over_limit("query_size")
         try:
             return self.in_a_slot(
-                lanes,
-                lambda slot: self._compare(slot.lane("sql"), sample.gold, query.strip(), started),
-                started,
+                lanes, lambda slot: self._compare(slot.lane("sql"), sample.gold, query.strip(), started), started
             )
         except SchemaFails as err:
             return error("schema", str(err), time.perf_counter() - started)
@@ -152,9 +144,7 @@ class SqlVerifier(SandboxedVerifier):
             if got.rows is None:
                 return wrong(query, "no_rows", seconds, 0.0, got.why)
             sizes = tie_sizes(gold.query or "", wanted.names, wanted.rows) if gold.is_ordered else None
-            if len(got.rows) > self.options.max_rows or not same_rows(
-                wanted.rows, got.rows, gold.is_ordered, sizes
-            ):
+            if len(got.rows) > self.options.max_rows or not same_rows(wanted.rows, got.rows, gold.is_ordered, sizes):
                 return wrong(query, "rows_differ", seconds)
         return right(query, f"databases:{len(gold.schemas)}", time.perf_counter() - started)
 
@@ -238,9 +228,7 @@ def _place(term: str, names: Sequence[str]) -> int | None:
     return at[0] if len(at) == 1 else None
 
 
-def same_rows(
-    wanted: list[Any], got: list[Any], is_ordered: bool, sizes: Sequence[int] | None = None
-) -> bool:
+def same_rows(wanted: list[Any], got: list[Any], is_ordered: bool, sizes: Sequence[int] | None = None) -> bool:
     """Whether two lists of tagged rows are equal, as multisets unless order counts; numbers by value.
 
     `sizes`: how many rows in turn may stand in any order among themselves.

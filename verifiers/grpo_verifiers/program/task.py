@@ -32,9 +32,7 @@ class Output:
     input: str
     outputs: tuple[str, ...]
     tolerance: float | None = None
-    compare: str = (
-        ""  # how to compare it, where the row's layout says so; else the option of the verifier decides
-    )
+    compare: str = ""  # how to compare it, where the row's layout says so; else the option of the verifier decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,7 @@ class CodeTask:
 
 def _inputs(calls: Sequence[PlainCall | Returned]) -> str:
     encoded = [
-        [[wire.encode(a) for a in call.args], {k: wire.encode(v) for k, v in call.kwargs.items()}]
-        for call in calls
+        [[wire.encode(a) for a in call.args], {k: wire.encode(v) for k, v in call.kwargs.items()}] for call in calls
     ]
     return json.dumps(encoded, separators=(",", ":"))
 
@@ -217,11 +214,7 @@ def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:
 
 def _programs(tests: object, entry: str | None) -> list[str]:
     programs = [tests] if isinstance(tests, str) else tests
-    if (
-        not isinstance(programs, list)
-        or not programs
-        or not all(isinstance(t, str) and t.strip() for t in programs)
-    ):
+    if not isinstance(programs, list) or not programs or not all(isinstance(t, str) and t.strip() for t in programs):
         raise BadGold("`tests` of style assert is a program or a list of statements")
     found, before, unused = list[str](), "", None
     for number, program in enumerate(programs):

@@ -23,15 +23,7 @@ from grpo_verifiers.program.task import CodeTask, Returned, packages_of
 from grpo_verifiers.sandbox.delays import Delays
 from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
-from grpo_verifiers.sandbox.lane import (
-    STRETCH,
-    Lane,
-    LaneFailed,
-    LaneReport,
-    LaneSilent,
-    memory_files,
-    read_file,
-)
+from grpo_verifiers.sandbox.lane import STRETCH, Lane, LaneFailed, LaneReport, LaneSilent, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import LaneSlot
 
 OUTPUT_BYTES = 16 << 20
@@ -259,11 +251,7 @@ def _no_value(call: object, answer: dict[str, Any]) -> TestResult:
         if answer["x"] == "MemoryError":
             return TestResult("limit", "memory")
         return TestResult("failed", "raised", str(answer["x"])[:100])
-    if (
-        isinstance(call, PlainCall)
-        and call.claim in ("true", "false")
-        and answer.get("b") is (call.claim == "true")
-    ):
+    if isinstance(call, PlainCall) and call.claim in ("true", "false") and answer.get("b") is (call.claim == "true"):
         return PASSED
     return TestResult("failed", "opaque", str(answer.get("o"))[:100])
 
@@ -383,15 +371,10 @@ def _program_trial(task: CodeTask, answer: dict[str, Any], report: LaneReport, l
             trial.add(at, ended)
         else:
             trial.add(
-                at,
-                TestResult(
-                    "failed", _why_failed(answer), f"{why}{UNTRUSTED if answer.get('untrusted') else ''}"
-                ),
+                at, TestResult("failed", _why_failed(answer), f"{why}{UNTRUSTED if answer.get('untrusted') else ''}")
             )
     if late:
-        trial.add(
-            len(trial.results), ended if ended and ended.fate == "limit" else TestResult("limit", "wall_time")
-        )
+        trial.add(len(trial.results), ended if ended and ended.fate == "limit" else TestResult("limit", "wall_time"))
     if answer.get("dead") and all(r.fate == "passed" for r in trial.results):
         trial.add(max(0, len(trial.results) - 1), TestResult("failed", "exit_inside_call"))
     return trial

@@ -9,14 +9,7 @@ from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.rows import mapped
-from grpo_verifiers.program.task import (
-    CodeTask,
-    Defaults,
-    Output,
-    compile_task,
-    missing_libraries,
-    packages_in,
-)
+from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task, missing_libraries, packages_in
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import fences
@@ -100,9 +93,7 @@ class CodeVerifier(SandboxedVerifier):
         if task.needs_scratch and not (self.tier and self.tier.has_scratch):
             return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
         if missing := missing_libraries(task):
-            return error(
-                "no_library", f"the row imports `{'`, `'.join(missing)}`, which the sandbox does not have"
-            )
+            return error("no_library", f"the row imports `{'`, `'.join(missing)}`, which the sandbox does not have")
 
         def run(slot: LaneSlot) -> Verdict:
             try:
@@ -113,9 +104,7 @@ class CodeVerifier(SandboxedVerifier):
             verdict = _verdict(task, trial, _shown(answer), time.perf_counter() - started)
             absent = packages_in(answer) - {name for name, _ in host_view(PACKAGES).packages}
             if absent and verdict.outcome is not Outcome.RIGHT:
-                return error(
-                    "no_library", f"`{'`, `'.join(sorted(absent))}` is not installed here", verdict.seconds
-                )
+                return error("no_library", f"`{'`, `'.join(sorted(absent))}` is not installed here", verdict.seconds)
             return verdict
 
         return self.in_a_slot(lanes, run, started)

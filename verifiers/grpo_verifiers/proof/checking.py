@@ -259,9 +259,7 @@ def check(goal: MetamathGoal, labels: Sequence[str], max_steps: int, max_symbols
         elif label in database.floating:
             stack.append((database.floating[label].kind, database.floating[label].variable))
         else:
-            stack.append(
-                _apply(_usable(goal, database, label), stack, goal, database, max_symbols - made, position)
-            )
+            stack.append(_apply(_usable(goal, database, label), stack, goal, database, max_symbols - made, position))
         made += len(stack[-1])
         if made > max_symbols:
             raise ProofTooLong("symbols")
@@ -292,9 +290,7 @@ def _apply(
     """The assertion applied to the top of the stack, which it takes."""
     count = len(found.hypotheses)
     if len(stack) < count:
-        raise BadProof(
-            "stack", f"step {position} `{found.label}` needs {count} statements, there are {len(stack)}"
-        )
+        raise BadProof("stack", f"step {position} `{found.label}` needs {count} statements, there are {len(stack)}")
     taken = stack[len(stack) - count :]
     del stack[len(stack) - count :]
     put: dict[str, Symbols] = {}

@@ -65,12 +65,8 @@ class MetamathVerifier(Verifier):
         given = row.get("hypotheses") or {}
         if not isinstance(given, Mapping):
             raise BadGold("`hypotheses` maps labels to statements")
-        hypotheses = tuple(
-            Essential(str(k), _statement(v, f"hypotheses.{k}", database)) for k, v in given.items()
-        )
-        clash = [
-            h.label for h in hypotheses if h.label in database.assertions or h.label in database.floating
-        ]
+        hypotheses = tuple(Essential(str(k), _statement(v, f"hypotheses.{k}", database)) for k, v in given.items())
+        clash = [h.label for h in hypotheses if h.label in database.assertions or h.label in database.floating]
         if clash:
             raise BadGold(f"the hypothesis `{clash[0]}` has a label of the database")
         label, allowed = row.get("label"), row.get("allowed")
@@ -78,12 +74,7 @@ class MetamathVerifier(Verifier):
         before = None if itself is None else itself.number
         pairs = frozenset((min(a, b), max(a, b)) for a, b in row.get("distinct") or ())
         return MetamathGoal(
-            text,
-            statement,
-            hypotheses,
-            pairs,
-            before,
-            None if allowed is None else frozenset(map(str, allowed)),
+            text, statement, hypotheses, pairs, before, None if allowed is None else frozenset(map(str, allowed))
         )
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
@@ -124,9 +115,7 @@ def _statement(value: Any, name: str, database: Database) -> Symbols:
         raise BadGold(f"`{name}` is no statement such as `|- ( ph -> ph )`")
     unknown = [s for s in symbols if s not in database.constants and s not in database.variables]
     if unknown or symbols[0] not in database.constants:
-        raise BadGold(
-            f"`{name}` has a symbol that the database does not declare: {(unknown or symbols)[0]!r}"
-        )
+        raise BadGold(f"`{name}` has a symbol that the database does not declare: {(unknown or symbols)[0]!r}")
     return symbols
 
 
@@ -173,9 +162,7 @@ def proof_labels(text: str) -> list[str]:
         words = words[:-1]
     for word in words:
         if word.startswith("$"):
-            raise BadProof(
-                "keyword", f"`{word}` in a proof: it is a list of labels, nothing can be declared in it"
-            )
+            raise BadProof("keyword", f"`{word}` in a proof: it is a list of labels, nothing can be declared in it")
         if word == "?":
             raise BadProof("unfinished", "`?` stands for a missing step")
     return words

@@ -15,12 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_verifiers.processes.linked import (
-    PLAIN_ENVIRONMENT,
-    LinkedProcess,
-    ProcessFailed,
-    ProcessSilent,
-)
+from grpo_verifiers.processes.linked import PLAIN_ENVIRONMENT, LinkedProcess, ProcessFailed, ProcessSilent
 from grpo_verifiers.sandbox.view import PACKAGES, PROGRAMS, HostView, host_view, landlock_paths
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
@@ -116,12 +111,7 @@ class Lane(LinkedProcess):
     name = "the lane"
 
     def __init__(
-        self,
-        tier: str,
-        kind: str = "plain",
-        role: str = "runner",
-        scratch: str = "",
-        shown: tuple[str, ...] = (),
+        self, tier: str, kind: str = "plain", role: str = "runner", scratch: str = "", shown: tuple[str, ...] = ()
     ) -> None:
         """Start it and wait until it has isolated itself.
 
@@ -140,11 +130,7 @@ class Lane(LinkedProcess):
         self.notes: dict[str, Any] = self.greet(START_S)
 
     def run(
-        self,
-        style: str,
-        fds: Mapping[str, int],
-        limits: Mapping[str, Any],
-        look: Callable[[], None] | None = None,
+        self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any], look: Callable[[], None] | None = None
     ) -> LaneReport:
         """Run one job to its end; `look` is called now and then meanwhile.
 

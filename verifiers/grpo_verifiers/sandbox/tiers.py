@@ -52,10 +52,7 @@ FIXES = (
 MENDS = (
     ("temporary directory", "make a folder for temporary files that may be written, and name it in TMPDIR"),
     ("resource temporarily unavailable", "raise the limit of processes (`ulimit -u`): a sandbox needs a few"),
-    (
-        "cannot allocate memory",
-        "raise the limit of memory (`ulimit -v`): a sandbox needs 1 GB of address space",
-    ),
+    ("cannot allocate memory", "raise the limit of memory (`ulimit -v`): a sandbox needs 1 GB of address space"),
     ("too many open files", "raise the limit of open files (`ulimit -n`)"),
     ("no space left", "free some space where temporary files lie, or name another folder in TMPDIR"),
 )
@@ -211,10 +208,7 @@ def self_test(lane: Lane) -> tuple[SelfCheck, ...]:
     ]
     wanted = "writable" if lane.notes.get("scratch") else "none"
     rows.append(SelfCheck("scratch files", wanted, got["scratch files"] or "none"))
-    return (
-        *rows,
-        SelfCheck("own uid", "not the trainer's" if lane.tier == "namespaces" else "any", got["own uid"]),
-    )
+    return (*rows, SelfCheck("own uid", "not the trainer's" if lane.tier == "namespaces" else "any", got["own uid"]))
 
 
 def _private_names(folder: str) -> list[str]:
@@ -224,6 +218,4 @@ def _private_names(folder: str) -> list[str]:
         names = os.listdir(folder)
     except OSError:
         return []
-    return [n for n in names if not any((s + "/").startswith(os.path.join(folder, n) + "/") for s in shown)][
-        :200
-    ]
+    return [n for n in names if not any((s + "/").startswith(os.path.join(folder, n) + "/") for s in shown)][:200]

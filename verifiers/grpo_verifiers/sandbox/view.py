@@ -80,8 +80,7 @@ def host_view(packages: tuple[str, ...] = (), programs: tuple[str, ...] = ()) ->
         folder
         for base in (stdlib, "/usr/lib/python3", "/usr/local/lib/python3")
         for name in ("site-packages", "dist-packages")
-        if os.path.isdir(folder := os.path.join(base, name))
-        and not any(p.startswith(folder) for _, p in found)
+        if os.path.isdir(folder := os.path.join(base, name)) and not any(p.startswith(folder) for _, p in found)
     }
     # the longest path is bound last, so a folder inside a shown one is shown twice at no harm
     return HostView(tuple(sorted(readable)), tuple(links), tuple(sorted(hidden)), (stdlib, dynload), found)
@@ -119,9 +118,7 @@ def _libraries() -> set[str]:
     folder = os.path.join(os.path.realpath(sys.base_prefix), "lib")
     if folder in SYSTEM:
         return set()
-    return {
-        path for name in COMPANIONS for path in glob.glob(f"{folder}/lib{name}.so*") if os.path.isfile(path)
-    }
+    return {path for name in COMPANIONS for path in glob.glob(f"{folder}/lib{name}.so*") if os.path.isfile(path)}
 
 
 def _mapped_files() -> set[str]:

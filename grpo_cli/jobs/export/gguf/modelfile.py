@@ -10,9 +10,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tokens import prompts_of
 from grpo_cli.recipe.sections.recipe import Recipe
 
-UNKNOWN = (
-    "# The chat template could not be put in Ollama's words; Ollama takes the file's own where it knows it."
-)
+UNKNOWN = "# The chat template could not be put in Ollama's words; Ollama takes the file's own where it knows it."
 Turn = tuple[str, str]
 """Role and content."""
 
@@ -54,12 +52,7 @@ class ChatForm:
 
 def chat_form(policy: Policy) -> ChatForm | None:
     """How this policy's chats are written; None where that cannot be said as texts around contents."""
-    s, u, a, v = (
-        "\u27e6s\u27e7",
-        "\u27e6u\u27e7",
-        "\u27e6a\u27e7",
-        "\u27e6v\u27e7",
-    )  # contents that no template has
+    s, u, a, v = ("\u27e6s\u27e7", "\u27e6u\u27e7", "\u27e6a\u27e7", "\u27e6v\u27e7")  # contents that no template has
     try:
         alone = _around(policy, [("user", u)])
         led = _around(policy, [("system", s), ("user", u)])

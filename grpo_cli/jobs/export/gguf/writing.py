@@ -76,9 +76,7 @@ def vocabulary_of(policy: Policy, size: int) -> Vocabulary:
         texts[one["id"]] = one["content"]
         kinds[one["id"]] = CONTROL if one["special"] else USER_DEFINED
     if max(texts) >= size:
-        raise SetupError(
-            f"the tokenizer has a token {max(texts)}, and the model {size} embeddings", hint=HINT
-        )
+        raise SetupError(f"the tokenizer has a token {max(texts)}, and the model {size} embeddings", hint=HINT)
     return Vocabulary(
         pre,
         [texts.get(number, f"[PAD{number}]") for number in range(size)],

@@ -124,9 +124,7 @@ def test_a_chat_is_written_in_ollamas_words() -> None:
     assert form.none == "<|system|>Be kind.<|end|>\n"
     assert form.system == ("<|system|>", "<|end|>\n")
     assert (form.asks, form.answers, form.ends) == ("<|user|>", "<|end|>\n<|assistant|>", "<|end|>\n")
-    assert form.template().startswith(
-        "{{ if .System }}<|system|>{{ .System }}<|end|>\n{{ else }}<|system|>Be kind."
-    )
+    assert form.template().startswith("{{ if .System }}<|system|>{{ .System }}<|end|>\n{{ else }}<|system|>Be kind.")
 
 
 def test_a_template_that_looks_into_its_contents_is_left_to_ollama() -> None:

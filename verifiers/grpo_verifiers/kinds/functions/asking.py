@@ -190,9 +190,7 @@ class FunctionCaller:
             return alone
         again = self._once([calls[i] for i in good]) if len(good) < len(calls) else whole
         rest = self._spread(again, len(good))
-        if isinstance(again, Killed) or (
-            isinstance(again, Raised) and not is_away(again.bases, again.message)
-        ):
+        if isinstance(again, Killed) or (isinstance(again, Raised) and not is_away(again.bases, again.message)):
             why = again.reason if isinstance(again, Killed) else f"{again.kind}: {again.message}"
             rest = [BrokenContract(f"it fails on {len(good)} completions together ({why}), though on none of them alone")] * len(good)  # fmt: skip
         for i, answer in zip(good, rest, strict=True):
@@ -213,9 +211,7 @@ class FunctionCaller:
 
     def _of_one(self) -> float:
         """Units of the limits for one call: where many wait at once no more than for its first try, which others wait for."""
-        return (
-            (self._waits_s + 1.0) / self.pool.limits.backstop_s if self._info["shape"] == "waiting" else 1.0
-        )
+        return (self._waits_s + 1.0) / self.pool.limits.backstop_s if self._info["shape"] == "waiting" else 1.0
 
     @staticmethod
     def _spread(result: Result, n: int) -> list[Answer]:
@@ -328,9 +324,7 @@ def suspicion(answer: Answer) -> Hashable | None:
     """What failures of one kind share that a completion may be to blame for; None of verdicts, and of failures that are ours by
     their nature."""
     if isinstance(answer, Done):
-        return (
-            RETURNED_NONE if (isinstance(answer.value, list) and answer.value[3] == RETURNED_NONE) else None
-        )
+        return RETURNED_NONE if (isinstance(answer.value, list) and answer.value[3] == RETURNED_NONE) else None
     if isinstance(answer, Killed):
         return answer.reason if answer.reason in ("timeout", "memory", "died") else None
     if not isinstance(answer, Raised) or is_away(answer.bases, answer.message):

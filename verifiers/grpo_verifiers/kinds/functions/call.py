@@ -103,9 +103,7 @@ def _parts(rubric: Any, name: str) -> Sequence[_Part]:
     for function, weight in zip(functions, weights, strict=True):
         part = _Part(function, float(weight), objects)
         if set(inspect.signature(function).parameters) & _OF_GROUPS:
-            raise BadFunction(
-                f"`{name}`: `{part.name}` scores whole groups, which is not supported in an environment"
-            )
+            raise BadFunction(f"`{name}`: `{part.name}` scores whole groups, which is not supported in an environment")
         parts.append(part)
     if not parts and not hasattr(rubric, "rubrics"):
         raise BadFunction(f"`{name}`: its rubric has no reward functions")
@@ -187,9 +185,7 @@ class UserFunction:
             entries = [self._entry(value, in_list=True) for value in self._many(calls, messages)]
             for i, entry in enumerate(entries):  # what the function logged (TRL's `log_extra`) is the detail
                 if isinstance(entry, list) and not entry[4]:
-                    logged = {
-                        name: values for name, values in self._columns.items() if len(values) == len(calls)
-                    }
+                    logged = {name: values for name, values in self._columns.items() if len(values) == len(calls)}
                     entry[4] = " ".join(f"{name}={values[i]}" for name, values in logged.items())[:300]
             return entries
         if self._waits:
@@ -206,13 +202,10 @@ class UserFunction:
         n = len(calls)
         if values is None:
             raise self._reader.bad(
-                f"a {type(value).__name__} for a list of {n} completion{'s' * (n > 1)}",
-                f"return a list of {n}",
+                f"a {type(value).__name__} for a list of {n} completion{'s' * (n > 1)}", f"return a list of {n}"
             )
         if len(values) != n:
-            raise self._reader.bad(
-                f"{len(values)} scores for {n} completion{'s' * (n > 1)}", f"return a list of {n}"
-            )
+            raise self._reader.bad(f"{len(values)} scores for {n} completion{'s' * (n > 1)}", f"return a list of {n}")
         return values
 
     def _concurrent(self, calls: Sequence[FunctionCall], messages: bool) -> list[Entry]:

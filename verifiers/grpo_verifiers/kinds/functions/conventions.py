@@ -64,9 +64,7 @@ def find(spec: str) -> Callable[..., Any]:
                 if (inspect.isfunction(v) or inspect.isclass(v)) and v.__module__ == module.__name__
             ]
             known = [n for n in sorted(known) if not n.startswith("_")]
-            raise BadFunction(
-                f"`{where}` has no `{name}`; it has {', '.join(known[:8]) or 'no functions or classes'}"
-            )
+            raise BadFunction(f"`{where}` has no `{name}`; it has {', '.join(known[:8]) or 'no functions or classes'}")
         target = getattr(target, part)
     if not callable(target):
         raise BadFunction(f"`{spec}` is a {type(target).__name__}, not a function or class")
@@ -207,9 +205,7 @@ class Signature:
         wanted = self.names | (set(call.row) if self.takes_all else set())
         return {name: have[name] for name in wanted if name in have}
 
-    def of_many(
-        self, calls: Sequence[FunctionCall], extra: Mapping[str, Any], *, messages: bool
-    ) -> dict[str, Any]:
+    def of_many(self, calls: Sequence[FunctionCall], extra: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
         """The arguments for a batch: a list for each column.
 
         Raises:
@@ -322,13 +318,8 @@ def most_of(file: str, line: int) -> float | None:
 
 def _most(function: _Function) -> float:
     """As `most_of`; ValueError where it is not known."""
-    values: dict[str, list[ast.expr]] = defaultdict(
-        list
-    )  # of each name: all that it is set to, or that is appended
-    returned, uses = (
-        list[ast.expr](),
-        Counter[tuple[str, type]](),
-    )  # uses of a name that could change it unseen
+    values: dict[str, list[ast.expr]] = defaultdict(list)  # of each name: all that it is set to, or that is appended
+    returned, uses = (list[ast.expr](), Counter[tuple[str, type]]())  # uses of a name that could change it unseen
     waiting: list[ast.AST] = list(function.body)
     while waiting:  # the nodes of this function, without those of functions inside it
         match node := waiting.pop():
@@ -370,11 +361,7 @@ def _most(function: _Function) -> float:
                     found |= {0.0, 1.0}
                 case ast.UnaryOp(op=ast.USub(), operand=inner):
                     found |= {-end for end in ends(inner)}
-                case (
-                    ast.ListComp(elt=inner)
-                    | ast.Await(inner)
-                    | ast.Call(ast.Name(id="float" | "int"), [inner], [])
-                ):
+                case ast.ListComp(elt=inner) | ast.Await(inner) | ast.Call(ast.Name(id="float" | "int"), [inner], []):
                     found |= ends(inner)
                 case ast.IfExp(body=one, orelse=other):
                     found |= ends(one, other)
@@ -383,11 +370,7 @@ def _most(function: _Function) -> float:
                 case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
                     found |= {_ARITHMETIC[type(op)](a, b) for a in ends(left) for b in ends(right)}
                 case ast.Dict(keys=keys, values=parts):  # one with an `outcome` may call anything right
-                    named = {
-                        k.value: part
-                        for k, part in zip(keys, parts, strict=True)
-                        if isinstance(k, ast.Constant)
-                    }
+                    named = {k.value: part for k, part in zip(keys, parts, strict=True) if isinstance(k, ast.Constant)}
                     if len(named) < len(keys) or "outcome" in named or "score" not in named:
                         raise ValueError("a dict that is not understood")
                     found |= ends(named["score"])

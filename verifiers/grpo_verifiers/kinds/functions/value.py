@@ -57,9 +57,7 @@ class ReturnReader:
         if unknown and not self.ignores:
             raise self.bad(f"a dict with the key {unknown[0]!r}", f"a dict may hold {', '.join(_KEYS)}")
         if "outcome" not in value and "score" not in value:
-            raise self.bad(
-                f"a dict with the keys {sorted(map(str, value))}", "a dict needs `score` or `outcome`"
-            )
+            raise self.bad(f"a dict with the keys {sorted(map(str, value))}", "a dict needs `score` or `outcome`")
         score = None if value.get("score") is None else self.score(value["score"])
         if "outcome" not in value and score is None:
             raise self.bad("a dict whose `score` is None", "say `outcome` where there is no score")
@@ -72,9 +70,7 @@ class ReturnReader:
         reason, detail = (str(value.get(key, "")) for key in ("reason", "detail"))
         return self._of_outcome(outcome, score, None if answer is None else str(answer), reason, detail)
 
-    def _of_outcome(
-        self, outcome: Outcome, score: float | None, answer: str | None, reason: str, detail: str
-    ) -> Plain:
+    def _of_outcome(self, outcome: Outcome, score: float | None, answer: str | None, reason: str, detail: str) -> Plain:
         if outcome is Outcome.ERROR:
             score = None
         elif outcome is Outcome.OVER_LIMIT:
@@ -98,9 +94,7 @@ class ReturnReader:
             raise self.bad(shown(value), mend)
         if self.range is not None and not self.range[0] <= score <= self.range[1]:
             low, high = self.range
-            raise self.bad(
-                shown(value), f"the option `range` says [{low:g}, {high:g}]: change one of the two"
-            )
+            raise self.bad(shown(value), f"the option `range` says [{low:g}, {high:g}]: change one of the two")
         return score
 
     def bad(self, what: str, mend: str) -> BadReturn:

@@ -63,22 +63,12 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     name, values, signs = _chain(answer)
     if name is None and len(values) == 2 and _only_labels(values[0], gold):
         return trial.same(gold, values[1])
-    if (
-        name is not None
-        and name[0] == "tuple"
-        and gold[0] == "list"
-        and len(values) == 1
-        and values[0][0] == "tuple"
-    ):
+    if name is not None and name[0] == "tuple" and gold[0] == "list" and len(values) == 1 and values[0][0] == "tuple":
         return in_order(gold[2], values[0][3], trial)
     # the gold is the letter itself, which `x = 5` does not give
     if name is not None and gold == name and gold[0] == "s" and len(values) == 1 and values[0][0] != "s":
         return False
-    if (
-        name is None
-        and any(symbols(v) for v in values)
-        and not all(trial.same(values[0], v) for v in values[1:])
-    ):
+    if name is None and any(symbols(v) for v in values) and not all(trial.same(values[0], v) for v in values[1:]):
         return False
     return _any_part(gold, values, signs, trial)
 
@@ -142,11 +132,7 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if not {op for op, _ in answer[2]} <= {"=", "~", "to"}:
         return name is not None and any(trial.same(v, answer) for v in values)
     other, parts, others = _chain(answer)
-    if (
-        len(gold[2]) > 1
-        and any(map(symbols, values))
-        and not all(trial.same(values[0], v) for v in values[1:])
-    ):
+    if len(gold[2]) > 1 and any(map(symbols, values)) and not all(trial.same(values[0], v) for v in values[1:]):
         # `x = y = z`: a chain of things that are not equal by themselves is a system; all of them must come
         first = [gold[1], *(part for _, part in gold[2])]
         second = [answer[1], *(part for _, part in answer[2])]
@@ -181,17 +167,13 @@ def _same_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return False
     left, right, a, b = gold[1], gold[2][0][1], answer[1], answer[2][0][1]
     if any(side[0] not in SCALARS for side in (left, right, a, b)):
-        return (trial.same(left, a) and trial.same(right, b)) or (
-            trial.same(left, b) and trial.same(right, a)
-        )
+        return (trial.same(left, a) and trial.same(right, b)) or (trial.same(left, b) and trial.same(right, a))
     # an equation in other letters is another one
     if symbols(gold) != symbols(answer):
         return False
     first, second = _numerator(left, right), _numerator(a, b)
     # once without denominators, which may be a factor that depends on the letters, and once as they stand
-    return proportional(first, second, trial) or proportional(
-        ("+", left, ("neg", right)), ("+", a, ("neg", b)), trial
-    )
+    return proportional(first, second, trial) or proportional(("+", left, ("neg", right)), ("+", a, ("neg", b)), trial)
 
 
 def _numerator(left: Node, right: Node) -> Node:

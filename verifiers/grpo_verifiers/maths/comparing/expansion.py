@@ -50,23 +50,11 @@ def expand(node: Node) -> Node:
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
         return ("list", ",", tuple(row[0] for row in node[1]))
-    if (
-        node[0] == "+"
-        and len(node) == 3
-        and node[2][0] == "neg"
-        and node[1][0] in REGIONS
-        and node[2][1][0] in REGIONS
-    ):
+    if node[0] == "+" and len(node) == 3 and node[2][0] == "neg" and node[1][0] in REGIONS and node[2][1][0] in REGIONS:
         return ("minus", node[1], node[2][1])
     if node[0] == "matrix" and len(node[1]) == 1 and len(node[1][0]) == 1:
         return expand(node[1][0][0])
-    if (
-        node[0] == "*"
-        and len(node) == 3
-        and node[2][0] == "tuple"
-        and node[1][0] == "s"
-        and node[1][1].isupper()
-    ):
+    if node[0] == "*" and len(node) == 3 and node[2][0] == "tuple" and node[1][0] == "s" and node[1][1].isupper():
         return expand(node[2])  # a named point, P(2, 3)
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return expand(node[1])
@@ -116,9 +104,7 @@ def is_name(node: Node) -> bool:
             parts[-1] = parts[-1][1]
         return len(parts) <= 4 and all(p[0] == "s" and p[1].isupper() and len(p[1]) == 1 for p in parts)
     if kind == "+":
-        return (
-            len(node) > 2 and all(term[0] == "s" for term in node[1:]) and len(set(node[1:])) == len(node) - 1
-        )
+        return len(node) > 2 and all(term[0] == "s" for term in node[1:]) and len(set(node[1:])) == len(node) - 1
     if kind == "matrix":
         return all(cell[0] == "s" for row in node[1] for cell in row)
     if kind == "tuple":
@@ -213,13 +199,7 @@ def named_values(items: tuple[Node, ...]) -> dict[str, Node] | None:
     """`x = 2, y = 3` by name; None if any item is no assignment, or a name comes twice."""
     named: dict[str, Node] = {}
     for item in items:
-        if (
-            item[0] != "rel"
-            or len(item[2]) != 1
-            or item[2][0][0] != "="
-            or item[1][0] != "s"
-            or item[1][1] in named
-        ):
+        if item[0] != "rel" or len(item[2]) != 1 or item[2][0][0] != "=" or item[1][0] != "s" or item[1][1] in named:
             return None
         named[item[1][1]] = item[2][0][1]
     return named
@@ -228,18 +208,14 @@ def named_values(items: tuple[Node, ...]) -> dict[str, Node] | None:
 def coordinates(named: dict[str, Node]) -> list[Node]:
     """Named values as coordinates: by the alphabet where the names run on in it (`x, y`; `x_1, x_2`), else as given."""
     letters = sorted({name[:1] for name in named})
-    runs_on = ord(letters[-1]) - ord(letters[0]) == len(letters) - 1 and all(
-        len(k) == 1 or "_" in k for k in named
-    )
+    runs_on = ord(letters[-1]) - ord(letters[0]) == len(letters) - 1 and all(len(k) == 1 or "_" in k for k in named)
     return [named[k] for k in sorted(named)] if runs_on else list(named.values())
 
 
 def without_left_sides(items: tuple[Node, ...]) -> tuple[Node, ...]:
     """Left sides dropped: all of one name, or only the first (`n = 2, 3, 4`)."""
     named = [
-        item
-        for item in items
-        if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and is_name(item[1])
+        item for item in items if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and is_name(item[1])
     ]
     if not named or (
         len(named) == len(items)

@@ -39,9 +39,7 @@ def _draw_prime() -> None:
     while True:
         p = start + step * (int.from_bytes(os.urandom(5), "big") >> 6)
         q = p // 2
-        if pow(2, q, p) == 1 and all(
-            pow(base, q - 1, q) == pow(base, p - 1, p) == 1 for base in _PRIMES[:12]
-        ):
+        if pow(2, q, p) == 1 and all(pow(base, q - 1, q) == pow(base, p - 1, p) == 1 for base in _PRIMES[:12]):
             _P, _Q = p, q
             return
 
@@ -104,10 +102,7 @@ def _fraction(value: Fraction) -> Pair:
     bottom = value.denominator % _P
     if bottom == 0:
         raise NoImage("a division by zero")
-    return (
-        value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P,
-        0,
-    )
+    return (value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P, 0)
 
 
 def _exact(node: Node) -> Fraction | None:
@@ -224,9 +219,7 @@ class Field:
         if number is not None and number < 0:
             positive: Node = ("n", -number, None)
             if exponent.denominator == 2:
-                return _times(
-                    _pow((0, 1), exponent.numerator), self._rational_power(positive, exponent, is_root)
-                )
+                return _times(_pow((0, 1), exponent.numerator), self._rational_power(positive, exponent, is_root))
             # written as a root, the cube root of -8 is -2; as a power it is complex
             if is_root and exponent.denominator % 2 == 1:
                 root = self._rational_power(positive, exponent, is_root)

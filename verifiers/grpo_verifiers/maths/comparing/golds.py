@@ -85,9 +85,7 @@ _OPTION = re.compile("[A-J]")
 _LETTERS = re.compile(r"[A-J](?:\s*+(?:,|and|;)?\s*+[A-J]){1,6}")
 _OTHER_OPTION = re.compile(r"\(\s*[A-J]\s*\)")
 _INTEGER = re.compile(r"-?\d{1,15}")
-_LABEL = re.compile(
-    r"\A\s*+(?:\\text\s*+\{)?\s*+(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+\}?\s*+:?", re.I
-)
+_LABEL = re.compile(r"\A\s*+(?:\\text\s*+\{)?\s*+(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+\}?\s*+:?", re.I)
 _SAID = re.compile(
     r"\A\s*+(?:so\s++|thus\s++|therefore,?\s++)?(it|the(?:\s++[A-Za-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+\$([^$]+)\$\.?\s*+",
     re.I,

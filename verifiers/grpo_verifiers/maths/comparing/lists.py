@@ -157,9 +157,7 @@ def in_order(
     gold: list[Node] | tuple[Node, ...], answer: list[Node] | tuple[Node, ...], trial: ComparisonTrial
 ) -> bool:
     """Item by item."""
-    return len(gold) == len(answer) and all(
-        same_member(g, a, trial) for g, a in zip(gold, answer, strict=True)
-    )
+    return len(gold) == len(answer) and all(same_member(g, a, trial) for g, a in zip(gold, answer, strict=True))
 
 
 def same_member(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
@@ -323,9 +321,7 @@ def same_matrices(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             if answer[0] == "tuple"
             else (tuple(zip(*first, strict=False)), second)
         )
-    return len(first) == len(second) and all(
-        in_order(g, a, trial) for g, a in zip(first, second, strict=True)
-    )
+    return len(first) == len(second) and all(in_order(g, a, trial) for g, a in zip(first, second, strict=True))
 
 
 def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
@@ -410,8 +406,7 @@ def same_solutions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             return False
         places = [second.names.index(name) for name in first.names]
         second = Solutions(
-            first.names,
-            tuple(("tuple", "(", ")", tuple(point[3][i] for i in places)) for point in second.points),
+            first.names, tuple(("tuple", "(", ")", tuple(point[3][i] for i in places)) for point in second.points)
         )
     return unordered(list(first.points), list(second.points), trial)
 
@@ -440,9 +435,7 @@ def solutions_of(node: Node) -> Solutions | None:
         return None
     by_alphabet = coordinates({name: ("s", name) for name in groups[0]})
     order = [node[1] for node in by_alphabet]
-    return Solutions(
-        tuple(order), tuple(("tuple", "(", ")", tuple(group[name] for name in order)) for group in groups)
-    )
+    return Solutions(tuple(order), tuple(("tuple", "(", ")", tuple(group[name] for name in order)) for group in groups))
 
 
 def _named_tuples(items: tuple[Node, ...]) -> Solutions | None:

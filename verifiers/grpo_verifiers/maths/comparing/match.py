@@ -132,9 +132,7 @@ _VERBS = names(
     does do cannot never
     """
 )
-_NEGATIONS = names(
-    "not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only"
-)
+_NEGATIONS = names("not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only")
 _HEADINGS = names(
     """
     quadrant case option choice figure type statement graph group phase stage column row line question
@@ -144,8 +142,7 @@ _HEADINGS = names(
 """Nouns that say nothing beside the number or letter behind them."""
 
 _SUBJECT = re.compile(
-    r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)",
-    re.I,
+    r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I
 )
 
 
@@ -161,9 +158,7 @@ def same_statement(gold: str, answer: str, trial: ComparisonTrial) -> bool:
         return False
     for g, a in zip(first, second, strict=True):
         if isinstance(g, Formula) and isinstance(a, Formula):
-            is_same = g.shown == a.shown or (
-                g.tree is not None and a.tree is not None and trial.same(g.tree, a.tree)
-            )
+            is_same = g.shown == a.shown or (g.tree is not None and a.tree is not None and trial.same(g.tree, a.tree))
         else:
             is_same = (
                 isinstance(g, str)
@@ -338,9 +333,7 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         trial = start_trial(options)
         try:
             if same_statement(wanted.text, answer.text, trial):
-                return (
-                    Match(None, "open", tuple(trial.pending)) if trial.pending else Match(True, "equal:words")
-                )
+                return Match(None, "open", tuple(trial.pending)) if trial.pending else Match(True, "equal:words")
         except (TooBig, RecursionError):
             return Match(False, "too_big")
     if (is_core(wanted.words, said) or names_subject(said, wanted.words)) and not has_signs(answer.text):

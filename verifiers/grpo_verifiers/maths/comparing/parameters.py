@@ -47,11 +47,7 @@ def same_residues(gold: Node, answer: Node) -> bool:
         return _is_remainder(gold, answer)
     if gold[0] == "congruence" and answer[0] in SCALARS:
         clause = Clause(*gold[2][0])
-        return (
-            len(gold[2]) == 1
-            and not any(symbols(side) for side in clause.sides)
-            and _is_remainder(answer, gold)
-        )
+        return len(gold[2]) == 1 and not any(symbols(side) for side in clause.sides) and _is_remainder(answer, gold)
     first, second = classes_of(gold), classes_of(answer)
     if first is None or second is None or (first.name and second.name and first.name != second.name):
         return False
@@ -242,12 +238,7 @@ def _is_family(gold: Node, constants: set[str]) -> bool:
     others = symbols(gold) - constants
     if not others:
         return False
-    if (
-        len(constants) == 1
-        and constants <= _NUMBERED | {"C", "K"}
-        and gold[0] == "rel"
-        and others <= {"x", "y", "t"}
-    ):
+    if len(constants) == 1 and constants <= _NUMBERED | {"C", "K"} and gold[0] == "rel" and others <= {"x", "y", "t"}:
         return True
     if len(constants) == 1 and not constants <= {"A", "B"}:
         return contains(gold, {"+"}) or anywhere(

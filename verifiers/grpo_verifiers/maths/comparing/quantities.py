@@ -53,8 +53,7 @@ def _inline(node: Node) -> Node:
     if node[0] in ("n", "s", "c"):
         return node
     return tuple(
-        _inline(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part
-        for part in node
+        _inline(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node
     )
 
 
@@ -146,12 +145,7 @@ def same_ratios(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             second[0] = second[0] % 12 + 12
         return first == second
     first_items, second_items = _ratio_items(gold), _ratio_items(answer, whole=gold[0] == "ratio")
-    if (
-        gold[0] == "clock"
-        or first_items is None
-        or second_items is None
-        or len(first_items) != len(second_items)
-    ):
+    if gold[0] == "clock" or first_items is None or second_items is None or len(first_items) != len(second_items):
         return False
     # crosswise and not by division, so that a zero needs no case of its own
     pivot, other = first_items[0], second_items[0]

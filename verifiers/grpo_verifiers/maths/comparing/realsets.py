@@ -219,10 +219,7 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
         # `|x - 1| < 2` and its like, for a positive bound
         if _end(right, False).place <= 0:
             raise NotReal("a bound that is not positive")
-        upper, lower = (
-            _inequality(left[2][0], op, right),
-            _inequality(left[2][0], _FLIPPED[op], ("neg", right)),
-        )
+        upper, lower = (_inequality(left[2][0], op, right), _inequality(left[2][0], _FLIPPED[op], ("neg", right)))
         join = intersection if op in ("<", "<=", "!=") else union
         return RealSet(join(upper.pieces, lower.pieces), upper.name)
     names = symbols(left) | symbols(right)
@@ -421,9 +418,7 @@ def _bounded(name: str, conditions: list[Node]) -> list[Node] | None:
         return None
     # an irrational end this near to a whole number may be that number
     if any(
-        isinstance(end.place, float) and abs(end.place - round(end.place)) <= _NEAR
-        for end in (low, high)
-        if end.node
+        isinstance(end.place, float) and abs(end.place - round(end.place)) <= _NEAR for end in (low, high) if end.node
     ):
         return None
     start = max(low.place, least)

@@ -124,9 +124,7 @@ def has_radical(node: Node) -> bool:
     return False
 
 
-def _floats(
-    gold: Node, answer: Node, names: list[str], positive: bool, trial: ComparisonTrial
-) -> bool | None:
+def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: ComparisonTrial) -> bool | None:
     """False: apart at some point. True: together at all points that have a value. None: no point has one."""
     seen = False
     small = bool(names) and (anywhere(gold, _is_arc) or anywhere(answer, _is_arc))

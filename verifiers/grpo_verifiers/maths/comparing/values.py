@@ -239,9 +239,7 @@ def _value(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
         if abs(bottom.value) <= 4 * bottom.error:
             raise NoValue("a division by zero")
         value_c = top.value / bottom.value
-        return Approx(
-            value_c, (top.error + abs(value_c) * bottom.error) / abs(bottom.value) + _EPS * abs(value_c)
-        )
+        return Approx(value_c, (top.error + abs(value_c) * bottom.error) / abs(bottom.value) + _EPS * abs(value_c))
     if kind == "^":
         return _power(_value(node[1], point, log10), _value(node[2], point, log10))
     if kind == "root":
@@ -281,9 +279,7 @@ def _power(base: Approx, exponent: Approx) -> Approx:
     value = _above_cut(base) ** exponent.value
     if value == 0:
         raise NoValue("underflow")
-    relative = (
-        abs(exponent.value) * base.error / abs(base.value) + abs(cmath.log(base.value)) * exponent.error
-    )
+    relative = abs(exponent.value) * base.error / abs(base.value) + abs(cmath.log(base.value)) * exponent.error
     return Approx(value, abs(value) * (relative + 4 * _EPS * (1 + abs(exponent.value))))
 
 
@@ -357,9 +353,7 @@ def _log(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
     if abs(bottom) < 1e-12:
         raise NoValue("logarithm to base one")
     value = top.value / bottom
-    return Approx(
-        value, (top.error + abs(value) * (b.error / abs(b.value) + _EPS)) / abs(bottom) + _EPS * abs(value)
-    )
+    return Approx(value, (top.error + abs(value) * (b.error / abs(b.value) + _EPS)) / abs(bottom) + _EPS * abs(value))
 
 
 def _gamma(x: Approx) -> Approx:

@@ -14,9 +14,7 @@ from grpo_verifiers.processes.pool import Done, Killed, Pool, ProcessLimits, Res
 from grpo_verifiers.verifier import Unavailable
 
 SLOTS = 2
-LIMITS = ProcessLimits(
-    cpu_s=1.0, wall_s=20.0, patience=5.0, memory_mb=160, load_s=60.0, most_items=500, forks=False
-)
+LIMITS = ProcessLimits(cpu_s=1.0, wall_s=20.0, patience=5.0, memory_mb=160, load_s=60.0, most_items=500, forks=False)
 """A unit is a second of CPU time; the clock only ends a worker that waits for ever. Memory is what a worker may add to what it starts with: its resident size stays below 256 MB."""
 
 
@@ -57,9 +55,7 @@ class Prover:
             dead = [
                 at
                 for at, result in enumerate(results)
-                if (
-                    isinstance(result, Killed) and result.reason not in ("timeout", "no_reply", "unavailable")
-                )
+                if (isinstance(result, Killed) and result.reason not in ("timeout", "no_reply", "unavailable"))
             ]
             if dead:
                 again = self.pool.submit([tuple(tasks[at]) for at in dead], [seconds] * len(dead)).result()

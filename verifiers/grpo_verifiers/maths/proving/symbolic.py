@@ -41,11 +41,7 @@ def load(config: object) -> tuple[Callable[[Any], str], None]:
     two: Any = ("root", number(2), number(2))
     x: Any = ("s", "x")
     prove(("/", two, number(2)), ("/", number(1), two), False)
-    prove(
-        ("f", "sin", (("*", number(2), x),)),
-        ("*", number(2), ("*", ("f", "sin", (x,)), ("f", "cos", (x,)))),
-        False,
-    )
+    prove(("f", "sin", (("*", number(2), x),)), ("*", number(2), ("*", ("f", "sin", (x,)), ("f", "cos", (x,)))), False)
     return settle, None
 
 

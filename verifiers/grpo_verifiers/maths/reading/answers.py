@@ -12,14 +12,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.forms import (
-    MARKS,
-    capitals_of,
-    read_half,
-    read_range,
-    read_residues,
-    split_parts,
-)
+from grpo_verifiers.maths.reading.forms import MARKS, capitals_of, read_half, read_range, read_residues, split_parts
 from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read

@@ -229,12 +229,7 @@ def read_atom(cursor: Cursor) -> Node:
             if value == "Gamma" and len(arguments) == 1:
                 return ("!", add([arguments[0], ("neg", ONE)]))
             return ("f", value, arguments)
-        if (
-            value == "E"
-            and cursor.peek().value == "["
-            and cursor.peek(1).kind == "s"
-            and cursor.peek(2).value == "]"
-        ):
+        if value == "E" and cursor.peek().value == "[" and cursor.peek(1).kind == "s" and cursor.peek(2).value == "]":
             cursor.at += 1  # an expectation, E[X]
             return ("f", "E", cursor.grammar.items(cursor, "]"))
         return ("s", value)
@@ -276,11 +271,7 @@ def _read_word(cursor: Cursor, token: Token) -> Node:
     while cursor.peek().kind == "w" and cursor.peek().value.lower().split("-")[0] in NUMBER_WORDS:
         words.append(cursor.peek().value.lower())
         cursor.at += 1
-        if (
-            cursor.peek().value == "-"
-            and cursor.peek(1).kind == "w"
-            and cursor.peek(1).value.lower() in NUMBER_WORDS
-        ):
+        if cursor.peek().value == "-" and cursor.peek(1).kind == "w" and cursor.peek(1).value.lower() in NUMBER_WORDS:
             cursor.at += 1
     if words:
         if len(words) > 1 and words[-1] in FRACTION_WORDS:

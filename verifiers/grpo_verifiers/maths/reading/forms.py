@@ -113,8 +113,7 @@ _COMPARED = re.compile(
 )
 _SIGNED = re.compile(r"(?:(?:strictly|always)\s+)?(?P<non>non\s*)?(?P<sign>positive|negative)")
 _WORDY = re.compile(
-    r"\b(?:than|least|most|above|below|exceeding|between|positive|negative|nonpositive|nonnegative)\b",
-    re.I,
+    r"\b(?:than|least|most|above|below|exceeding|between|positive|negative|nonpositive|nonnegative)\b", re.I
 )
 _BETWEEN_TWO = re.compile(_LEAD + r"between")
 
@@ -143,13 +142,7 @@ def read_range(text: str, words: str) -> Node | None:
     if _BETWEEN_TWO.fullmatch(parts[0]) is None or parts[2] not in ("inclusive", "exclusive"):
         return None
     tree = parts[1].tree
-    if (
-        tree is None
-        or tree[0] != "list"
-        or tree[1] != "and"
-        or len(tree[2]) != 2
-        or not all(map(_is_bound, tree[2]))
-    ):
+    if tree is None or tree[0] != "list" or tree[1] != "and" or len(tree[2]) != 2 or not all(map(_is_bound, tree[2])):
         return None
     left, right = ("[", "]") if parts[2] == "inclusive" else ("(", ")")
     return ("tuple", left, right, tree[2])
@@ -341,16 +334,10 @@ def split_parts(text: str) -> list[str] | None:
     order = next(names for names in _LABEL_ORDERS if first["name"] in names)
     labels = [m for m in _PART_LABEL.finditer(text) if m["name"] in order and _is_part_label(m, text)]
     names = [label["name"] for label in labels]
-    if (
-        len(names) < 2
-        or labels[0].start() != 0
-        or sorted(names, key=order.index) != list(order[: len(names)])
-    ):
+    if len(names) < 2 or labels[0].start() != 0 or sorted(names, key=order.index) != list(order[: len(names)]):
         return None
     ends = [label.start() for label in labels[1:]] + [len(text)]
-    parts = {
-        label["name"]: _part(text[label.end() : end], label) for label, end in zip(labels, ends, strict=True)
-    }
+    parts = {label["name"]: _part(text[label.end() : end], label) for label, end in zip(labels, ends, strict=True)}
     found = [parts[name] for name in order[: len(names)]]
     # a label without its answer: what the parts are is not known
     if not all(found):

@@ -8,23 +8,10 @@ cursor, since it may be a whole list.
 from __future__ import annotations
 
 from grpo_verifiers.maths.reading.atoms import read_atom
-from grpo_verifiers.maths.reading.sums import (
-    read_power,
-    read_script,
-    read_signed_power,
-    read_sum,
-    starts_factor,
-)
+from grpo_verifiers.maths.reading.sums import read_power, read_script, read_signed_power, read_sum, starts_factor
 from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, Unreadable
 from grpo_verifiers.maths.reading.tree import ONE, Node, mul, number, symbols
-from grpo_verifiers.maths.reading.vocabulary import (
-    CURRENCIES,
-    FUNCTIONS,
-    INVERSES,
-    NUMBER_SETS,
-    REFUSED,
-    TRIGONOMETRIC,
-)
+from grpo_verifiers.maths.reading.vocabulary import CURRENCIES, FUNCTIONS, INVERSES, NUMBER_SETS, REFUSED, TRIGONOMETRIC
 
 # LaTeX commands that take arguments: fractions, roots, functions.
 
@@ -144,11 +131,7 @@ def _function(cursor: Cursor, name: str) -> Node:
             raise Unreadable("an inverse function")
         name, power = INVERSES[name], None
     if name in ("ln", "log", "lg"):
-        node: Node = (
-            "log",
-            ("c", "e") if name == "ln" else number(10) if name == "lg" else base,
-            argument,
-        )
+        node: Node = ("log", ("c", "e") if name == "ln" else number(10) if name == "lg" else base, argument)
     elif name == "exp":
         node = ("^", ("c", "e"), argument)
     else:

@@ -95,10 +95,7 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
     """A run of letters is one word, a function, a unit, or a product of one-letter variables."""
     # `5 min` and `3 sec` are times, `min(a, b)` and `sec x` functions
     if run in FUNCTIONS and not (
-        upright
-        and run in ("min", "sec", "mod")
-        and out
-        and (out[-1].kind == "n" or out[-1].value in ("/", "per", "}"))
+        upright and run in ("min", "sec", "mod") and out and (out[-1].kind == "n" or out[-1].value in ("/", "per", "}"))
     ):
         after_number = bool(out) and out[-1].kind == "n"
         if not (run in ("min", "sec") and after_number and spaced):
@@ -181,9 +178,7 @@ _LEX = re.compile(
     re.DOTALL,
 )
 # what was printed as JSON or as a Python string has each backslash twice; `\\` is a line break in environments only
-_ESCAPED = re.compile(
-    r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])"
-)
+_ESCAPED = re.compile(r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])")
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _SHORT_ARGUMENT = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL)
 _NEGATED = re.compile(r"(?:(?<!\s)\s++)?(?:=|\\(?:in|subset|equiv|eq)\b)")

@@ -93,12 +93,7 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             elif low in SCALES and not words:
                 # `3 million dollars`: the word scales the number, and the unit is still to come
                 node = mul(node, number(SCALES[low]))
-            elif (
-                low in FRACTION_WORDS
-                and (low.endswith("s") or low == "half")
-                and not words
-                and node[0] == "n"
-            ):
+            elif low in FRACTION_WORDS and (low.endswith("s") or low == "half") and not words and node[0] == "n":
                 node = ("/", node, number(FRACTION_WORDS[low]))
             elif low in ("st", "nd", "rd", "th") and not token.spaced and not words:
                 continue
@@ -114,12 +109,7 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             cursor.at += 1
             if value == "/":
                 words.append("/")
-        elif (
-            token.kind == "s"
-            and words
-            and value in "smhLg"
-            and cursor.tokens[cursor.at - 1].value in ("/", "*")
-        ):
+        elif token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*"):
             cursor.at += 1
             words.append(value)
         elif value == "." and cursor.peek(1) is END:

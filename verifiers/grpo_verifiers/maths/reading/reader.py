@@ -190,9 +190,7 @@ def _skip_label(cursor: Cursor) -> None:
             return
         if depth == 0 and value in ("=", ":") and token.kind == "o":
             # `one of these: 3` chooses, it does not name
-            is_plain = is_words and not any(
-                t.value.lower() in _CHOOSING for t in cursor.tokens[cursor.at : i]
-            )
+            is_plain = is_words and not any(t.value.lower() in _CHOOSING for t in cursor.tokens[cursor.at : i])
             if (is_plain and i < cursor.at + 14) or (is_operation and value == "="):
                 cursor.at = i + 1
             return
@@ -221,11 +219,7 @@ def read_measured(cursor: Cursor) -> Node:
         cursor.currency = CURRENCIES[token.value]
     if cursor.currency:
         if node[0] == "unit":
-            node = (
-                node[1]
-                if node[2] in ("", cursor.currency)
-                else ("unit", node[1], f"{cursor.currency} {node[2]}")
-            )
+            node = node[1] if node[2] in ("", cursor.currency) else ("unit", node[1], f"{cursor.currency} {node[2]}")
         node = node if node[0] == "unit" else ("unit", node, cursor.currency)
         cursor.currency = None
     # the sign belongs inside: what is compared with a percentage is what stands under its mark
@@ -262,9 +256,7 @@ def _read_ratio(cursor: Cursor) -> Node:
     """`3:4`, or a time of day."""
     start = cursor.at
     first = read_sum(cursor)
-    if cursor.in_set or not (
-        cursor.peek().value == ":" or (cursor.peek().value == "to" and cursor.peek().kind == "w")
-    ):
+    if cursor.in_set or not (cursor.peek().value == ":" or (cursor.peek().value == "to" and cursor.peek().kind == "w")):
         return first
     items = [first]
     while cursor.take(":") or cursor.take("to"):

@@ -78,9 +78,7 @@ def _with_prose_upright(text: str) -> str:
     # commands outside of the dollars: the text is one formula with stray dollars
     if any("\\" in part or "{" in part or "}" in part for part in outside):
         return text
-    return "".join(
-        part if i % 2 else f"\\text{{{part}}}" if part.strip() else part for i, part in enumerate(parts)
-    )
+    return "".join(part if i % 2 else f"\\text{{{part}}}" if part.strip() else part for i, part in enumerate(parts))
 
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿˣⁱ", "0123456789+-()nxi", strict=True))
@@ -112,17 +110,7 @@ _GLYPHS: dict[str, str] = {
     "一": "1", "二": "2", "三": "3", "四": "4", "五": "5", "六": "6", "七": "7", "八": "8", "九": "9", "十": "10", "零": "0",
 }  # fmt: skip
 _INVISIBLE = dict.fromkeys(
-    [
-        *range(0x200B, 0x2010),
-        *range(0x202A, 0x202F),
-        0x2060,
-        0xFEFF,
-        0xAD,
-        *range(0x09),
-        0x0B,
-        0x0C,
-        *range(0x0E, 0x20),
-    ]
+    [*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD, *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20)]
 )
 _SPACES = {0xA0: " ", 0x202F: "\\,", 0x2009: "\\,", 0x200A: "\\,", 0x2002: " ", 0x2003: " ", 0x3000: " "}
 _TABLE: dict[int, str | None] = {
@@ -162,16 +150,12 @@ def respell(text: str) -> str:
 
 # `1{,}234`, `1\,234` and `1 234`, in groups of three only; before a stroke the gap may be that of a mixed number, and
 # an exponent, an index or a bare radicand ends at it
-_MERGED = re.compile(
-    r"(?<![\d.,^_])(?<!\\sqrt)\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)"
-)
+_MERGED = re.compile(r"(?<![\d.,^_])(?<!\\sqrt)\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
 PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
 # `1.234,5` and `1.234.567`; one point by itself stays a decimal point
-_CONTINENTAL = re.compile(
-    r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
-)
+_CONTINENTAL = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])")
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 

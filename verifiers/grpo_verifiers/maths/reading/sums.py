@@ -6,13 +6,7 @@ How this works: `read_sum` adds products, `read_product` multiplies powers, also
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.reading.atoms import (
-    marked,
-    read_atom,
-    read_mixed,
-    read_mixed_fraction,
-    read_repeating,
-)
+from grpo_verifiers.maths.reading.atoms import marked, read_atom, read_mixed, read_mixed_fraction, read_repeating
 from grpo_verifiers.maths.reading.measuring import read_degrees
 from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, symbols
@@ -95,11 +89,7 @@ def _raised(cursor: Cursor, node: Node) -> Node:
     if node[0] == "all" and (inner.kind == "n" or inner.kind == "s"):
         cursor.at += 3 if braced else 1
         return ("all", f"{node[1]}^{inner.value}")
-    if (
-        node[0] == "matrix"
-        and inner.value in ("T", "top", "intercal", "t")
-        and (not braced or after.value == "}")
-    ):
+    if node[0] == "matrix" and inner.value in ("T", "top", "intercal", "t") and (not braced or after.value == "}"):
         cursor.at += 3 if braced else 1
         return ("matrix", tuple(zip(*node[1], strict=True)))
     if (

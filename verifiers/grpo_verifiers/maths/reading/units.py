@@ -160,9 +160,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             out.append("/")
         elif low in DIRECTIONS:
             out.append(low)
-        elif is_generic or (
-            low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and _is_inch(words, i))
-        ):
+        elif is_generic or (low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and _is_inch(words, i))):
             continue
         else:
             unit = find_unit(word)

@@ -38,9 +38,7 @@ mL 毫升 мл
 degree 度 градусов градуса градус
 """
 
-UNITS = {
-    word: name for line in _TABLE.split("\n") if line for name, *words in [line.split()] for word in words
-}
+UNITS = {word: name for line in _TABLE.split("\n") if line for name, *words in [line.split()] for word in words}
 """Unit names of other languages under the English one."""
 
 _PHRASES = {
@@ -52,9 +50,7 @@ _PHRASES = {
     "infinitely many": "无穷多解, 无数解, 有无穷多解, бесконечно много, бесконечно много решений, unendlich viele, unendlich viele lösungen",
 }
 PHRASES = {
-    " ".join(phrase.replace("'", "").split()): name
-    for name, listed in _PHRASES.items()
-    for phrase in listed.split(",")
+    " ".join(phrase.replace("'", "").split()): name for name, listed in _PHRASES.items() for phrase in listed.split(",")
 }
 """Answers in whole phrases of other languages, in lower case, and what each is called in English."""
 

@@ -26,9 +26,7 @@ CHANNEL_FD, PRODUCTS_FD = 3, 4
 STACK_BYTES = 100 << 20
 
 
-def run(
-    job: dict[str, Any], fds: dict[str, int], limits: object, program: seccomp.Program, server: int
-) -> None:
+def run(job: dict[str, Any], fds: dict[str, int], limits: object, program: seccomp.Program, server: int) -> None:
     """Run one job and end the process; never returns, whatever happens."""
     status = CRASHED
     try:
@@ -113,9 +111,7 @@ def new_module(name: str) -> types.ModuleType:
     return module
 
 
-def load(
-    payload: dict[str, Any], name: str, own_frames: int
-) -> tuple[types.ModuleType, Callable[[], None]] | None:
+def load(payload: dict[str, Any], name: str, own_frames: int) -> tuple[types.ModuleType, Callable[[], None]] | None:
     """The module to run in and what runs the program in it; None if the completion holds no program."""
     entry = payload.get("entry")
     code = extract.program(payload["code"], entry, payload["prompt"])
@@ -259,9 +255,7 @@ def run_served(payload: dict[str, Any], channel: int) -> int:
     if loaded is None:
         return NO_CODE
     module, start = loaded
-    return objects.serve(
-        channel, module, start, payload.get("entry"), find_entry, tuple(payload.get("shared", ()))
-    )
+    return objects.serve(channel, module, start, payload.get("entry"), find_entry, tuple(payload.get("shared", ())))
 
 
 def run_probe(payload: dict[str, Any], out: int) -> int:

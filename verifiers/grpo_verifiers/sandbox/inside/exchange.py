@@ -71,11 +71,7 @@ class Exchange:
         self.state = threading.RLock()
         """Held by whoever looks at or changes what both sides know of each other; never while waiting for a message."""
         self.is_listening = self.is_peer_threaded = False
-        self._own, self._sending, self._reading = (
-            threading.local(),
-            threading.RLock(),
-            _thread.allocate_lock(),
-        )
+        self._own, self._sending, self._reading = (threading.local(), threading.RLock(), _thread.allocate_lock())
         self._main = ThreadInbox(MAIN)
         self._own.held = _Held(self._main)
         self._open = {MAIN: self._main}

@@ -35,9 +35,7 @@ def answer(schema: str, query: str, most: int) -> str:
     return json.dumps({"v": [[wire.encode(value) for value in row] for row in rows], "names": names})
 
 
-def _may(
-    action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
-) -> int:
+def _may(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
     if action in ALLOWED:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:

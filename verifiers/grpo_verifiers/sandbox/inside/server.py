@@ -243,9 +243,7 @@ def _close(fds: list[int]) -> None:
         os.close(fd)
 
 
-def supervise(
-    pid: int, limits: RunLimits, control: _socket.socket, watched: int, scratch: str
-) -> dict[str, Any]:
+def supervise(pid: int, limits: RunLimits, control: _socket.socket, watched: int, scratch: str) -> dict[str, Any]:
     """Wait for the child and kill it at its limits. CPU time counts, wall time is the backstop for what sleeps.
 
     The first look is late, so that a short run costs one wait; then every 20 ms.

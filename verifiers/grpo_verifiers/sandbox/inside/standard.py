@@ -12,9 +12,7 @@ Parts: TypeAlias = list[Any]
 Fields: TypeAlias = dict[str, Any]
 """A message that is an object: the description of a class, a function or an exception."""
 Side = Callable[[Any], Any]
-ADDRESSES = frozenset(
-    ["IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface"]
-)
+ADDRESSES = frozenset(["IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface"])
 HOMES = frozenset(["array", "types", "collections", "re", "zoneinfo", "ipaddress"])
 UNNAMED: dict[str, type] = {
     "NoneType": types.NoneType,

@@ -30,9 +30,7 @@ CACHED = 128
 MOST_REASONS = 24 << 10  # characters as JSON; an answer is a message of at most 64 KiB
 
 
-def serve(
-    control: _socket.socket, program: seccomp.Program, notes: dict[str, Any], mounts: tuple[str, ...]
-) -> None:
+def serve(control: _socket.socket, program: seccomp.Program, notes: dict[str, Any], mounts: tuple[str, ...]) -> None:
     """Run test programs one after another; returns when the host has hung up."""
     # tests ask for it by name, and the real one would bring plug-ins, files and a run of its own
     sys.modules.setdefault("pytest", likeness.module())

@@ -19,9 +19,7 @@ ATOMS = frozenset({type(None), bool, str, float})
 SMALL = 1 << 63
 FACTORIES = (int, float, str, list, dict, set, tuple, bool)
 ARRAY_KINDS = "biufcUS"  # an object array would be code
-ARRAY_TYPE = re.compile(
-    r"[<>|=]?[biufcUS]\d{1,6}", re.ASCII
-)  # numpy would parse anything else as source text
+ARRAY_TYPE = re.compile(r"[<>|=]?[biufcUS]\d{1,6}", re.ASCII)  # numpy would parse anything else as source text
 MOST_HEX = 8192
 PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath")
 

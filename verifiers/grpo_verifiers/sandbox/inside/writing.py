@@ -70,9 +70,7 @@ def write_back(target: object, value: object) -> None:
         array_there: Any = value
         if array_here.shape == array_there.shape:
             array_here[...] = array_there
-    elif (
-        type(target) is type(value) and type(target).__module__ == "__main__" and hasattr(target, "__dict__")
-    ):
+    elif type(target) is type(value) and type(target).__module__ == "__main__" and hasattr(target, "__dict__"):
         target.__dict__.update(value.__dict__)
 
 

@@ -30,9 +30,7 @@ def version() -> int:
         return 0
 
 
-def restrict(
-    readable: Iterable[str], listed: Iterable[str], devices: Iterable[str], scratch: str = ""
-) -> int:
+def restrict(readable: Iterable[str], listed: Iterable[str], devices: Iterable[str], scratch: str = "") -> int:
     """Bind this process for good; returns the interface version. The caller has set no_new_privs.
 
     Raises:

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from . import libc
 
 NOBODY = 65534
-FIRST_UID = (
-    1_900_000_000  # lanes of root get a user each: threads are counted by user, so one lane could starve all
-)
+FIRST_UID = 1_900_000_000  # lanes of root get a user each: threads are counted by user, so one lane could starve all
 SCRATCH_OPTIONS = "size=64m,nr_inodes=4096,mode=1777"
 USERS = 1 << 22  # as many as there can be pids
 MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/var/tmp", "/run", "/home", "/tmp")
@@ -97,9 +95,7 @@ def _build_root(view: View) -> None:
     libc.mount("", "/", "", libc.MS_REC | libc.MS_PRIVATE)
     # a folder to stand on that hides nothing which is to be shown
     root = next(
-        p
-        for p in MOUNT_POINTS
-        if os.path.isdir(p) and not any(_is_under(r, p) for r in (*view.readable, *DEVICES))
+        p for p in MOUNT_POINTS if os.path.isdir(p) and not any(_is_under(r, p) for r in (*view.readable, *DEVICES))
     )
     libc.mount("tmpfs", root, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=1m,mode=755")
     os.mkdir(root + view.scratch, 0o755)

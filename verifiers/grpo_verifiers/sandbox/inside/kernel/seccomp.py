@@ -58,13 +58,9 @@ PROGRAMS = """
 execve wait4 waitid vfork fork link linkat symlink symlinkat setpgid setsid
 """.split()  # noqa: SIM905 - a table of names reads better than 130 lines of quotes
 
-THREAD_BITS = (
-    0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x100000 | 0x200000 | 0x400000 | 0x1000000
-)
+THREAD_BITS = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x100000 | 0x200000 | 0x400000 | 0x1000000
 NEW_NAMESPACES = 0x7E020080 | 0x02000000
-WRITE_FLAGS = (
-    os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
-)
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
 # ioctl: FIOCLEX, FIONCLEX, FIONBIO, FIONREAD, TCGETS, TIOCGWINSZ; never FIOSETOWN or TIOCSTI
 IOCTLS = (0x5451, 0x5450, 0x5421, 0x541B, 0x5401, 0x5413)
 # fcntl without F_SETOWN and F_SETSIG: together with O_ASYNC they send any signal to any process of the same user

@@ -29,9 +29,7 @@ class CallArguments:
             for i, (was, value) in enumerate(zip(self._args, self.given, strict=True))
             if (now := self._now(was, value)) != was
         ]
-        changed += [
-            [k, now] for k, was in self._kwargs.items() if (now := self._now(was, self.named[k])) != was
-        ]
+        changed += [[k, now] for k, was in self._kwargs.items() if (now := self._now(was, self.named[k])) != was]
         for i, (value, had) in enumerate(zip(self.given, self._fields, strict=True)):
             if had is not None and (now := self.peer.describer.fields(value)) != had:
                 changed.append([i, {"fv": now}])

@@ -9,18 +9,14 @@ from typing import Any
 from .ends import PeerEnd
 
 
-def made_class(
-    peer: PeerEnd, name: str, parents: list[Any], members: list[list[Any]], options: dict[str, Any]
-) -> type:
+def made_class(peer: PeerEnd, name: str, parents: list[Any], members: list[list[Any]], options: dict[str, Any]) -> type:
     """A class that the test program derives from the solution's, or one of its own that stands beside it."""
     body: dict[str, Any] = {"__module__": "solution"}
     for key, how, value in members:
         made = peer.decode(value)
         if how in ("function", "class", "property"):
             made = _method(made)
-        body[key] = {"class": classmethod, "static": staticmethod, "property": property}.get(
-            how, lambda m: m
-        )(made)
+        body[key] = {"class": classmethod, "static": staticmethod, "property": property}.get(how, lambda m: m)(made)
     bases = tuple(_beside(peer, *p["tb"]) if "tb" in p else peer.decode(p) for p in parents)
     return types.new_class(name, bases, options, lambda space: space.update(body))
 

@@ -36,20 +36,7 @@ PLAIN_BASES = (str, list, dict, int, float, tuple, set, bytes)
 LIBRARY_KINDS = (Counter, OrderedDict, defaultdict)
 ENUM_BASES = (enum.IntFlag, enum.Flag, enum.IntEnum, enum.StrEnum, enum.Enum)
 ATTRIBUTES = (
-    *(
-        "errno",
-        "strerror",
-        "filename",
-        "filename2",
-        "msg",
-        "doc",
-        "pos",
-        "lineno",
-        "colno",
-        "name",
-        "obj",
-        "path",
-    ),
+    *("errno", "strerror", "filename", "filename2", "msg", "doc", "pos", "lineno", "colno", "name", "obj", "path"),
     *("start", "end", "reason", "object", "encoding", "value", "code", "text", "offset"),
 )
 
@@ -123,9 +110,7 @@ class Describer:
             "d": kind.__doc__ if type(kind.__doc__) is str and own else None,
             "p": [p for p in PROTOCOLS if p in names and (not own or names[p] is not None)],
             "b": [self.cls(b) for b in kind.__bases__ if standard_name(b) is None] if own else [],
-            "m": [[n, _doc(f)] for n, f in vars(kind).items() if isinstance(f, types.FunctionType)]
-            if own
-            else [],
+            "m": [[n, _doc(f)] for n, f in vars(kind).items() if isinstance(f, types.FunctionType)] if own else [],
         }
         if not own:
             about["s"] = standard_name(kind)
@@ -140,13 +125,7 @@ class Describer:
         if issubclass(kind, tuple) and _is_named(kind):
             given: Any = kind
             defaults = [[k, self.peer.encode(v)] for k, v in given._field_defaults.items()]
-            return {
-                **about,
-                "kind": "named",
-                "fields": list(given._fields),
-                "defaults": defaults,
-                "r": _members(kind),
-            }
+            return {**about, "kind": "named", "fields": list(given._fields), "defaults": defaults, "r": _members(kind)}
         if dataclasses.is_dataclass(kind) and own:
             return {**about, **self._dataclass(kind)}
         if own and (base := plain_base(kind)) is not None:
@@ -223,9 +202,7 @@ class Describer:
         given |= {a: getattr(err, a) for a in ATTRIBUTES if a not in given and hasattr(err, a)}
         try:
             with self.told.part():
-                about["a"] = [
-                    [k, self.peer.encode(v)] for k, v in given.items() if v is not err and k != "__notes__"
-                ]
+                about["a"] = [[k, self.peer.encode(v)] for k, v in given.items() if v is not err and k != "__notes__"]
             if kind.__str__ not in (BaseException.__str__, Exception.__str__):
                 about["s"] = str(err)
         except Exception:  # noqa: BLE001 - its text or an attribute fails: it goes without
@@ -255,11 +232,7 @@ def standard_name(kind: type) -> list[str] | None:
     module = kind.__module__
     if module in ("solution", "__main__") or type(module) is not str:
         return None
-    if (
-        module.split(".")[0] not in sys.stdlib_module_names
-        and "." not in module
-        and module not in sys.modules
-    ):
+    if module.split(".")[0] not in sys.stdlib_module_names and "." not in module and module not in sys.modules:
         return None
     found: Any = sys.modules.get(module)
     for part in kind.__qualname__.split("."):

@@ -178,9 +178,7 @@ def _asking(dunder: str) -> Any:
         return lambda self: OfTest(self._peer, self._number).__await__()
     if dunder == "__call__":
         return lambda self, *args, **kwargs: call(self._peer, self._number, args, kwargs)
-    return lambda self, *args: self._peer.ask(
-        ["special", self._number, dunder, [self._peer.encode(a) for a in args]]
-    )
+    return lambda self, *args: self._peer.ask(["special", self._number, dunder, [self._peer.encode(a) for a in args]])
 
 
 def _blank(cls: type[Any], *args: object) -> Any:

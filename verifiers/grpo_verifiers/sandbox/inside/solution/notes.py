@@ -37,9 +37,7 @@ def signature(function: Callable[..., Any]) -> list[Any]:
     except (ValueError, TypeError):
         return [notes(function), []]
     none = inspect.Parameter.empty
-    given = [
-        [p.name, int(p.kind), p.default is not none, None if p.default is none else p.default] for p in found
-    ]
+    given = [[p.name, int(p.kind), p.default is not none, None if p.default is none else p.default] for p in found]
     return [notes(function), given]
 
 

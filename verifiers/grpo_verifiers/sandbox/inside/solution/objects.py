@@ -183,12 +183,7 @@ class Peer(wire.Coder):
         return made_class(self, name, parents, members, {k: self.decode(v) for k, v in options})
 
     def _call(
-        self,
-        function: Callable[..., Any],
-        args: list[Any],
-        kwargs: dict[str, Any],
-        world: Fields | None,
-        skip: int = 0,
+        self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], world: Fields | None, skip: int = 0
     ) -> list[Any]:
         arguments = CallArguments(self, args, kwargs)
         given, named = arguments.given, arguments.named

@@ -106,18 +106,14 @@ class Console:
     def take_over(self) -> None:
         """Replace the standard streams and `input`."""
         for name, raw in self.raw.items():
-            stream = io.TextIOWrapper(
-                io.BufferedWriter(raw), "utf-8", "surrogatepass", "\n", write_through=True
-            )
+            stream = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "surrogatepass", "\n", write_through=True)
             self.streams[name] = stream
             setattr(sys, name, stream)
         sys.stdin = Typed(self.peer)
         warnings.warn = self._warn
         builtins.input = lambda prompt="", /: self.peer.ask(["input", str(prompt)])
 
-    def _warn(
-        self, message: Warning | str, category: type[Warning] | None = None, *_: object, **__: object
-    ) -> None:
+    def _warn(self, message: Warning | str, category: type[Warning] | None = None, *_: object, **__: object) -> None:
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
         self.peer.ask(["warn", bases(kind), str(message)])
 

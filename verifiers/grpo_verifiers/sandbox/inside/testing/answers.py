@@ -25,9 +25,7 @@ class Answers:
     def attribute(self, target: object, name: str) -> Any:
         """What a solution may see of a test's object: its own data and what its class defines, but for the library's mocks."""
         kind = type(target)
-        is_own = kind.__module__ == "__main__" or (
-            isinstance(target, type) and target.__module__ == "__main__"
-        )
+        is_own = kind.__module__ == "__main__" or (isinstance(target, type) and target.__module__ == "__main__")
         # from `__class__` or `__globals__` it is two steps to everything that the test has
         if type(name) is not str or name.startswith("__" if is_own else "_"):
             raise AttributeError(name)

@@ -47,12 +47,7 @@ class Connection(Protocol):
         """The test has set a field of a dataclass object."""
 
     def derive(
-        self,
-        meta: type[Any],
-        name: str,
-        parents: tuple[type, ...],
-        space: dict[str, Any],
-        options: dict[str, Any],
+        self, meta: type[Any], name: str, parents: tuple[type, ...], space: dict[str, Any], options: dict[str, Any]
     ) -> Any:
         """A class that the test derives from the solution's."""
 
@@ -63,13 +58,7 @@ class Connection(Protocol):
         """Call an object of the solution."""
 
     def method(
-        self,
-        number: int,
-        name: str,
-        stub: object,
-        target: object,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, number: int, name: str, stub: object, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a method of an object of the solution."""
 

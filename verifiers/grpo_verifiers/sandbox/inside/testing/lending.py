@@ -20,10 +20,7 @@ from .lendable import ITERATORS, is_lendable, special_names, stream_message
 PATCHABLE = (
     *((builtins, n) for n in ("print", "open")),
     *((time, n) for n in ("time", "sleep", "monotonic", "perf_counter", "localtime", "strftime", "time_ns")),
-    *(
-        (random, n)
-        for n in ("random", "randint", "choice", "shuffle", "sample", "uniform", "randrange", "choices")
-    ),
+    *((random, n) for n in ("random", "randint", "choice", "shuffle", "sample", "uniform", "randrange", "choices")),
     *((os, n) for n in ("getcwd", "getenv", "listdir", "urandom")),
     *((os.path, n) for n in ("exists", "isfile", "getsize")),
 )

@@ -85,9 +85,7 @@ class approx:
         if isinstance(expected, (list, tuple)) or hasattr(expected, "tolist"):
             if not (isinstance(other, (list, tuple)) or hasattr(other, "tolist")):
                 return False
-            return len(expected) == len(other) and all(
-                self._near(e, o) for e, o in zip(expected, other, strict=True)
-            )
+            return len(expected) == len(other) and all(self._near(e, o) for e, o in zip(expected, other, strict=True))
         if isinstance(expected, dict):
             if not isinstance(other, dict) or other.keys() != expected.keys():
                 return False
@@ -121,11 +119,7 @@ class Mark:
 
 def _marked(test: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "parametrize":
-        names = (
-            [n.strip() for n in args[0].split(",") if n.strip()]
-            if isinstance(args[0], str)
-            else list(args[0])
-        )
+        names = [n.strip() for n in args[0].split(",") if n.strip()] if isinstance(args[0], str) else list(args[0])
         rows = [(v.values if isinstance(v, Param) else v if len(names) > 1 else (v,)) for v in args[1]]
         # several of them multiply
         known = list(getattr(test, "_parameters", []))
@@ -250,9 +244,7 @@ def _collect_class(cls: type, namespace: dict[str, Any]) -> Iterator[Callable[[]
             yield from _runs(member, namespace, cls)
 
 
-def _runs(
-    test: types.FunctionType, namespace: dict[str, Any], owner: type | None
-) -> Iterator[Callable[[], None]]:
+def _runs(test: types.FunctionType, namespace: dict[str, Any], owner: type | None) -> Iterator[Callable[[], None]]:
     # called without a loop it would pass without having run
     if inspect.iscoroutinefunction(test):
         raise BrokenTests(f"`{test.__name__}` is asynchronous: pytest would not run it without a plug-in")
@@ -264,9 +256,7 @@ def _runs(
         yield lambda given=given: _run(test, namespace, owner, given)  # type: ignore[misc]
 
 
-def _run(
-    test: types.FunctionType, namespace: dict[str, Any], owner: type | None, given: dict[str, Any]
-) -> None:
+def _run(test: types.FunctionType, namespace: dict[str, Any], owner: type | None, given: dict[str, Any]) -> None:
     target = owner() if owner is not None else None
     made = dict[str, Any]()
     undo: list[Callable[[], None]] = []

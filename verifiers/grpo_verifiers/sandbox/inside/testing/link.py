@@ -77,13 +77,7 @@ class Link(wire.Coder):
         return self._ask(request, args, kwargs)
 
     def method(
-        self,
-        number: int,
-        name: str,
-        stub: object,
-        target: object,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, number: int, name: str, stub: object, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a method; one that a subclass in the test has overridden is called as of the class that the stub is in."""
         self.calls += 1
@@ -111,12 +105,7 @@ class Link(wire.Coder):
         return derived(made, MADE)
 
     def derive(
-        self,
-        meta: type[Any],
-        name: str,
-        parents: tuple[type, ...],
-        space: dict[str, Any],
-        options: dict[str, Any],
+        self, meta: type[Any], name: str, parents: tuple[type, ...], space: dict[str, Any], options: dict[str, Any]
     ) -> Any:
         """A class that the test derives from the solution's: made on both sides."""
         return self.mirrors.derive(meta, name, parents, space, options)
@@ -180,9 +169,7 @@ class Link(wire.Coder):
             return {"nt": [number, [self.encode(v) for v in value]]}
         name = vars(value)["_name_"]
         return (
-            {"en": [number, name]}
-            if name in vars(kind)["_member_map_"]
-            else {"fl": [number, vars(value)["_value_"]]}
+            {"en": [number, name]} if name in vars(kind)["_member_map_"] else {"fl": [number, vars(value)["_value_"]]}
         )
 
     def other(self, value: object) -> Any:

@@ -13,11 +13,7 @@ from ..wire import Parts
 from ..writing import items_of, write_back
 from .ends import Connection
 
-AT_ONCE = (
-    io.StringIO,
-    io.BytesIO,
-    random.Random,
-)  # no test makes its expected value of one in the same statement
+AT_ONCE = (io.StringIO, io.BytesIO, random.Random)  # no test makes its expected value of one in the same statement
 KEPT = (list, dict, set, bytearray, deque, *AT_ONCE)
 
 
@@ -35,9 +31,7 @@ def _plain(value: object) -> object:
     """What is in an object of a class of the solution that is a kind of container."""
     if isinstance(value, list):
         return list(value)
-    return (
-        dict(items_of(value)) if isinstance(value, dict) else set(value) if isinstance(value, set) else value
-    )
+    return dict(items_of(value)) if isinstance(value, dict) else set(value) if isinstance(value, set) else value
 
 
 class Live:
@@ -61,9 +55,7 @@ class Live:
     def changed(self) -> list[list[Any]]:
         """What the test has changed since the last question."""
         changed = [
-            [n, now]
-            for n, e in self.entries.items()
-            if not e.is_due and (now := self.content(e.value)) != e.told
+            [n, now] for n, e in self.entries.items() if not e.is_due and (now := self.content(e.value)) != e.told
         ]
         for number, now in changed:
             self.entries[number].told = now

@@ -82,17 +82,11 @@ def free_names(sources: list[str]) -> tuple[str, ...]:
     read: set[str] = set()
     for source in sources:
         top = symtable.symtable(source, "<tests>", "exec")
-        bound |= {
-            s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()
-        }
+        bound |= {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
         waiting = [top]
         while waiting:
             table = waiting.pop()
-            read |= {
-                s.get_name()
-                for s in table.get_symbols()
-                if s.is_referenced() and (table is top or s.is_global())
-            }
+            read |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (table is top or s.is_global())}
             # a `global` within a function binds at the top as well
             bound |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
             waiting += table.get_children()

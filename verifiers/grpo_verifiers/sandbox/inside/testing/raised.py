@@ -14,22 +14,9 @@ from .mirrored.natives import add_members
 # StopIteration would end a test's own loop early, SystemExit the test itself, SkipTest would pass it
 NEVER_RAISED = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
 NEVER_PASSED = frozenset(
-    [
-        "StopIteration",
-        "StopAsyncIteration",
-        "GeneratorExit",
-        "SystemExit",
-        "SkipTest",
-        "Skipped",
-        "BrokenTests",
-    ]
+    ["StopIteration", "StopAsyncIteration", "GeneratorExit", "SystemExit", "SkipTest", "Skipped", "BrokenTests"]
 )
-STEPS = {
-    "next": "StopIteration",
-    "send": "StopIteration",
-    "throw": "StopIteration",
-    "costep": "StopAsyncIteration",
-}
+STEPS = {"next": "StopIteration", "send": "StopIteration", "throw": "StopIteration", "costep": "StopAsyncIteration"}
 STD_EXCEPTIONS = frozenset(
     [
         "json.decoder",
@@ -166,11 +153,7 @@ class RaisedErrors:
         for name, value in about.get("a", ()):
             if type(name) is str and name.isidentifier() and not name.startswith("_") and name != "args":
                 # an OSError that is told that it has no file says so
-                if (
-                    value is None
-                    and getattr(type(made), name, None) is not None
-                    and getattr(made, name) is None
-                ):
+                if value is None and getattr(type(made), name, None) is not None and getattr(made, name) is None:
                     continue
                 try:
                     BaseException.__setattr__(made, name, self.link.decode(value))
@@ -222,9 +205,7 @@ class RaisedErrors:
         # for `super().__init__()` in a class of the test; those made here are made without it
         if any(m[0] == "__init__" for m in about["m"]):
             body["__init__"] = stub(link, about["n"], "__init__", None)
-        meta: Any = (
-            ExceptionMeta if all(type(p) in (type, ExceptionMeta) for p in parents) else type(parents[0])
-        )
+        meta: Any = ExceptionMeta if all(type(p) in (type, ExceptionMeta) for p in parents) else type(parents[0])
         made: type[BaseException] = meta(str(about["t"])[:100], tuple(parents), body)
         add_members(link, made, about)
         return made

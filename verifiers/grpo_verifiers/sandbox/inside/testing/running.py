@@ -64,9 +64,7 @@ class TestRun:
         Raises:
             BrokenTests: the row is at fault.
         """
-        random.seed(
-            "\n".join(self.job["tests"])
-        )  # the same each time, and nothing that a solution could foresee
+        random.seed("\n".join(self.job["tests"]))  # the same each time, and nothing that a solution could foresee
         try:
             found = self._bind()
         except Stopped:
@@ -104,9 +102,7 @@ class TestRun:
 
     def _swallowed(self) -> str:
         """A check failed, and the solution let nobody know."""
-        return (
-            "a check failed or was left undone, and the test did not hear of it" if self.checks.taken else ""
-        )
+        return "a check failed or was left undone, and the test did not hear of it" if self.checks.taken else ""
 
     def _nothing_tested(self) -> str:
         """No check was reached: the row's fault if the solution was not even asked, else the solution led around it."""
@@ -176,9 +172,7 @@ class TestRun:
             needed = check.__code__.co_argcount - len(check.__defaults__ or ())
             if needed > 1:
                 raise BrokenTests("`check` wants more than the candidate")
-            return self.call(
-                check, (self.namespace[self.entry],) if check.__code__.co_argcount and self.entry else ()
-            )
+            return self.call(check, (self.namespace[self.entry],) if check.__code__.co_argcount and self.entry else ())
         if "unittest" in sys.modules:
             why = self._unittest()
             if why is not None:

@@ -70,9 +70,7 @@ def _signed(title: str, code: types.CodeType, notes: dict[str, Any], given: Part
         for name, kind, has_default, default in given
     ]
     signature = inspect.Signature(
-        parameters,
-        return_annotation=notes.get("return", inspect.Signature.empty),
-        __validate_parameters__=False,
+        parameters, return_annotation=notes.get("return", inspect.Signature.empty), __validate_parameters__=False
     )
     plain = [p for p in parameters if p.kind <= 1]
     if code is _template.__code__:

@@ -29,17 +29,13 @@ def is_nameable(value: object) -> bool:
 class DerivingMeta(type):
     """The class of classes that stand for the solution's: one that the test derives from them is derived there too."""
 
-    def __new__(
-        mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
-    ) -> Any:
+    def __new__(mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object) -> Any:
         link = next((vars(p)["_class_link"] for p in parents if "_class_number" in vars(p)), None)
         if link is None or "_class_number" in space:
             return super().__new__(mcs, name, parents, space)
         return link.derive(mcs, name, parents, space, options)
 
-    def __init__(
-        cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
-    ) -> None:
+    def __init__(cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object) -> None:
         super().__init__(name, parents, space)
 
 

@@ -82,9 +82,7 @@ class Mirrors:
 
     def _native(self, about: Fields) -> Any:
         """A real class with the solution's methods and properties; special ones stay its own."""
-        made = {"enum": enum_class, "named": tuple_class, "plain": self._plain}[about["kind"]](
-            self.link, about
-        )
+        made = {"enum": enum_class, "named": tuple_class, "plain": self._plain}[about["kind"]](self.link, about)
         self.link.native = True
         self.natives[made] = about["n"]
         add_members(self.link, made, about)
@@ -189,12 +187,7 @@ class Mirrors:
         return fields.index(name) if name in fields else None
 
     def derive(
-        self,
-        meta: type[Any],
-        name: str,
-        parents: tuple[type, ...],
-        space: dict[str, Any],
-        options: dict[str, Any],
+        self, meta: type[Any], name: str, parents: tuple[type, ...], space: dict[str, Any], options: dict[str, Any]
     ) -> Any:
         """A class of the test below the solution's: methods stay here, data goes there. BadWire: it got no new number."""
         members, kept = parted(self.link, space)

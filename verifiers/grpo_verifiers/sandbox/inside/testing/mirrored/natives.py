@@ -15,14 +15,10 @@ from ...wire import Fields
 from ..ends import Connection
 from .handles import DerivingMeta, stub, text
 
-ENUMS: dict[str, Any] = {
-    e.__name__: e for e in (enum.Enum, enum.IntEnum, enum.StrEnum, enum.Flag, enum.IntFlag)
-}
+ENUMS: dict[str, Any] = {e.__name__: e for e in (enum.Enum, enum.IntEnum, enum.StrEnum, enum.Flag, enum.IntFlag)}
 
 BASES: dict[str, Any] = {b.__name__: b for b in (str, list, dict, int, float, tuple, set, bytes)}
-KIN: dict[str, Any] = {
-    b.__name__: b for b in (collections.Counter, collections.OrderedDict, collections.defaultdict)
-}
+KIN: dict[str, Any] = {b.__name__: b for b in (collections.Counter, collections.OrderedDict, collections.defaultdict)}
 DECIDING = """
 __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __sub__ __mul__ __truediv__ __floordiv__ __mod__ __pow__ __and__ __or__
 __xor__ __contains__

@@ -16,11 +16,7 @@ def data_body(link: Connection, about: Fields) -> dict[str, Any]:
     specs = []
     for name, kind, has_default, default, is_init, kw_only, is_compared in about["fields"]:
         value = link.decode(default)
-        options: dict[str, Any] = {
-            "init": bool(is_init),
-            "kw_only": bool(kw_only),
-            "compare": bool(is_compared),
-        }
+        options: dict[str, Any] = {"init": bool(is_init), "kw_only": bool(kw_only), "compare": bool(is_compared)}
         if has_default:
             options["default_factory"] = lambda value=value: value
         specs.append((text(name), link.decode(kind), dataclasses.field(**options)))
@@ -59,12 +55,7 @@ def _ordered(decide: Callable[[Any, Any], bool]) -> Any:
 
 
 def is_as_made(
-    link: Connection,
-    about: Fields | None,
-    made: Handle,
-    cls: type[Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    link: Connection, about: Fields | None, made: Handle, cls: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Whether a new dataclass object holds what the test made it from; only then may it be equal to another."""
     if about is None or type(made) is not cls or not about.get("plain"):
