@@ -29,7 +29,6 @@ from grpo_cli.rollout.logprobs import draws_dropout, score_shared
 
 if TYPE_CHECKING:
     from grpo_cli.policy.policy import Policy
-    from grpo_cli.train.trainer import Trainer
 
 
 Batch = dict[str, Any]
@@ -135,6 +134,7 @@ class ScoringTrainer(Protocol):
 
     accelerator: Accelerator
     args: GRPOConfig
+    temperature: float
 
     @property
     def whole(self) -> nn.Module: ...
@@ -206,7 +206,7 @@ LONGEST = 64
 """Tokens of a prompt that are tried; only that two differ in length matters."""
 
 
-def check_agreement(trainer: Trainer, engine: Engine, policy: Policy, row: Row, most: int) -> None:
+def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row: Row, most: int) -> None:
     """Sample after a row's prompt and after the second half of it, and score both as training does.
 
     Args:

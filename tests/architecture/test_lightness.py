@@ -61,8 +61,22 @@ def test_lone_importers_are_found() -> None:
     assert lone_importers(arrows) == {"d": "a"}
 
 
+def above(module: str) -> set[str]:
+    """All modules that import this one, themselves or through others: it may import none of them."""
+    importers: dict[str, set[str]] = {}
+    for one in imports():
+        importers.setdefault(one.imported, set()).add(one.importer)
+    found: set[str] = set()
+    left = [module]
+    while left:
+        new = importers.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found
+
+
 def protocols_of_one() -> list[str]:
-    """Protocols that one class has the members of and one other module names."""
+    """Protocols that one class has the members of and one module names, where that module could name the class instead."""
     protocols: dict[str, tuple[str, set[str]]] = {}
     classes: list[tuple[str, str, set[str]]] = []
     for module in modules():
@@ -84,9 +98,11 @@ def protocols_of_one() -> list[str]:
     }
     found = []
     for name, (module, members) in protocols.items():
-        those = [f"{where}.{one}" for where, one, has in classes if members and members <= has]
+        those = [(where, one) for where, one, has in classes if members and members <= has]
         if len(those) == 1 and len(named[name]) == 1:
-            found.append(f"{module}.{name}: {those[0]}, named in {next(iter(named[name]))}")
+            (where, one), user = those[0], next(iter(named[name]))
+            if where not in above(user):
+                found.append(f"{module}.{name}: {where}.{one}, named in {user}")
     return found
 
 

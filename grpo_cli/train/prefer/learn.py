@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArguments
 from trl import DPOConfig, KTOConfig
 
 from grpo_cli.errors import TrainingError
@@ -23,7 +23,7 @@ from grpo_cli.recipe.sections.recipe import Prefer, Recipe, Train
 from grpo_cli.reward.group import Group
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairMethod, PairSet, in_order, keep_rows_apart
-from grpo_cli.train.prefer.trainers import UpdateLog, make_pair_trainer
+from grpo_cli.train.prefer.trainers import GuardedTrainer, LabelTrainer, PairTrainer, UpdateLog, data_set
 from grpo_cli.train.trl_config import scheduler
 from grpo_cli.train.updates import NonFinite
 
@@ -259,3 +259,28 @@ def update_metrics(updates: Sequence[dict[str, float]]) -> dict[str, float]:
             if ours in LAST:
                 found[f"{ours}/last"] = values[-1]
     return found
+
+
+def make_pair_trainer(
+    loss: str,
+    model: nn.Module,
+    config: TrainingArguments,
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    log: UpdateLog,
+) -> GuardedTrainer:
+    """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
+    kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer
+    if loss in ("orpo", "simpo"):
+        from grpo_cli.train.prefer.free import KINDS  # TRL's experimental ones, imported where asked for
+
+        kind = KINDS[loss]
+    trainer = kind(
+        model=model,
+        args=config,
+        train_dataset=data_set(examples, config.per_device_train_batch_size),
+        processing_class=tokenizer,
+        callbacks=[log],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer

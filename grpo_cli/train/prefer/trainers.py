@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import DPOTrainer, KTOTrainer
 
 from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairExample
 from grpo_cli.train.updates import NonFinite, Norm
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 
 Inputs = dict[str, Any]
@@ -131,28 +131,3 @@ def data_set(examples: Sequence[Example], micro: int) -> Dataset:
                 }
             )
     return Dataset.from_list(rows)
-
-
-def make_pair_trainer(
-    loss: str,
-    model: nn.Module,
-    config: TrainingArguments,
-    examples: Sequence[Example],
-    tokenizer: PreTrainedTokenizerBase,
-    log: UpdateLog,
-) -> GuardedTrainer:
-    """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
-    kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer
-    if loss in ("orpo", "simpo"):
-        from grpo_cli.train.prefer.free import KINDS
-
-        kind = KINDS[loss]
-    trainer = kind(
-        model=model,
-        args=config,
-        train_dataset=data_set(examples, config.per_device_train_batch_size),
-        processing_class=tokenizer,
-        callbacks=[log],
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer

@@ -17,9 +17,9 @@ from trl.experimental.orpo import ORPOTrainer
 from grpo_cli.policy.model import load_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model, Prefer, Preference, Train
-from grpo_cli.train.prefer.learn import Update, trl_config
+from grpo_cli.train.prefer.learn import Update, make_pair_trainer, trl_config
 from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairExample
-from grpo_cli.train.prefer.trainers import UpdateLog, make_pair_trainer
+from grpo_cli.train.prefer.trainers import UpdateLog
 from grpo_cli.train.updates import NonFinite
 
 PAIRS = [("2+3=", " 5", " 4"), ("17+5=", "22.", "21"), ("9-1=", "8", "the 7"), ("1+1=", " it is 2", "3")]
