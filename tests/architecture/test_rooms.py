@@ -88,6 +88,7 @@ def test_no_circle_of_rooms(depth: int) -> None:
         is_nested = there.startswith(f"{here}.") or here.startswith(f"{there}.")
         if here != there and not is_nested:
             arrows[here].add(there)
+    none(f"circles of rooms {depth} deep", [" <-> ".join(group) for group in circles(arrows)])
 
 
 def test_no_arrow_goes_up() -> None:
