@@ -10,7 +10,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -122,11 +122,13 @@ def spell_plainly(stream: TextIO) -> None:
     """
     if not isinstance(stream, io.TextIOWrapper):
         return
-    if not needs_ascii(stream):
-        stream.reconfigure(errors="backslashreplace")
-        return
-    is_terminal = _is_plain_locale(os.environ) and stream.isatty()
-    stream.reconfigure(encoding="ascii" if is_terminal else None, errors=PLAIN)
+    is_terminal = needs_ascii(stream) and _is_plain_locale(os.environ) and stream.isatty()
+    # some systems call a pipe seekable, and Python asks such a stream where it stands: Illegal seek
+    with suppress(OSError):
+        if needs_ascii(stream):
+            stream.reconfigure(encoding="ascii" if is_terminal else None, errors=PLAIN)
+        else:
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _plain_signs(err: UnicodeError) -> tuple[str, int]:

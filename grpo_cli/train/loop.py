@@ -272,7 +272,7 @@ class Loop:
         """`mfu` over the rows that have a gradient; every process has a card and an equal part of them."""
         if self.utilisation is None or seconds <= 0:
             return {}
-        # rows of groups without signal are dropped before the pass
+        # a group without signal needs no arithmetic: where its rows are computed all the same, that is no use of the card
         trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
         lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
         passes = self.recipe.train.inner_epochs

@@ -227,7 +227,7 @@ def in_order(examples: Sequence[E_co], epochs: int, batch: int, seed: int) -> li
 
     Fewer than one batch is one batch, whole.
     """
-    # Python's generator and not torch's: its shuffle is the same on every machine and version
+    # Python's generator and not torch's: the order depends on the seed alone, and needs no torch
     draw, found = random.Random(seed), list[E_co]()
     for _ in range(epochs):
         epoch = list(examples)
