@@ -1,4 +1,10 @@
-"""Rows that lie together in the policy's space, from the likeliest gold to the unlikeliest; kept in the run folder."""
+"""Rows that lie together in the policy's space, from the likeliest gold to the unlikeliest; kept in the run folder.
+
+How this works. `clusters_of_run` reads the file in the run's folder, or makes it as the run starts: `embed` runs the policy over each
+row and keeps its hidden state and the likelihood of its gold, `k_means` groups the directions of these states, and inside a
+cluster rows are ordered by the likelihood of their golds. N rows, H the width of the model, D principal directions,
+K clusters.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A file of pairs as `grpo pairs` writes it, read back: every line with its place, and held against the rows of a recipe."""
+"""A file of pairs as `grpo pairs` writes it, read back: every line with its place, and held against the rows of a recipe.
+
+How this works. `pair_lines` and `answer_lines` make the lines that `grpo pairs` writes, under the names that TRL's data sets have.
+`read_pair_lines` reads such a file, `pairs_of_rows` finds the training row of each pair by its prompt, and refuses pairs of
+held-out rows. `count_unspelt` counts texts that are not what was drawn: bytes that spell nothing became U+FFFD.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Heartbeat:
                 hint=f"stacks are in {self.run.log_path}; `stop.hang_s` sets the limit",
             )
             # the disk may be full, which is no reason to stop watching
-            with suppress(OSError), self.run.log_path.open("a") as log:
+            with suppress(OSError), self.run.log_path.open("a", encoding="utf-8") as log:
                 if others and self.peers is not None:
                     print(f"stacks of rank {self.peers.ranks.rank}", file=log, flush=True)
                 faulthandler.dump_traceback(log, all_threads=True)

@@ -1,4 +1,9 @@
-"""Which verifiers score the lines, and how their verdicts become a reward: plain data that travels to workers."""
+"""Which verifiers score the lines, and how their verdicts become a reward: plain data that travels to workers.
+
+How this works. `from_flags` makes a `ScoringPlan` of the options of `grpo verify`, `from_recipe` of a recipe. A plan holds names,
+options and weights only, so that a worker process can be given it; `start` builds the verifiers there. An option is checked
+when the plan is made, so that a mistake is reported before any line is read.
+"""
 
 from __future__ import annotations
 

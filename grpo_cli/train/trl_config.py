@@ -1,4 +1,9 @@
-"""From our recipe to TRL's `GRPOConfig`: which of our words sets which of its fields."""
+"""From our recipe to TRL's `GRPOConfig`: which of our words sets which of its fields.
+
+How this works. `check_hooks` compares the signatures of TRL's methods that `trainer.py` overrides with those it was built for.
+`grpo_config` makes the fields of one run; `train.trl` of the recipe is merged over them last. `refuse_settings` asks TRL and
+transformers before a run begins whether they accept them. Trackers get our own metric names; TRL's bars and tables stay off.
+"""
 
 from __future__ import annotations
 

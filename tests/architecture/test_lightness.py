@@ -16,9 +16,11 @@ LONG = 150
 FEW_WORDS = 40
 """A paragraph has as many words; one sentence is no account of a long file."""
 
+KEPT_APART = {"grpo_cli.train.prefer.free"}
+"""Small modules with one user that stay apart: importing this one loads TRL's experimental trainers."""
 LEFT_SMALL = 5
 """Small modules with one importer beside them that are still to be folded; the number may only fall."""
-LEFT_SHORT = 62
+LEFT_SHORT = 46
 """Long modules whose head is still one sentence; the number may only fall."""
 
 
@@ -53,7 +55,7 @@ def test_a_module_under_80_lines_lives_with_its_only_user() -> None:
         is_beside = module.rpartition(".")[0] == user.rpartition(".")[0]
         is_package = modules()[module].name == "__init__.py"
         fits = lines(module) < SMALL and lines(module) + lines(user) <= MOST_LINES
-        if is_beside and fits and not is_package and not is_wall(module):
+        if is_beside and fits and not is_package and not is_wall(module) and module not in KEPT_APART:
             found.append(f"{module} {lines(module)} -> {user}")
     assert len(found) <= LEFT_SMALL, f"modules under {SMALL} lines with one user beside them:\n" + "\n".join(found)
 

@@ -1,4 +1,9 @@
-"""Triton kernels of the packed update: copies of keys and states, and the two passes over logits."""
+"""Triton kernels of the packed update: copies of keys and states, and the two passes over logits.
+
+How this works. `take` and `sum_copies` copy rows of keys, values or states to where a sequence needs them, and add up the gradients of
+the copies. `fold` reads one stretch of the vocabulary's logits into running sums of each row, `turn` makes the logits of a
+stretch into their gradient, in place. Each is the torch-facing call of the kernel of its name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""One step of preference learning: groups → pairs → TRL's trainer → what was measured."""
+"""One step of preference learning: groups → pairs → TRL's trainer → what was measured.
+
+How this works. `PairLearner.learn` makes pairs of the groups of a step (`prefer/pairs.py`), puts them in order, and hands them to one of
+TRL's trainers (`prefer/trainers.py`) with the configuration that `trl_config` makes of the recipe. The trainer, its optimizer
+and its reference last for one step; what it logged is renamed and averaged by `update_metrics`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Runs whose step is no TRL rollout step: sample, learn, record, then what callbacks ask for, until the last step.
 
 transformers' `Trainer` is here for what surrounds a step alone: callbacks, saving and loading weights.
+
+How this works. `RoundTrainer.train` calls `_step` until the last step is done, then the callbacks, which may ask for a checkpoint or
+for the end. `PairRounds` learns from sampled pairs, `PairPasses` from the pairs of a file, `SupervisedTrainer` from
+demonstrations.
 """
 
 from __future__ import annotations
