@@ -105,17 +105,19 @@ def time_recipe(
 
     quiet_libraries()
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.jobs.train import job
 
-    class Timed(Job):
-        def _trainer(self, *args: Any) -> Any:
-            trainer = super()._trainer(*args)
-            trainer.add_callback(callback())
-            return trainer
+    made = job.make_trainer
 
+    def timed(*args: Any, **more: Any) -> Any:
+        trainer = made(*args, **more)
+        trainer.add_callback(callback())
+        return trainer
+
+    job.make_trainer = timed
     display = make_display("none")
     display.note = lambda level, text, hint="": note(text)  # type: ignore[method-assign]
-    Timed(Recipe.model_validate(said), label="bench", base=folder, display=display).run()
+    job.Job(Recipe.model_validate(said), label="bench", base=folder, display=display).run()
 
 
 def plain_trainer(

@@ -1,4 +1,9 @@
-"""The command `grpo`: one line a command; each command lives in `commands/` and imports what is heavy itself."""
+"""The command `grpo`: one line a command; each command lives in `commands/` and imports what is heavy itself.
+
+How this works: `main` gets the words of the command line. It makes both streams able to spell our glyphs, hands them to
+the command, and turns what ends the command into an exit code: a `UserError` becomes its message and code, a signal one
+line, a closed pipe silence. A process that torchrun started returns its message to the launcher instead of printing it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Numbers and hostile text as a person can read them. Model text never reaches a terminal except through `visible`."""
+"""Numbers and hostile text as a person can read them. Model text never reaches a terminal except through `visible`.
+
+How this works, in the order of the file: `visible` turns any text into one harmless line, and `visible_streams` puts
+all that a command prints through it. `spell_plainly` swaps our glyphs for ASCII where a stream cannot write them. The
+functions behind that turn one value each into a short string, a dash where it was not measured; `strict_json` writes it
+as null.
+"""
 
 from __future__ import annotations
 

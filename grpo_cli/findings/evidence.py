@@ -1,4 +1,9 @@
-"""What supports the findings of a run: the metrics they name, completions that show them, a command to go on with."""
+"""What supports the findings of a run: the metrics they name, completions that show them, a command to go on with.
+
+How this works: `diagnose` reads a run's folder and keeps the first finding of each code. `diagnosis` adds to it the
+means of its metrics in `EVIDENCE` at the start of the run and at the finding's step, samples of the nearest step that
+show it, and a command line that acts on it: mostly the run as it was started, with one key changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The recipe's `warmup:` section: rows become demonstrations, phases run in order, the result is cached by content."""
+"""The recipe's `warmup:` section: rows become demonstrations, phases run in order, the result is cached by content.
+
+How this works: `warm_up` gets a recipe, a policy and the training rows. Each phase takes its own rows or those, and its
+template, or an environment, makes a demonstration of each. A hash of the model, the demonstrations, the phases' numbers
+and the seed names a folder of the cache: weights that lie there are loaded, else `supervise` trains the phases one
+after the other and the weights are stored. The policy is changed in place; a `ColdStart` describes what was done.
+"""
 
 from __future__ import annotations
 

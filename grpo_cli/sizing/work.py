@@ -1,5 +1,9 @@
-"""What one process works on in a step: rows, tokens, micro-batches, and by which code the update runs; and what it holds between two
-steps: weights, gradients, optimizer, copies, in bytes.
+"""What one process works on in a step: rows, tokens, micro-batches, and by which code the update runs; and what it
+holds between two steps: weights, gradients, optimizer, copies, in bytes.
+
+How this works: a `Work` joins the recipe, the model's sizes, the batch plan and the lengths of texts; its properties
+return what one of `world` processes has to do. `trained` and `held` count the bytes that stay. `fit.py` adds to them
+what a step needs for a while, `duration.py` turns the work into seconds; nothing here looks at the machine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What the frames share of numbers. Every figure is a metric under its own name.
 
-— is "not measured". Colour has a meaning of its own (right, mixed, wrong; caution, bad); curves have none but the reward's.
+How this works: each function gets the state of the frame and a width, and returns lines or one short text; `frame.py`
+and `wide.py` choose which to show and where. — is "not measured". Colour has a meaning of its own (right, mixed, wrong;
+caution, bad); curves have none but the reward's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""What a model's files show before anything is loaded: `grpo check` says it, and loading refuses with the same words.
+"""What a model's files show before anything is loaded: `grpo check` prints it, and loading refuses with the same words.
 
-Only files and installed packages are looked at; transformers' own tables are read as text, importing it takes seconds.
+How this works: `flaws` gets the recipe's `model` and looks at one thing after the other: the adapter, the place, the
+packages that are needed, `config.json`, the weights, the tokenizer, and whether vocabulary and model agree. Each look
+is a generator of `ModelFlaw`; the first fatal flaw ends the walk, since what lies behind it cannot be judged. Only
+files and installed packages are looked at; transformers' own tables are read as text, because importing it takes
+seconds.
 """
 
 from __future__ import annotations

@@ -1,5 +1,11 @@
-"""Triton kernels of the decode step. Each rounds to the model's type exactly where the PyTorch code it stands in for
-does, so that rollout and training see the same numbers; patches.py checks that before it puts one in.
+"""Triton kernels of the decode step. Each rounds to the model's type exactly where the PyTorch code that it replaces
+does, so that rollout and training see the same numbers; `patches.py` and `self_check.py` compare them before one is
+used.
+
+How this works: `launch.py` calls each kernel with pointers, strides and sizes. In the order of the file these are
+attention over a row's cache, the norms, rotation, the gated product with its gradients, the norm's gradients, and last
+`accept_kernel`, which draws a row's token and moves the row on. Each writes its result through the pointers and returns
+nothing.
 """
 
 # Triton reads these functions' source: annotations other than tl.constexpr would change their meaning.

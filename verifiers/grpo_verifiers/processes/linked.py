@@ -1,6 +1,9 @@
 """A process started by exec and the socket that ties it to this one: handshake, numbered questions, deadlines, its end.
 
-Starting one never forks the caller (`subprocess` with no pre-exec hook uses vfork and exec).
+How this works: one thread that never ends starts the process with one end of a socket pair. `greet` waits until it is
+ready, `ask` sends a question under the next number, and `receive` returns the answer, which must carry that number; one
+that is out of step is ended. `close` hangs up, which ends the process, and kills it after a grace. Starting one never
+forks the caller (`subprocess` with no pre-exec hook uses vfork and exec).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Sums, products and powers.
 
-How this works: `read_sum` adds products, `read_product` multiplies powers, also where no sign stands between them, and
-`read_power` reads an atom with its powers, marks and subscripts. Each calls the tighter one.
+How this works: each function reads from a cursor over tokens, moves it past what it has read and returns a tree.
+`read_sum` adds products, `_read_product` multiplies powers, also where no sign is written between them, and
+`read_power` reads an atom with its powers, marks and subscripts. Each calls the tighter one. What can be read in two
+ways raises `Unreadable`.
 """
 
 from __future__ import annotations
