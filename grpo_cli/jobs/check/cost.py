@@ -67,11 +67,14 @@ class Machine:
     processes: int = 1
     """Of all machines together, once `findings` has looked."""
     on_gpu: bool = False
+    is_refused: bool = False
+    """Whether `findings` had any of packages and machine."""
 
     def findings(self) -> Iterator[CheckFinding]:
         """One for each refusal of the run, none where all is well."""
         yield from self._launch()
         found = list(refused(questions(self.recipe, self.processes, on_gpu=self.on_gpu)))
+        self.is_refused = bool(found)
         yield from found
         if not any(finding.check == "engine" for finding in found):
             yield from self._server()
@@ -88,8 +91,8 @@ class Machine:
 
     def trainer(self) -> Iterator[CheckFinding]:
         """Whether TRL is the one that this was built for and takes the recipe's settings; imports it, which takes seconds."""
-        if self.recipe.train.method != "rl" or self.is_elsewhere:
-            return
+        if self.recipe.train.method != "rl" or self.is_elsewhere or self.is_refused:
+            return  # what lacks a package would be refused for it a second time
         import torch
 
         from grpo_cli.train.trl_config import refuse_settings
