@@ -37,7 +37,7 @@ from grpo_cli.commands.work.sweep import sweep
 from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
-from grpo_cli.errors import Exit, UserError
+from grpo_cli.errors import Exit, SetupError, UserError
 from grpo_cli.text import spell_plainly, visible_lines, visible_streams
 
 ORDER = (
@@ -148,6 +148,14 @@ def _run(tell: Callable[[UserError], None]) -> int:
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except FileNotFoundError:
+        try:
+            os.getcwd()
+        except FileNotFoundError:  # a relative path means nothing any more
+            wipe()
+            tell(SetupError("the current folder is gone", hint="`cd` into one that is there"))
+            return int(Exit.SETUP)
+        raise
     finally:
         wipe()
     return int(Exit.OK)
