@@ -9,6 +9,7 @@ demonstrations.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class RoundSetup:
     on_checkpoint: Callable[[RoundTrainer, Path], None]
 
 
-class RoundTrainer(Trainer):  # type: ignore[misc]
+class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
     """What methods share whose steps are not TRL's: what one does is `_step`.
 
     A checkpoint stands between two steps; a step's optimizer ends with it, so the weights and the counters are all of it.
@@ -98,9 +99,9 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
             if control.should_training_stop:
                 return
 
+    @abstractmethod
     def _step(self) -> dict[str, Any]:
         """Go on by one step, or by several with a line of metrics each; the metrics of the last."""
-        raise NotImplementedError
 
     def _record(self, measured: Mapping[str, Any]) -> dict[str, Any]:
         """Count a step that drew no samples, write what it measured, show it; the step's metrics."""
