@@ -17,6 +17,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -57,6 +58,12 @@ def visible(text: str, most: int | None = None) -> str:
 def visible_lines(text: str) -> str:
     """The same for a text of several lines, such as an error."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+def path_of(name: str) -> Path:
+    """The path that a person means: `~` and `~user` are home folders. Of a user who is not here it stays as it is written,
+    where `Path.expanduser` would raise."""
+    return Path(os.path.expanduser(name))
 
 
 class VisibleStream:

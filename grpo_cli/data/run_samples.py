@@ -17,6 +17,7 @@ from typing import Any
 
 from grpo_cli.data.files import BrokenFile, Record, read_file
 from grpo_cli.errors import DataError, RecipeError
+from grpo_cli.text import path_of
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.shaping import Shaped, build_term
 
@@ -140,7 +141,7 @@ def find_samples(name: str, shown: str, base: Path | None, key: str) -> Path:
     Raises:
         DataError: no such run, or one without samples.
     """
-    path = Path(name).expanduser()
+    path = path_of(name)
     bases = [Path()] if base is None or path.is_absolute() else [base, Path()]
     places = [one for b in bases for one in (b / path, b / RUNS / path)]
     run = next((one for one in places if (one / "run.json").is_file()), None)

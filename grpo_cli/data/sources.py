@@ -30,6 +30,7 @@ from grpo_cli.data.files import BrokenFile, Record, plain, read_file
 from grpo_cli.data.run_samples import find_samples, run_rows
 from grpo_cli.data.tasks import Split, task_rows
 from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
+from grpo_cli.text import path_of
 from grpo_verifiers.names import near_or_known
 
 # Data sets of the Hugging Face hub, through the `datasets` library; a machine without a network gets one
@@ -318,7 +319,7 @@ def _task_split(options: dict[str, Any], split: Split, name: str, key: str) -> t
 
 def places_of(name: str, base: Path | None) -> list[Path]:
     """Where a name may lie: beside the recipe, then in the current folder."""
-    path = Path(name).expanduser()
+    path = path_of(name)
     return [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
 
 
@@ -368,7 +369,7 @@ def find_file(name: str, base: Path | None, key: str) -> Path:
     Raises:
         DataError: in neither.
     """
-    path = Path(name).expanduser()
+    path = path_of(name)
     places = places_of(name, base)
     for place in places:
         if place.is_file():

@@ -24,6 +24,7 @@ from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tokens import refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Lora, Model
+from grpo_cli.text import path_of
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -131,13 +132,11 @@ def load_config(spec: Model) -> PretrainedConfig:
     with loading_failures(f"cannot read the configuration of `{spec.path}`"):
         if gguf := gguf_path(spec):
             return AutoConfig.from_pretrained(str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False)
-        return AutoConfig.from_pretrained(
-            str(Path(spec.path).expanduser()), revision=spec.revision, trust_remote_code=False
-        )
+        return AutoConfig.from_pretrained(str(path_of(spec.path)), revision=spec.revision, trust_remote_code=False)
 
 
 def _auto_tokenizer(name: str, **more: str | None) -> Tokenizer:
-    named = str(Path(name).expanduser())
+    named = str(path_of(name))
     found: Tokenizer = AutoTokenizer.from_pretrained(named, padding_side="left", trust_remote_code=False, **more)
     return found
 
@@ -151,8 +150,8 @@ def gguf_path(spec: Model) -> Path | None:
     if spec.path.startswith("builtin:") and spec.path != "builtin:tiny":
         return smollm2_file()
     if spec.gguf_file:
-        return Path(spec.path).expanduser() / spec.gguf_file
-    return Path(spec.path).expanduser() if spec.path.endswith(".gguf") else None
+        return path_of(spec.path) / spec.gguf_file
+    return path_of(spec.path) if spec.path.endswith(".gguf") else None
 
 
 def prepare_tokenizer(tokenizer: Tokenizer) -> None:
@@ -260,7 +259,7 @@ def _ask_hub(spec: Model) -> None:
 
 def _is_hub(spec: Model) -> bool:
     path = spec.path
-    return not (path.startswith((".", "/", "~", "builtin:")) or Path(path).expanduser().exists())
+    return not (path.startswith((".", "/", "~", "builtin:")) or path_of(path).exists())
 
 
 def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> CausalLM:
@@ -272,7 +271,7 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
         from transformers import BitsAndBytesConfig
 
         extra["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
-    name = spec.path if _is_hub(spec) else str(Path(spec.path).expanduser())
+    name = spec.path if _is_hub(spec) else str(path_of(spec.path))
     return _whole(name, dtype, revision=spec.revision, **extra)
 
 

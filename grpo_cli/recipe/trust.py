@@ -21,6 +21,7 @@ from grpo_cli.recipe.named import NamedThing, named_by
 from grpo_cli.recipe.reading.stages import stage_data
 from grpo_cli.recipe.sections.fields import Names
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.text import path_of
 
 TRUSTS = "GRPO_TRUST"
 """Set to 1 by `--trust`, for this process and those it starts."""
@@ -99,7 +100,7 @@ def _files(where: str, folders: Sequence[Path]) -> Iterator[Path]:
     """The files that the code's name may mean in these folders."""
     for folder in folders:
         if where.endswith(".py"):
-            paths = [folder / Path(where).expanduser()]
+            paths = [folder / path_of(where)]
         else:
             inner = folder.joinpath(*where.split("."))
             paths = [inner.with_name(f"{inner.name}.py"), inner / "__init__.py"]

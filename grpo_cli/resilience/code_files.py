@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
+from grpo_cli.text import path_of
+
 MOST = 500
 """Files that are followed."""
 WRITERS = ("write_text", "write_bytes", "to_csv", "to_json", "to_parquet", "save", "savez", "commit", "FileHandler")
@@ -27,7 +29,7 @@ def files_of_code(spec: str, folders: Sequence[Path]) -> tuple[list[Path], str]:
     """
     where = spec.rpartition(":")[0] or spec
     if where.endswith(".py"):
-        start = [path for folder in folders if (path := folder / Path(where).expanduser()).is_file()][:1]
+        start = [path for folder in folders if (path := folder / path_of(where)).is_file()][:1]
     else:
         start = _module_files(where, folders)
     if start:

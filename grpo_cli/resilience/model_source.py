@@ -14,6 +14,7 @@ from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_cli.resilience.checkpoint import RECIPE, STATE, read_state
 from grpo_cli.resilience.starts import newest_checkpoint
 from grpo_cli.run.find import LAST, find_run, near_run
+from grpo_cli.text import path_of
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +45,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
         SetupError: a folder without a model.
         DataError: a run without a whole checkpoint; a checkpoint whose state cannot be read; neither a run nor a model that is here, and nearly a run's name.
     """
-    folder: Path | None = Path(named).expanduser()
+    folder: Path | None = path_of(named)
     assert folder is not None
     # a folder of that name goes before a run of that name
     if not folder.exists() and (named == LAST or (Path(RUNS) / named / "run.json").is_file()):
@@ -90,7 +91,7 @@ def _is_model_here(named: str) -> bool:
     from grpo_cli.policy.loading.files import model_files
     from grpo_cli.recipe.sections.inputs import Model
 
-    if named.startswith("builtin:") or Path(named).expanduser().exists():
+    if named.startswith("builtin:") or path_of(named).exists():
         return True
     return model_files(Model(path=named)).path("config.json") is not None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.resilience.checkpoint import Checkpoint, newest_valid
+from grpo_cli.text import path_of
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe
@@ -33,7 +34,7 @@ def pinned(recipe: Recipe) -> Recipe:
     Raises:
         DataError: the run has no whole checkpoint.
     """
-    folder = Path(recipe.model.path).expanduser()
+    folder = path_of(recipe.model.path)
     if not (folder / "run.json").is_file():
         return recipe
     newest = newest_checkpoint(folder).path

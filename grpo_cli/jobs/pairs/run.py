@@ -17,6 +17,7 @@ from grpo_cli.preference.pairs import PairLimits, PairSummary, RowPairs, make_pa
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.text import path_of
 
 # Samples are held against the recipe that they are said to be of, before anything is learned from them.
 
@@ -60,7 +61,7 @@ def read_samples(files: Sequence[str]) -> list[SampleRecord]:
     found: list[SampleRecord] = []
     mistakes: list[Mistake] = []
     for name in files:
-        path = Path(name).expanduser()
+        path = path_of(name)
         if not path.is_file():
             raise DataError("no such file", place=name, hint="name files, a run, or a recipe")
         for item in read_file(path, name):

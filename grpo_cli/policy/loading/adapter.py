@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.failures import numbers_only, quiet_peft
 from grpo_cli.recipe.sections.recipe import Lora, Model
+from grpo_cli.text import path_of
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM
@@ -31,7 +32,7 @@ class AdapterBase(NamedTuple):
 
 def adapter_folder(spec: Model) -> Path | None:
     """The LoRA folder that a model names; None where it names a whole model."""
-    folder = Path(spec.path).expanduser()
+    folder = path_of(spec.path)
     return folder if (folder / CONFIG).is_file() and not (folder / "config.json").is_file() else None
 
 
@@ -183,7 +184,7 @@ def _is_here(name: object) -> bool:
     if not isinstance(name, str) or not name:
         return False
     looks_local = name.startswith(("/", ".", "~")) or name.endswith(".gguf") or name.count("/") > 1
-    return not looks_local or Path(name).expanduser().exists()
+    return not looks_local or path_of(name).exists()
 
 
 def _weights_file(folder: Path) -> Path:

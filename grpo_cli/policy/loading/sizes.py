@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import RecipeError, SetupError
@@ -12,6 +11,7 @@ from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import ModelFiles, base_files, model_files
 from grpo_cli.policy.loading.weights import read_headers
 from grpo_cli.recipe.sections.recipe import Model
+from grpo_cli.text import path_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def local_sizes(model: Model) -> ModelSizes | None:
     """The sizes as far as files on this disk tell them, a GGUF's header among them; None where they do not. No hub is asked."""
     is_gguf = model.gguf_file is not None or model.path.endswith(".gguf")
     is_wheel = model.path.startswith("builtin:") and model.path != "builtin:tiny"
-    if is_wheel or (is_gguf and Path(model.path).expanduser().exists()):
+    if is_wheel or (is_gguf and path_of(model.path).exists()):
         return full_sizes(model)
     try:
         whole = base_of(model, 0).model

@@ -28,6 +28,7 @@ from grpo_cli.recipe.sections.shorthand import without_gone
 from grpo_cli.recipe.trust import refuse_foreign_code
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import base_of
+from grpo_cli.text import path_of
 from grpo_verifiers.names import nearest
 
 STDIN = "<stdin>"
@@ -232,7 +233,7 @@ def _read_chat_template(layers: Layers) -> None:
     said = next((layers.origin[one] for one in ancestors(path) if one in layers.origin), None)
     in_file = isinstance(said, Document) and said.name != STDIN
     folder = FilePath(said.name).parent if isinstance(said, Document) and in_file else FilePath()
-    file = folder / FilePath(named).expanduser()
+    file = folder / path_of(named)
     try:
         text = file.read_bytes().decode("utf-8")
         why = "" if "{" in text else "is no template: nothing stands in braces"
