@@ -38,7 +38,7 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
             return text
         said = folder_of(path)
         folders = [*([said] if said is not None else []), base, FilePath()]
-        found = next((one for folder in folders if (one := _found(folder, name, head))), None)
+        found = next((one for folder in folders if (one := _found(folder, name, head, what))), None)
         if found is None:
             return text
         near = from_folder(base, found)
@@ -74,13 +74,14 @@ def _parts(path: Path, what: Names, text: str) -> tuple[str, str, str]:
     return "", text if is_path else "", ""
 
 
-def _found(folder: FilePath, name: str, head: str) -> FilePath | None:
+def _found(folder: FilePath, name: str, head: str, what: Names) -> FilePath | None:
     try:
         if head == "run:":
             places = [folder / name, folder / RUNS / name]
             return next((one for one in places if (one / "run.json").is_file()), None)
         place = folder / name
-        is_there = place.exists() or (_is_pattern(name) and any(glob.iglob(str(place), recursive=True)))
+        is_rows = what is Names.ROWS and _is_pattern(name)  # nothing else takes a pattern
+        is_there = place.exists() or (is_rows and any(glob.iglob(str(place), recursive=True)))
         return place if is_there else None
     except (OSError, ValueError):
         return None  # a text that is no name of a file
