@@ -1,4 +1,4 @@
-"""Curves of held-out pass@1, a panel a recipe: `python docs/draw_curves.py RESULTS.jsonl > docs/benchmarks/recipes.svg`.
+"""Curves of held-out pass@1, a panel a recipe: `python docs/draw_curves.py RESULTS.jsonl [HIGHEST] > CURVES.svg`.
 
 RESULTS.jsonl is what `bench/bench_recipes.py` leaves. Thin lines are seeds, thick ones their means; the placebo is
 dashed. Where a recipe was not raced, its panel has the runs that tuned it.
@@ -18,12 +18,13 @@ COLOURS = {"recipe": "#1f6fb2", "placebo": "#8a8a8a", "tune": "#1f6fb2"}
 Curve = list[tuple[float, float]]
 
 
-def draw(results: Iterable[dict[str, Any]], columns: int = 3) -> str:
-    """The picture as SVG; recipes in the order in which they first stand in the results."""
+def draw(results: Iterable[dict[str, Any]], columns: int = 3, highest: float = 1.0) -> str:
+    """The picture as SVG, scores from 0 to `highest`; recipes in the order in which they first stand in the results."""
     ended = [one for one in results if "curve" in one]
     raced = {one["recipe"] for one in ended if one["arm"] == "recipe"}
     runs = [one for one in ended if one["arm"] != "tune" or one["recipe"] not in raced]
     names = list(dict.fromkeys(one["recipe"] for one in runs))
+    columns = min(columns, len(names))
     lines = -(-len(names) // columns)
     width, height = LEFT + columns * (WIDE + GAP), lines * (TOP + HIGH + 2 * GAP)
     panels = [
@@ -32,6 +33,7 @@ def draw(results: Iterable[dict[str, Any]], columns: int = 3) -> str:
             [one for one in runs if one["recipe"] == name],
             LEFT + (i % columns) * (WIDE + GAP),
             TOP + (i // columns) * (TOP + HIGH + 2 * GAP),
+            highest,
         )
         for i, name in enumerate(names)
     ]
@@ -46,21 +48,21 @@ def draw(results: Iterable[dict[str, Any]], columns: int = 3) -> str:
     )
 
 
-def panel(name: str, runs: Sequence[dict[str, Any]], left: float, top: float) -> str:
-    """Both arms of one recipe, on axes from step 0 to the last and from 0 to 1."""
+def panel(name: str, runs: Sequence[dict[str, Any]], left: float, top: float, highest: float) -> str:
+    """Both arms of one recipe, on axes from step 0 to the last and from 0 to `highest`."""
     last = max(step for one in runs for step, _ in one["curve"])
-    out = [f'<text x="{left}" y="{top - 8}" font-weight="bold">smollm2-{name}</text>']
+    out = [f'<text x="{left}" y="{top - 8}" font-weight="bold">{name if "-" in name else f"smollm2-{name}"}</text>']
     for share in (0.0, 0.5, 1.0):
         y = top + HIGH * (1 - share)
         out.append(f'<path d="M{left} {y:g}h{WIDE}" stroke="#ddd"/>')
-        out.append(f'<text x="{left - 4}" y="{y + 4:g}" text-anchor="end">{share:g}</text>')
+        out.append(f'<text x="{left - 4}" y="{y + 4:g}" text-anchor="end">{share * highest:g}</text>')
     for step in (0, last):
         x = left + WIDE * step / last
         out.append(f'<text x="{x:g}" y="{top + HIGH + 14:g}" text-anchor="middle">{step}</text>')
     out.append(f'<text x="{left + WIDE / 2:g}" y="{top + HIGH + 14:g}" text-anchor="middle">step</text>')
 
     def path(curve: Curve, look: str) -> str:
-        spots = (f"{left + WIDE * step / last:.1f} {top + HIGH * (1 - score):.1f}" for step, score in curve)
+        spots = (f"{left + WIDE * step / last:.1f} {top + HIGH * (1 - score / highest):.1f}" for step, score in curve)
         return f'<path d="M{" L".join(spots)}" fill="none" {look}/>'
 
     for arm in COLOURS:
@@ -79,4 +81,5 @@ def mean(curves: Sequence[Curve]) -> Curve:
 
 
 if __name__ == "__main__":
-    print(draw(map(json.loads, Path(sys.argv[1]).read_text().splitlines())), end="")
+    found = map(json.loads, Path(sys.argv[1]).read_text().splitlines())
+    print(draw(found, highest=float(sys.argv[2]) if len(sys.argv) > 2 else 1.0), end="")
