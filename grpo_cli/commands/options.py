@@ -37,6 +37,13 @@ def _trust(wanted: bool) -> bool:
 Trust = Annotated[
     bool, typer.Option("--trust", callback=_trust, help="Run code of a recipe that came with a model; read it first.")
 ]
+
+
+def recipe_in(named: str | None) -> str | None:
+    """The recipe of a run whose folder is named; any other name as it is."""
+    return f"{Path(named, 'recipe.yaml')}" if named and Path(named, "run.json").is_file() else named
+
+
 Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
 
@@ -80,7 +87,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what 
 ModelPlace = Annotated[
     str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.", autocompletion=completing.runs)
 ]
-MeasuringRecipe = Annotated[str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")]
+MeasuringRecipe = Annotated[
+    str | None, typer.Option(callback=recipe_in, help="The recipe to measure with; a checkpoint brings its own.")
+]
 EvalSets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."),
@@ -112,7 +121,13 @@ ProbeOut = Annotated[Path | None, typer.Option(help="Write the samples here, as 
 # verify
 Files = Annotated[list[str], typer.Argument(metavar="FILE|-", help="JSON lines, plain, .gz or .zst; `-` is stdin.")]
 VerifyRecipe = Annotated[
-    str | None, typer.Option("--recipe", help="Use the verifiers of this recipe.", autocompletion=completing.recipes)
+    str | None,
+    typer.Option(
+        "--recipe",
+        callback=recipe_in,
+        help="Use the verifiers of this recipe.",
+        autocompletion=completing.recipes,
+    ),
 ]
 Math = Annotated[bool, typer.Option("--math", help="Compare the boxed answer with the gold.")]
 Code = Annotated[bool, typer.Option("--code", help="Run the program against the row's tests.")]
@@ -150,7 +165,10 @@ PairSources = Annotated[
     typer.Argument(metavar="RUN|FILE|RECIPE", help="A run, files of judged samples, or a recipe that draws them."),
 ]
 PairRecipe = Annotated[
-    str | None, typer.Option("--recipe", help="The recipe that the samples must be of; a run brings its own.")
+    str | None,
+    typer.Option(
+        "--recipe", callback=recipe_in, help="The recipe that the samples must be of; a run brings its own."
+    ),
 ]
 PairsARow = Annotated[int, typer.Option("--pairs-a-row", min=1, help="Most pairs of one row.")]
 LengthGap = Annotated[

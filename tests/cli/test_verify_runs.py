@@ -104,3 +104,22 @@ def test_episodes_judged_without_their_world_are_said(tmp_path: Path) -> None:
     assert "what their worlds made of them is left out: no verifier `environment`" in done.stderr
     plain = run("-", "--regex", "4", "--json", stdin=line("4", turns=3))
     assert "episodes" not in json.loads(plain.stdout)
+
+
+def test_the_folder_of_a_run_stands_for_its_recipe(tmp_path: Path) -> None:
+    home, owned = tmp_path / "home", tmp_path / "run"
+    home.mkdir()
+    owned.mkdir()
+    (home / "mine.py").write_text("def f(completion, answer):\n    return completion == answer\n")
+    (owned / "recipe.yaml").write_text(RECIPE.format("verify: {half: {kind: python, function: 'mine:f'}}"))
+    (owned / "run.json").write_text(json.dumps({"base": str(home)}))
+    (tmp_path / "rows.jsonl").write_text(line("5", answer="5") + line("6", answer="5"))
+    by_folder = run(str(tmp_path / "rows.jsonl"), "--recipe", str(owned), "--json")
+    by_file = run(str(tmp_path / "rows.jsonl"), "--recipe", str(owned / "recipe.yaml"), "--json")
+    assert by_folder.returncode == 0 and json.loads(by_folder.stdout)["outcomes"]["right"] == 1
+    assert json.loads(by_folder.stdout)["outcomes"] == json.loads(by_file.stdout)["outcomes"]
+    (owned / "run.json").write_text("{}")  # as one that came from elsewhere: its code lies in it
+    (owned / "mine.py").write_text((home / "mine.py").read_text())
+    refused = run(str(tmp_path / "rows.jsonl"), "--recipe", str(owned))
+    assert refused.returncode == 2 and "--trust" in refused.stderr
+    assert run(str(tmp_path / "rows.jsonl"), "--recipe", str(owned), "--trust").returncode == 0

@@ -23,7 +23,8 @@ def verifier(
         list[str] | None, typer.Argument(metavar="[KIND]…", help="Kinds to audit on built-in rows.")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", help="Audit this recipe's verifiers on its own rows.")
+        str | None,
+        typer.Option("--recipe", callback=options.recipe_in, help="Audit this recipe's verifiers on its own rows."),
     ] = None,
     sets: options.Sets = None,
     trust: options.Trust = False,
