@@ -21,11 +21,19 @@ from typing import Any
 
 from grpo_cli.text import visible
 
-_SECRET = re.compile(
-    r"""(?i)((?:token(?![si])|key(?!s)|secret|password|passwd|webhook)[\w-]*["']?\s*[:=]\s*)(?!\s|env:\w+\s*$)([^\n]+)"""
-)
+_KINDS = r"(?:token(?![si])|key(?!s)|secret|password|passwd|webhook)"
+"""What the name of a secret holds."""
+_SECRET = re.compile(rf"""(?i)({_KINDS}[\w-]*["']?\s*[:=]\s*)(?!\s|env:\w+\s*$)([^\n]+)""")
 """The value of a key that names a secret, to the end of its line."""
-_USERINFO = re.compile(r"(://)([^/\s@]+)(?=@)")
+_CREDENTIALS = (
+    re.compile(r"(://)([^/\s@]+)(?=@)"),  # a user and a password before a host
+    re.compile(rf"""(?i)([?&;][\w.-]*(?:{_KINDS}|sig|auth)[\w.-]*=)([^&;#\s"'`]+)"""),
+    re.compile(r"(\b[A-Z0-9_]*(?:TOKEN|SECRET|KEY|PASSWORD)[A-Z0-9_]*=)([^\s\"'`]+)"),
+    re.compile(r"(://(?:hooks\.|[\w.-]+/(?:api/)?webhooks/|api\.telegram\.org/bot)[^\s/]*/?)([^\s\"'`]+)"),
+    re.compile(r"((?<![A-Za-z0-9])(?:hf_|sk-|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|AKIA))([\w-]{12,})"),
+    re.compile(r"(?i)(\bbearer\s+)([\w.~+/-]{12,}=*)"),
+)
+"""What is a secret wherever it stands: parts of an address, a variable's value, and tokens by how they begin."""
 _QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
 """Not the line of `file.py:12`."""
@@ -46,7 +54,19 @@ class Exit(IntEnum):
 
 def masked(text: str) -> str:
     """A `KEY=VALUE` or a line of a recipe with stars in place of what is secret; no letter moves, so carets stay right."""
-    return _USERINFO.sub(_starred, _SECRET.sub(_starred, text))
+    return without_credentials(_SECRET.sub(_starred, text))
+
+
+def without_credentials(text: str) -> str:
+    """Any text with stars in place of what is a secret by its form, whatever stands around it."""
+    for pattern in _CREDENTIALS:
+        text = pattern.sub(_starred, text)
+    return text
+
+
+def names_secret(path: Iterable[object]) -> bool:
+    """Whether a key names a secret."""
+    return any(_SECRET.search(f"{part}: value") for part in path)
 
 
 def _starred(found: re.Match[str]) -> str:
@@ -66,10 +86,10 @@ class Mistake:
     kind: str = ""
 
     def __post_init__(self) -> None:
-        """No secret is shown: neither the value of a key that names one, nor the password of an address."""
+        """No secret is shown: neither the value of a key that names one, nor what is one by its form."""
         object.__setattr__(self, "place", masked(self.place))
         object.__setattr__(self, "source", masked(self.source))
-        object.__setattr__(self, "message", _USERINFO.sub(_starred, self.message))
+        object.__setattr__(self, "message", without_credentials(self.message))
 
 
 def kind_of(message: str, own: Iterable[Any]) -> str:
@@ -123,7 +143,7 @@ class UserError(Exception):
         if isinstance(message, str):
             message = [Mistake(place, message)]
         self.mistakes = message
-        self.hint = hint
+        self.hint = without_credentials(hint)
         super().__init__("; ".join(m.message for m in message))
 
     def render(self, most: int = 10) -> str:

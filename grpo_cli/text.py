@@ -13,6 +13,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,6 +65,12 @@ def path_of(name: str) -> Path:
     """The path that a person means: `~` and `~user` are home folders. Of a user who is not here it stays as it is written,
     where `Path.expanduser` would raise."""
     return Path(os.path.expanduser(name))
+
+
+def without_home(text: str) -> str:
+    """A text in which paths of this user's home begin with `~`, as `path_of` reads them anywhere."""
+    home = os.path.expanduser("~").rstrip("/")
+    return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?![\w.-])", "~", text) if home.startswith("/") else text
 
 
 class VisibleStream:

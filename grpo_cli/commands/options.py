@@ -123,10 +123,7 @@ Files = Annotated[list[str], typer.Argument(metavar="FILE|-", help="JSON lines, 
 VerifyRecipe = Annotated[
     str | None,
     typer.Option(
-        "--recipe",
-        callback=recipe_in,
-        help="Use the verifiers of this recipe.",
-        autocompletion=completing.recipes,
+        "--recipe", callback=recipe_in, help="Use the verifiers of this recipe.", autocompletion=completing.recipes
     ),
 ]
 Math = Annotated[bool, typer.Option("--math", help="Compare the boxed answer with the gold.")]
@@ -166,9 +163,7 @@ PairSources = Annotated[
 ]
 PairRecipe = Annotated[
     str | None,
-    typer.Option(
-        "--recipe", callback=recipe_in, help="The recipe that the samples must be of; a run brings its own."
-    ),
+    typer.Option("--recipe", callback=recipe_in, help="The recipe that the samples must be of; a run brings its own."),
 ]
 PairsARow = Annotated[int, typer.Option("--pairs-a-row", min=1, help="Most pairs of one row.")]
 LengthGap = Annotated[

@@ -20,11 +20,11 @@ from typing import Any, Literal, TextIO
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.plain import PlainDisplay, put
 from grpo_cli.display.protocol import Display, KeyRequests
-from grpo_cli.errors import UsageError
+from grpo_cli.errors import UsageError, without_credentials
 from grpo_cli.run.folder import RunFolder, iso_now
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.run.records import dump_line
-from grpo_cli.text import needs_ascii, raw, visible
+from grpo_cli.text import needs_ascii, raw, visible, without_home
 
 # `--display none`: warnings and errors alone, so that a run which goes wrong is never mute.
 
@@ -101,9 +101,10 @@ class LogFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Append, if the disk takes it."""
+        """Append, if the disk takes it; libraries may quote a path or an address that they were given."""
+        said = without_home(without_credentials(bytes(data).decode("utf-8", "surrogateescape")))
         with contextlib.suppress(OSError):
-            os.write(self._descriptor, data)
+            os.write(self._descriptor, said.encode("utf-8", "surrogateescape"))
         return len(data)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import RunData, collect
 from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import typed_words
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean
 
@@ -151,7 +152,7 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
 
 def _again(run: RunData, change: str = "") -> str:
     """The command line that started the run, with one more `--set`; the run's own name and how it was shown are left out."""
-    argv = [str(word) for word in run.manifest.get("argv") or []]
+    argv = typed_words(run.manifest)
     words = argv[argv.index("train") + 1 :] if "train" in argv else []
     kept, rest = list[str](), iter(words if "--resume" not in words else [])
     for word in rest:
@@ -165,7 +166,7 @@ def _again(run: RunData, change: str = "") -> str:
 
 def _recipe(run: RunData) -> str:
     """The recipe as it was named on the command line, else the copy in the run's folder."""
-    argv = [str(word) for word in run.manifest.get("argv") or []]
+    argv = typed_words(run.manifest)
     named = argv[argv.index("train") + 1 :][:1] if "train" in argv else []
     if named and not named[0].startswith("-"):
         return shlex.quote(named[0])

@@ -148,8 +148,9 @@ def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:
 
 
 def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
-    """Keys that were set to something else than their default, as (key, default, value); None where that is unknown."""
-    from grpo_cli.errors import UserError
+    """Keys that were set to something else than their default, as (key, default, value); None where that is unknown. The value
+    of a key that names a secret is not told."""
+    from grpo_cli.errors import UserError, names_secret
     from grpo_cli.recipe.reading.dump import to_yaml
     from grpo_cli.recipe.sections.recipe import Recipe
 
@@ -164,4 +165,8 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
         defaults = flat_recipe(to_yaml(plain))
     except (UserError, ValueError):  # an older recipe, or one whose verifiers need options
         return None
-    return [(key, defaults.get(key), value) for key, value in recipe.items() if repr(defaults.get(key)) != repr(value)]
+    return [
+        (key, defaults.get(key), "****" if names_secret(key.split(".")) else value)
+        for key, value in recipe.items()
+        if repr(defaults.get(key)) != repr(value)
+    ]

@@ -10,6 +10,7 @@ from grpo_cli.recipe.reading.dump import as_written_now, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.find import find_run as find_named
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.text import without_home
 
 NEWEST = "last"
 """The value of a bare `--resume`."""
@@ -74,8 +75,8 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     """
     try:
         # keys that came after the run was made stand in it at their defaults
-        before = as_written_now(run.recipe_text)
-        return [key for key in differing_keys(before, to_yaml(recipe)) if not _is_place(key)]
+        before, now = without_home(as_written_now(run.recipe_text)), without_home(to_yaml(recipe))
+        return [key for key in differing_keys(before, now) if not _is_place(key)]
     except (OSError, ValueError) as err:
         message = str(err).partition("\n")[0]
         raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err

@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
+from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten, without_credentials
 from grpo_cli.run import lines
 from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import SampleRecord, dump_line
 from grpo_cli.run.typed import manifest_of, metrics_of
-from grpo_cli.text import visible, visible_lines
+from grpo_cli.text import visible, visible_lines, without_home
 from grpo_verifiers.names import nearest
 
 T = TypeVar("T")
@@ -160,7 +160,8 @@ class RunFolder:
 
     def log(self, level: str, text: str) -> None:
         """A line of `train.log`; a text of several lines is indented under its first."""
-        indented = visible_lines(text.rstrip("\n")).replace("\n", "\n    ")
+        kept = without_home(without_credentials(text))
+        indented = visible_lines(kept.rstrip("\n")).replace("\n", "\n    ")
         with self._writing():
             lines.append(self.log_path, f"{iso_now()} {level.upper():<5}  {indented}\n")
 
@@ -357,7 +358,7 @@ def _near_runs(folder: Path) -> str:
 
 
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    text = json.dumps(manifest, indent=2, ensure_ascii=False, default=str)
+    text = without_home(without_credentials(json.dumps(manifest, indent=2, ensure_ascii=False, default=str)))
     lines.replace(folder / "run.json", text + "\n")
 
 

@@ -61,6 +61,8 @@ class FileTail:
                 found_lines = list(whole(file))
         except FileNotFoundError:
             return [], False
+        except OSError as err:
+            raise DataError(f"cannot be read: {(err.strerror or 'error').lower()}", place=str(self.path)) from err
         self._at += sum(map(len, found_lines))
         return [line[:-1].decode("utf-8", "replace") for line in found_lines], restarted
 

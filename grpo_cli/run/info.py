@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from grpo_cli.errors import DataError
 from grpo_cli.run.folder import BASE_FROM_RUN, RunFolder
 from grpo_cli.run.typed import recipe_of_text
+from grpo_cli.text import path_of
 
 Metrics = Mapping[str, Any]
 M = TypeVar("M", bound=Metrics)
@@ -135,7 +136,7 @@ def base_of(folder: RunFolder) -> Path | None:
     """
     manifest = folder.manifest()
     base, near = manifest.get("base"), manifest.get(BASE_FROM_RUN)
-    before = Path(base) if isinstance(base, str) and base else None
+    before = path_of(base) if isinstance(base, str) and base else None
     beside = folder.path / near if isinstance(near, str) and near else None
     name = Path(_named(manifest)).name
     file = name if name.endswith((".yaml", ".yml")) else "recipe.yaml"
@@ -160,9 +161,14 @@ def _label(manifest: dict[str, Any]) -> str:
     return str(manifest.get("recipe") or _named(manifest))
 
 
+def typed_words(manifest: Mapping[str, Any]) -> list[str]:
+    """The command line that began a run, with this user's home in place of `~`."""
+    return [str(path_of(word)) if (word := str(one)).startswith("~") else word for one in manifest.get("argv") or []]
+
+
 def _named(manifest: dict[str, Any]) -> str:
     """The recipe as it was named on the command line; empty where none was."""
-    argv = [str(word) for word in manifest.get("argv") or []]
+    argv = typed_words(manifest)
     after = argv[argv.index("train") :] if "train" in argv else []
     words = (word for before, word in pairwise(after) if before not in VALUED)
     return next((word for word in words if not word.startswith("-")), "")

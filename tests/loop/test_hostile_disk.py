@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from grpo_cli.errors import DataError, Mistake, SetupError
+from grpo_cli.errors import DataError, Mistake, SetupError, UserError
 from grpo_cli.policy.loading.adapter import _tensor_names
 from grpo_cli.policy.loading.failures import numbers_only
+from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience.checkpoint import MANIFEST, _write_manifest, saving
 from grpo_cli.run.folder import RunFolder
+from grpo_verifiers import build
+from grpo_verifiers.verifier import Unavailable
 from tests.loop.program import grpo
 from tests.loop.recipes import ROOT, small_recipe
 from tests.loop.test_paths import trained, write_project  # noqa: F401
@@ -148,6 +153,48 @@ def test_a_secret_is_shown_in_no_mistake(text: str) -> None:
     shown = Mistake(f"--set {text}", "m", text)
     assert "s3cret" not in shown.place + shown.source
     assert len(shown.source) == len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the judge at http://me:s3cret@host/v1", "https://h/v1?api_key=s3cret&x=1", "`OPENAI_API_KEY=s3cret` is no name",
+        "no model `hf_s3cretS3CRETs3cret`", "401 of `sk-s3cret-abcdefgh`", "https://hooks.slack.com/services/T0/s3cret",
+        "https://discord.com/api/webhooks/12/s3cret", "Bearer s3cret.abcdefghi",
+    ],
+)  # fmt: skip
+def test_a_message_and_a_hint_hold_no_secret_by_its_form(text: str) -> None:
+    told = UserError(text, hint=text).render()
+    assert "s3cret" not in told and "***" in told
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"run": {"webhook": ["s3cret"]}}, {"run": {"webhook": "s3cret"}}, {"run": "webhook: s3cret"},
+        {"verify": {"judge": {"base_url": "https://h/v1?token=s3cret", "model": 5}}},
+        {"verify": {"judge": {"base_url": "https://h/v1", "model": "m", "key_env": ["s3cret"]}}},
+        {"verify": {"python": {"function": "a:b", "env": ["OPENAI_API_KEY=s3cret"]}}},
+        {"model": {"path": "x", "hf_token": "s3cret"}}, {"model": ["https://me:s3cret@host/m"]},
+        {"data": {"train": {"from": 5, "options": {"token": "s3cret"}}}},
+        {"sample": {"engine": "vllm", "vllm": {"server_base_url": "me:s3cret@host?key=s3cret"}}},
+        {"run": {"track": ["wandb:key=s3cret"]}}, {"run": {"track": [{"api_key": "s3cret"}]}},
+        {"launch": {"rendezvous": "https://me:s3cret@host"}},
+    ],
+)  # fmt: skip
+def test_no_mistake_of_any_key_holds_a_secret(said: dict[str, Any], tmp_path: Path) -> None:
+    whole = {"grpo": 1, "model": "builtin:tiny", "data": {"train": "rows.jsonl"}, "verify": {"math": {}}} | said
+    (tmp_path / "recipe.yaml").write_text(json.dumps(whole, indent=1))
+    with pytest.raises(UserError) as caught:
+        load(tmp_path / "recipe.yaml")
+    assert "s3cret" not in caught.value.render(most=50)
+
+
+def test_a_key_in_place_of_its_name_is_not_quoted() -> None:
+    judge = build("judge", base_url="http://127.0.0.1:9/v1", model="m", key_env="s3cret0123abcd")
+    with pytest.raises(Unavailable) as caught:
+        judge.start()
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["sample.max_tokens=12", "model.tokenizer=here", "run.webhook=env:HOOK"])

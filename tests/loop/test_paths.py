@@ -173,3 +173,41 @@ def test_an_extended_recipe_names_files_from_its_own_folder(tmp_path: Path) -> N
     (top / "top.yaml").write_text("extends: ../proj/small.yaml\ntrain: {steps: 1}\n")
     done = grpo(tmp_path, "train", str(top / "top.yaml"), "--set", f"run.dir={tmp_path}/runs", cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_run_keeps_begins_paths_of_its_authors_home_with_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bob = tmp_path / "users/ann", tmp_path / "users/bob"
+    project = write_project(ann / "proj")
+    monkeypatch.setenv("HOME", str(ann))
+    sets = [
+        f"data.train={project}/data/rows.jsonl",
+        f"verify.python.function={project}/reward.py:good",
+        f"run.dir={ann}/runs",
+        "run.name=x",
+        "run.webhook=http://127.0.0.1:9/s3cret",
+    ]
+    words = [word for one in sets for word in ("--set", one)]
+    done = grpo(tmp_path, "train", str(project / "small.yaml"), *words, cwd=ann)
+    assert done.returncode == 0, done.stderr
+    run = ann / "runs/x"
+    shared = [run / "report.html", run / "run.json", run / "train.log", *(run / "checkpoints").rglob("*")]
+    held = {file.name: file.read_bytes() for file in (*shared, run / "recipe.yaml") if file.is_file()}
+    assert [name for name, raw in held.items() if str(ann).encode() in raw] == []
+    assert [name for name in ("report.html", "run.json", "train.log") if b"s3cret" in held[name]] == []
+    exported = grpo(tmp_path, "export", str(run), str(tmp_path / "out"), cwd=tmp_path)
+    assert exported.returncode == 0 and "s3cret" not in (tmp_path / "out/recipe.yaml").read_text(), exported.stderr
+    again = [*words, "--resume", str(run), "--dry-run"]
+    assert grpo(tmp_path, "train", str(project / "small.yaml"), *again, cwd=tmp_path).returncode in (0, 1)
+    for name in ("run.json", "recipe.yaml"):  # as an older version wrote them
+        (run / name).write_text((run / name).read_text().replace("~/", f"{ann}/"))
+    old = grpo(tmp_path, "train", str(project / "small.yaml"), *again, cwd=tmp_path)
+    assert old.returncode in (0, 1), old.stderr
+    for name in ("run.json", "recipe.yaml"):
+        (run / name).write_text((run / name).read_text().replace(f"{ann}/", "~/"))
+    shutil.move(ann, bob)
+    monkeypatch.setenv("HOME", str(bob))
+    for command in (["eval", str(bob / "runs/x")], ["train", "--resume", str(bob / "runs/x"), "--dry-run"]):
+        moved = grpo(tmp_path, *command, cwd=tmp_path)
+        assert moved.returncode in (0, 1), moved.stderr

@@ -113,7 +113,9 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
-        (out / "recipe.yaml").write_text(to_yaml(source.recipe), encoding="utf-8")
+        # what is pushed holds no address that may be a secret
+        recipe = source.recipe.model_copy(update={"run": source.recipe.run.model_copy(update={"webhook": None})})
+        (out / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
         (out / "README.md").write_text(card_of(source.recipe, source.folder), encoding="utf-8")
         open_as(out / "README.md", out)
         if gguf is not None:

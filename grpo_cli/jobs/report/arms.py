@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.display.watch.run import card_of
+from grpo_cli.errors import masked
 from grpo_cli.findings.run_data import Arm, RunData, diff_from_defaults, differing_keys
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
@@ -81,7 +82,8 @@ def setup_of(run: RunData) -> Setup:
     """The recipe as a difference from the defaults, the command, and where and with what it ran."""
     manifest = run.manifest
     argv = [str(word) for word in manifest.get("argv") or []]
-    command = shlex.join(["grpo", *argv[1:]]) if argv else ""
+    # a shell takes `~` for the home only where it is not quoted
+    command = shlex.join(["grpo", *argv[1:]]).replace(" '~/", " ~/'") if argv else ""
     facts: list[tuple[str, Any]] = [("command", command)]
     facts += [(key, manifest.get(key)) for key in ("started", "status", "device", "seed", "git")]
     facts += [("warning", warning) for warning in manifest.get("warnings") or []]
@@ -91,8 +93,8 @@ def setup_of(run: RunData) -> Setup:
     return Setup(
         [(str(name), str(value)) for name, value in facts if value not in (None, "")],
         diff_from_defaults(run),
-        run.folder.recipe_text,
-        json.dumps(manifest, indent=2, default=str),
+        "\n".join(map(masked, run.folder.recipe_text.split("\n"))),
+        json.dumps({key: value for key, value in manifest.items() if key != "base"}, indent=2, default=str),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
-from grpo_cli.errors import UsageError
+from grpo_cli.errors import UsageError, masked
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays, measure_cpu_bf16, settle_cpu_bf16
@@ -117,7 +117,7 @@ def create_run(
     """A new folder under `run.dir` for a recipe as it was written; its `run.json` says what the run is made of."""
     manifest = {
         "recipe": label,
-        "argv": sys.argv,
+        "argv": ["grpo", *map(masked, sys.argv[1:])],
         "recipe_sha": recipe_sha(recipe),
         "versions": versions(),
         "device": device,

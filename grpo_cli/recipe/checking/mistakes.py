@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from grpo_cli.errors import masked, names_secret
 from grpo_cli.recipe.checking.other_names import counterpart, method_elsewhere, misspelt, same_letters, why_none
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
@@ -95,8 +96,13 @@ def shown(value: object) -> str:
             text = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}[str(value)]
     except (TypeError, ValueError):
         text = repr(value)
-    text = "".join(c if c.isprintable() else "·" for c in text)
+    text = "".join(c if c.isprintable() else "·" for c in (text if isinstance(value, str) else masked(text)))
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def got_instead(path: Path, value: object) -> str:
+    """How a message ends that quotes what a key has; empty where the key names a secret."""
+    return "" if names_secret(path) else f", got {shown(value)}"
 
 
 def unknown(name: str, names: Iterable[str], where: str) -> str:
@@ -113,6 +119,7 @@ def _finding(error: ErrorDetails) -> RecipeFinding:
     if path and path[-1] == "source" and "source" not in _keys_of(value):
         path = (*path[:-1], "from")
     name = dotted(path)
+    got = got_instead(path, value)
     if kind == "extra_forbidden":
         return _unknown_key(path, value)
     if kind == "missing":
@@ -124,24 +131,22 @@ def _finding(error: ErrorDetails) -> RecipeFinding:
     if kind in RANGES:
         bound, word = RANGES[kind]
         limit = f"{ctx[bound]:,}" if isinstance(ctx[bound], int) else f"{ctx[bound]:g}"
-        return RecipeFinding(path, f"`{name}` must be {word} {limit}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}` must be {word} {limit}{got}")
     if kind == "value_error":
-        return RecipeFinding(path, f"`{name}` {ctx['error']}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}` {ctx['error']}{got}")
     if kind in {"too_short", "string_too_short"}:
         return RecipeFinding(path, f"`{name}` must not be empty")
     if kind == "string_pattern_mismatch":
-        # an address may be a secret: it is not quoted
-        got = "" if name == "run.webhook" else f", got {shown(value)}"
         return RecipeFinding(path, f"`{name}` must be {WORDED.get(name, 'a time such as `3h50m`')}{got}")
     what = KINDS.get(kind)
     if what is None:
-        return RecipeFinding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}`: {error['msg'].lower()}{got}")
     if kind in {"model_type", "model_attributes_type", "list_type"}:
         key = str(path[-2]) if len(path) > 1 and isinstance(path[-1], int) else str(path[-1])
         what = SHORT.get(key, what) if path not in PLAIN else what
     if value is None:
         return RecipeFinding(path, f"`{name}` must be {what}, got nothing")
-    return RecipeFinding(path, f"`{name}` must be {what}, got {shown(value)}")
+    return RecipeFinding(path, f"`{name}` must be {what}{got}")
 
 
 def _keys_of(value: object) -> Iterable[str]:
@@ -179,7 +184,7 @@ def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = F
     hint = f"did you mean `{near}`?" if near else ""
     if path in METHOD_KEYS and isinstance(value, str):
         hint = _other_method(path, value, choices)
-    return RecipeFinding(path, f"`{dotted(path)}` must be {listed}, got {shown(value)}", hint)
+    return RecipeFinding(path, f"`{dotted(path)}` must be {listed}{got_instead(path, value)}", hint)
 
 
 def _other_method(path: Path, name: str, choices: list[str]) -> str:

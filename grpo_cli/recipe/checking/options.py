@@ -16,7 +16,7 @@ from typing import Any, Literal, Union
 
 from pydantic import TypeAdapter, ValidationError
 
-from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
+from grpo_cli.recipe.checking.mistakes import RecipeFinding, got_instead, unknown
 from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.recipe.paths import Path
 from grpo_verifiers.names import nearest
@@ -76,7 +76,7 @@ def _check(name: str, one: dict[str, Any]) -> list[RecipeFinding]:
         try:
             holder[option] = TypeAdapter(hints[option]).validate_json(json.dumps(value), strict=True)
         except (ValidationError, TypeError, ValueError):
-            message = f"`verify.{name}.{option}` must be {describe(hints[option])}, got {shown(value)}"
+            message = f"`verify.{name}.{option}` must be {describe(hints[option])}{got_instead(path, value)}"
             found.append(RecipeFinding(path, message))
     return found or _build(name, kind, one, options)
 

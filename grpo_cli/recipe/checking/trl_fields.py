@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown
+from grpo_cli.recipe.checking.mistakes import RecipeFinding, got_instead, shown
 from grpo_cli.recipe.checking.other_names import ALWAYS, CHOICES, FIELDS, OURS, counterpart
 from grpo_verifiers.names import nearest
 
@@ -79,7 +79,7 @@ def _typed(path: tuple[str, ...], name: str, value: object) -> list[RecipeFindin
     if fits:
         return []
     wanted = " or ".join(WORDS[kind] for kind in kinds)
-    return [RecipeFinding(path, f"`{'.'.join(path)}` must be {wanted}, got {shown(value)}")]
+    return [RecipeFinding(path, f"`{'.'.join(path)}` must be {wanted}{got_instead(path, value)}")]
 
 
 def _section(data: dict[str, Any], *keys: str) -> dict[str, Any]:

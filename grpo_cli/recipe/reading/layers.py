@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grpo_cli.errors import Mistake, masked
+from grpo_cli.errors import Mistake, names_secret
 from grpo_cli.recipe.paths import Path, ancestors
 from grpo_cli.recipe.reading.escapes import eaten_by_shell
 from grpo_cli.recipe.reading.source import Document, SourceSpan, parse
@@ -19,11 +19,6 @@ from grpo_cli.recipe.sections.shorthand import widen
 
 REMOVABLE = ("verify", "shaping")
 """Sections of named parts: null takes out one that a lower layer has. In the lowest, a name alone is a part with its defaults."""
-
-
-def is_secret(path: Path) -> bool:
-    """Whether a key names a secret."""
-    return any(masked(line := f"{part}: value") != line for part in path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ class Layers:
             if spot is not None:
                 found = layer.mistake(message, spot)
                 # a value may stand on other lines than its key
-                return replace(found, source="") if is_secret(path) else found
+                return replace(found, source="") if names_secret(path) else found
         first = next((layer for layer in self.origin.values() if isinstance(layer, Document)), None)
         return Mistake(first.name if first else "", message)
 

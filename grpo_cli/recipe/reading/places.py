@@ -18,7 +18,7 @@ from grpo_cli.recipe.named import renamed
 from grpo_cli.recipe.paths import Path
 from grpo_cli.recipe.sections.fields import Names, Placed
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.text import path_of
+from grpo_cli.text import path_of, without_home
 
 SCHEME = re.compile(r"[a-z0-9]+:")
 RUNS = "runs"
@@ -35,7 +35,7 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
     def place(path: Path, what: Names, text: str) -> str:
         head, name, tail = _parts(path, what, text)
         if not name or path_of(name).is_absolute():
-            return text
+            return text if (short := without_home(name)) == name else Placed(text, head + short + tail)
         said = folder_of(path)
         folders = [*([said] if said is not None else []), base, FilePath()]
         found = next((one for folder in folders if (one := _found(folder, name, head, what))), None)

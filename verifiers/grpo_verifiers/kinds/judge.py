@@ -44,6 +44,8 @@ Rubric: {rubric}
 </answer>
 
 Give a short reason, then the last line `Score: N`, where N is a number from {low} to {high}."""
+NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
+"""An environment variable, as people name them."""
 PARSE = r"(?im)^\W*(?:final\s+)?(?:(?:score|rating|grade)\W*)?(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?\W*$"
 
 
@@ -150,7 +152,9 @@ class JudgeVerifier(Verifier):
             return
         options = self.options
         if options.key_env and key_from(options.key_env) is None:
-            raise Unavailable(f"no key for the judge: the environment variable `{options.key_env}` is not set")
+            # what is no name of a variable may be the key itself
+            named = f"`{options.key_env}`" if NAME.fullmatch(options.key_env) else "that `key_env` should name"
+            raise Unavailable(f"no key for the judge: the environment variable {named} is not set")
         why = self._endpoint.reach()
         if why:
             raise Unavailable(

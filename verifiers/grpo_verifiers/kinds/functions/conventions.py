@@ -106,7 +106,7 @@ def names_keys_of_messages(function: Callable[..., Any]) -> bool:
 
 def _file(where: str) -> str:
     for folder in [*sys.path, ""]:  # beside the recipe first
-        path = os.path.join(folder, where)
+        path = os.path.join(folder, os.path.expanduser(where))
         if os.path.isfile(path):
             return path
     raise BadFunction(f"no file `{where}` beside the recipe or here")
