@@ -150,11 +150,15 @@ def cold_start(
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)
     if (folder / WEIGHTS).is_file():
-        with numbers_only(folder / WEIGHTS):
-            held = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
-        model.load_state_dict(held, strict=False)
-        on_progress(total, total)
-        return ColdStart(total, time.perf_counter() - began, count, True)
+        try:
+            with numbers_only(folder / WEIGHTS):
+                held = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
+            model.load_state_dict(held, strict=False)
+        except (EOFError, OSError, RuntimeError, TypeError):  # cut off, or of another model: made again
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            on_progress(total, total)
+            return ColdStart(total, time.perf_counter() - began, count, True)
     done, pad_id = 0, policy.tokenizer.pad_token_id
     assert pad_id is not None  # `prepare_tokenizer` gave it one
     for i, plan in enumerate(plans):

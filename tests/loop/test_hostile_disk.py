@@ -23,7 +23,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_verifiers import build
 from grpo_verifiers.verifier import Unavailable
 from tests.loop.program import grpo
-from tests.loop.recipes import ROOT, small_recipe
+from tests.loop.recipes import ROOT, environment, small_recipe
 from tests.loop.test_paths import trained, write_project  # noqa: F401
 
 WRITERS: list[Callable[[RunFolder], object]] = [
@@ -116,6 +116,33 @@ def test_code_in_a_state_of_a_checkpoint_does_not_run(name: str, trained: Path, 
     assert not mark.exists()
     assert done.returncode == 3 and "more than numbers" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_code_in_a_critic_and_in_the_cache_of_a_warm_up_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, mark = write_project(tmp_path / "proj"), tmp_path / "ran"
+    monkeypatch.setattr("tests.loop.program.environment", lambda folder: environment(tmp_path / "here"))
+    words = ["train", str(project / "small.yaml"), "--set", "train.algorithm=ppo", "--set", f"run.dir={tmp_path}/runs"]
+    begun = grpo(tmp_path, *words, "--set", "run.name=x", "--set", "run.deadline=0s", cwd=ROOT)
+    assert begun.returncode == 143, begun.stderr
+    checkpoint = tmp_path / "runs/x/checkpoints/step-000001"
+    assert (checkpoint / "critic/critic.pt").is_file()
+    torch.save({"weights": Payload(mark)}, checkpoint / "critic/critic.pt")
+    (checkpoint / MANIFEST).unlink()
+    _write_manifest(checkpoint, 1)
+    (cached,) = (tmp_path / "cache").rglob("*.pt")
+    whole = cached.read_bytes()
+    torch.save({"weights": Payload(mark)}, cached)
+    for command in ([*words, "--set", "run.name=y"], ["train", "--resume", str(tmp_path / "runs/x")]):
+        done = grpo(tmp_path, *command, cwd=ROOT)
+        assert not mark.exists()
+        assert done.returncode == 3 and "more than numbers" in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        cached.write_bytes(whole)
+    cached.write_bytes(whole[: len(whole) // 2])
+    remade = grpo(tmp_path, *words, "--set", "run.name=z", cwd=ROOT)
+    assert remade.returncode == 0 and cached.stat().st_size == len(whole), remade.stderr
 
 
 def test_code_in_an_adapter_does_not_run(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from grpo_cli.run import lines
 from grpo_cli.run.reading import ReadOnce
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import across_seeds
-from grpo_cli.text import Json, number, score, visible
+from grpo_cli.text import Json, number, score, visible, without_home
 
 # Findings as the page shows them: one entry a code, however often it was said, with the completions behind
 # the first.
@@ -194,7 +194,7 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
     page = build_page(arms)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lines.replace(target, page)
+        lines.replace(target, without_home(page))
     except OSError as err:
         raise SetupError(f"`{target}` cannot be written: {why_unwritten(err)}") from err
     return target

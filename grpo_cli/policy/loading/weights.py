@@ -109,14 +109,22 @@ def linear_shapes(files: ModelFiles, config: dict[str, Any]) -> Shapes:
     return read_headers(files) or expected
 
 
+SIZES = ("hidden_size", "intermediate_size", "vocab_size", "num_attention_heads", "num_hidden_layers")
+MOST_LAYERS = 10_000
+DERIVED = ("head_dim", "num_key_value_heads")
+"""Sizes that follow from others where a configuration leaves them out."""
+
+
 def expected_shapes(config: dict[str, Any]) -> Shapes:
     """The shapes that a configuration asks for; nothing for families that are laid out in another way."""
     if config.get("model_type") not in LLAMA_LIKE:
         return {}
-    try:
-        d, f, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
-        heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
-    except KeyError:
+    sizes = [config.get(name) for name in SIZES]
+    # transformers says what is wrong with a size that is none
+    if not all(isinstance(one, int) and one > 0 for one in (*sizes, *(config.get(name) or 1 for name in DERIVED))):
+        return {}
+    d, f, vocab, heads, layers = sizes
+    if layers > MOST_LAYERS:
         return {}
     width = config.get("head_dim") or d // heads
     q, kv = heads * width, (config.get("num_key_value_heads") or heads) * width

@@ -96,7 +96,7 @@ def shown(value: object) -> str:
             text = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}[str(value)]
     except (TypeError, ValueError):
         text = repr(value)
-    text = "".join(c if c.isprintable() else "·" for c in (text if isinstance(value, str) else masked(text)))
+    text = "".join(c if c.isprintable() else "·" for c in masked(text))
     return text if len(text) <= 60 else text[:57] + "…"
 
 

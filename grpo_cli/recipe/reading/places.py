@@ -35,7 +35,8 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
     def place(path: Path, what: Names, text: str) -> str:
         head, name, tail = _parts(path, what, text)
         if not name or path_of(name).is_absolute():
-            return text if (short := without_home(name)) == name else Placed(text, head + short + tail)
+            kept = head + without_home(name) + tail
+            return Placed(text, kept) if what is not Names.CODE and kept != text else kept
         said = folder_of(path)
         folders = [*([said] if said is not None else []), base, FilePath()]
         found = next((one for folder in folders if (one := _found(folder, name, head, what))), None)
