@@ -80,6 +80,8 @@ def seal(written: Path, folder: Path, state: TrainState, recipe_text: str) -> Ch
     replace(written / RECIPE, recipe_text)
     replace(written / STATE, json.dumps(state.as_json(), indent=1))
     open_as(written / STATE, written)
+    # a pickle of the trainer's arguments with the paths of this machine, which nothing reads
+    (written / "training_args.bin").unlink(missing_ok=True)
     # last of all: a folder without a manifest is never trusted, whatever else lies in it
     _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,9 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
 
     def place(path: Path, what: Names, text: str) -> str:
         head, name, tail = _parts(path, what, text)
-        if not name or path_of(name).is_absolute():
+        if not name:
+            return text
+        if path_of(name).is_absolute():
             kept = head + without_home(name) + tail
             return Placed(text, kept) if what is not Names.CODE and kept != text else kept
         said = folder_of(path)
