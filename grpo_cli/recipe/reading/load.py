@@ -28,7 +28,7 @@ from grpo_cli.recipe.sections.shorthand import without_gone
 from grpo_cli.recipe.trust import refuse_foreign_code
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import base_of
-from grpo_cli.text import path_of
+from grpo_cli.text import path_of, without_home
 from grpo_verifiers.names import nearest
 
 STDIN = "<stdin>"
@@ -217,6 +217,8 @@ def _find_functions(layers: Layers, base: FilePath) -> None:
         is_python = isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one
         if is_python and said is not None:
             file = FilePath(said.name) if isinstance(said, Document) and said.name != STDIN else None
+            if isinstance(one.get("function"), str):
+                one["function"] = without_home(one["function"])
             one["path"] = [from_folder(base, file.parent if file is not None else FilePath())]
 
 

@@ -38,7 +38,7 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
             return text
         if path_of(name).is_absolute():
             kept = head + without_home(name) + tail
-            return Placed(text, kept) if what is not Names.CODE and kept != text else kept
+            return Placed(text, kept) if kept != text else text
         said = folder_of(path)
         folders = [*([said] if said is not None else []), base, FilePath()]
         found = next((one for folder in folders if (one := _found(folder, name, head, what))), None)
