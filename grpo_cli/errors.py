@@ -28,7 +28,7 @@ _SECRET = re.compile(rf"""(?i)({_KINDS}[\w-]*["']?\s*[:=]\s*)(?!\s|env:\w+\s*$)(
 _CREDENTIALS = (
     re.compile(r"(://)([^/\s@]+)(?=@)"),  # a user and a password before a host
     re.compile(r"((?:^|[\s\"'`=])[\w.+-]+:)([^\s@/:\"'`]+)(?=@[\w.-])"),
-    re.compile(rf"""(?i)([?&;:,"'`][\w.-]*(?:{_KINDS}|sig|auth)[\w.-]*=)([^&;#\s"'`]+)"""),
+    re.compile(rf"""(?i)([?&;:,"'`][\w.-]*(?:{_KINDS}[\w-]*|sig|signature|auth)=)([^&;#\s"'`]+)"""),
     re.compile(r"(\b[A-Z0-9_]*(?:TOKEN|SECRET|KEY|PASSWORD)[A-Z0-9_]*=)([^\s\"'`]+)"),
     re.compile(r"(://(?:hooks\.|[\w.-]+/(?:api/)?webhooks/|api\.telegram\.org/bot)[^\s/]*/?)([^\s\"'`]+)"),
     re.compile(r"((?<![A-Za-z0-9])(?:hf_|sk-|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|AKIA))([\w-]{12,})"),
