@@ -27,7 +27,7 @@ _SECRET = re.compile(rf"""(?i)({_KINDS}[\w-]*["']?\s*[:=]\s*)(?!\s|env:\w+\s*$)(
 """The value of a key that names a secret, to the end of its line."""
 _CREDENTIALS = (
     re.compile(r"(://)([^/\s@]+)(?=@)"),  # a user and a password before a host
-    re.compile(r"((?:^|[\s\"'`=])[\w.+-]+:)([^\s@/:\"'`]+)(?=@[\w.-])"),
+    re.compile(r"((?:^|[\s\"'`=])[\w.+-]+:)(?!\d+@)([^\s@/:\"'`]+)(?=@[\w.-])"),
     re.compile(rf"""(?i)([?&;:,"'`][\w.-]*(?:{_KINDS}[\w-]*|sig|signature|auth)=)([^&;#\s"'`]+)"""),
     re.compile(r"(\b[A-Z0-9_]*(?:TOKEN|SECRET|KEY|PASSWORD)[A-Z0-9_]*=)([^\s\"'`]+)"),
     re.compile(r"(://(?:hooks\.|[\w.-]+/(?:api/)?webhooks/|api\.telegram\.org/bot)[^\s/]*/?)([^\s\"'`]+)"),
