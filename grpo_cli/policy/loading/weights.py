@@ -119,7 +119,7 @@ def expected_shapes(config: dict[str, Any]) -> Shapes:
     """The shapes that a configuration asks for; nothing for families that are laid out in another way."""
     if config.get("model_type") not in LLAMA_LIKE:
         return {}
-    sizes = [config.get(name) for name in SIZES]
+    sizes: list[Any] = [config.get(name) for name in SIZES]
     # transformers says what is wrong with a size that is none
     if not all(isinstance(one, int) and one > 0 for one in (*sizes, *(config.get(name) or 1 for name in DERIVED))):
         return {}
