@@ -49,3 +49,16 @@ def test_a_current_folder_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
         )
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         assert done.returncode in (0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("name", ["afile", "afile/below"])
+def test_a_home_and_caches_that_cannot_be_written_stop_no_command(name: str, tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("")
+    project = write_project(tmp_path / "proj")
+    closed = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME"), str(tmp_path / name))
+    sets = ["--set", f"run.dir={tmp_path}/runs", "--set", "run.name=x", "--set", "train.steps=1"]
+    train = ["train", str(project / "small.yaml"), *sets]
+    for args in ([*train, "--dry-run"], train, ["eval", f"{tmp_path}/runs/x"], ["export", f"{tmp_path}/runs/x", "out"]):
+        done = grpo_in(tmp_path, *args, GRPO_CACHE="", **closed)
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+        assert done.returncode in (0, 1) and (args is not train or done.returncode == 0), done.stderr.decode()
