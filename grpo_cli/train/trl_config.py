@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import TorchDynamoPlugin
 from torch.utils.data import DataLoader
 from transformers import Trainer as TransformersTrainer
 from transformers import get_scheduler
+from transformers.training_args import OptimizerNames
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import pad
 
@@ -74,8 +77,10 @@ def check_hooks() -> None:
 HINTS = {
     "lr_scheduler_type": "what this schedule needs stands in `train.trl.lr_scheduler_kwargs`",
     "lr_scheduler_kwargs": "keys that `train.schedule`, or `train.trl.lr_scheduler_type`, takes",
-    "optim_args": "`name=value`, with a comma between two of them",
+    "optim_args": "`name=value`, with a comma between two of them; Adam's are `adam_beta1`, `adam_beta2` and `adam_epsilon`",
 }
+ADAM = {"adam_beta1", "adam_beta2", "adam_epsilon"}
+TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 MODEL_MADE = ("galore", "apollo", "lomo", "adalomo")
 """What the names of optimizers begin with that are made of a model's own layers."""
 
@@ -96,7 +101,8 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
     def refused(**fields: object) -> Exception | None:
         train = plain.train.model_copy(update={"trl": fields})
         try:
-            _rehearse(grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False))
+            config = grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False)
+            _rehearse(config, fields)
         except Exception as err:  # noqa: BLE001 - returned: libraries raise every class here
             return err
         return None
@@ -115,11 +121,15 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
     ) from error
 
 
-def _rehearse(config: GRPOConfig) -> None:
-    """Make the optimizer, the schedule and what else reads the settings in the first step; raises what the libraries raise."""
+def _rehearse(config: GRPOConfig, stated: Collection[str]) -> None:
+    """Make the optimizer, the schedule and what else reads the settings in the first step; raises what the libraries raise.
+
+    `stated`: the names in `train.trl`.
+    """
     toy = torch.nn.Linear(1, 1)
     if not config.optim.startswith(MODEL_MADE):
         kind, more = TransformersTrainer.get_optimizer_cls_and_kwargs(config, toy)
+        _refuse_unread(config, stated)
         optimizer = kind(toy.parameters(), **more)
         steps, warmup = config.max_steps, config.get_warmup_steps(config.max_steps)
         kwargs = config.lr_scheduler_kwargs
@@ -131,6 +141,7 @@ def _rehearse(config: GRPOConfig) -> None:
     if (noise := config.neftune_noise_alpha) is not None:
         torch.empty(1).uniform_(-noise, noise)
     if config.torch_compile:
+        TorchDynamoPlugin(config.torch_compile_backend)
         torch.compile(toy, mode=config.torch_compile_mode, backend=config.torch_compile_backend or "inductor")
     DataLoader(
         [0],  # type: ignore[arg-type]
@@ -139,6 +150,33 @@ def _rehearse(config: GRPOConfig) -> None:
         persistent_workers=config.dataloader_persistent_workers,
         multiprocessing_context=config.dataloader_multiprocessing_context,
     )
+
+
+def _refuse_unread(config: GRPOConfig, stated: Collection[str]) -> None:
+    """Raise ValueError for what transformers drops without a word: an argument that this optimizer does not read."""
+
+    def made(**changed: object) -> dict[str, Any]:
+        other = copy(config)
+        for name, value in changed.items():
+            setattr(other, name, value)
+        return dict(TransformersTrainer.get_optimizer_cls_and_kwargs(other, torch.nn.Linear(1, 1))[1])
+
+    optim = OptimizerNames(config.optim).value
+    for name in ADAM & set(stated):
+        if made(**{name: 0.5}) == made(**{name: 0.25}):
+            raise ValueError(f"`{optim}` reads no `{name}`")
+    for pair in (config.optim_args or "").replace(" ", "").split(",") if config.optim_args else ():
+        name, value = pair.split("=")
+        read = made().get(name)
+        if isinstance(read, bool) and TRUTH.get(value.lower()) is not read:
+            raise ValueError(f"`{optim}` reads `{pair}` as {str(read).lower()}")
+        try:
+            is_read = made(optim_args=f"{name}=no-such-value") != made(optim_args=None)
+        except Exception:  # noqa: BLE001 - it asked for a number, or for a name of its own
+            is_read = True
+        # the groups of parameters have a weight decay of their own, that of `train.trl.weight_decay`
+        if not is_read or name == "weight_decay":
+            raise ValueError(f"`{optim}` reads no `{name}` of it")
 
 
 def grpo_config(

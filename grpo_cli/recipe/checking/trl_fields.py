@@ -33,8 +33,9 @@ WORDS = {
 }
 VLLM = "vllm_"
 ADDRESS = re.compile(r"https?://[^/]")
-MODES = {"vllm_mode": ["colocate", "server"]}
-"""What TRL takes of a field that it calls a string."""
+LEVELS = ["debug", "info", "warning", "error", "critical", "detail", "passive"]
+MODES = {"vllm_mode": ["colocate", "server"], "log_level": LEVELS, "log_level_replica": LEVELS}
+"""What TRL and transformers take of a field that they call a string."""
 
 
 def check_trl(data: dict[str, Any]) -> list[RecipeFinding]:
