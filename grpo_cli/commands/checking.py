@@ -79,7 +79,7 @@ def show_plan(recipe: Recipe, base: Path, name: str, *, as_json: bool) -> Exit:
     from grpo_cli.recipe.reading.dump import to_yaml
 
     began = time.perf_counter()
-    findings = list(RecipeCheck(recipe, base, ALL, all_golds=True).findings())
+    findings = list(RecipeCheck(recipe, base, ALL, all_golds=True, is_stdin=name == "-").findings())
     code = exit_code(findings)
     if as_json:
         effective: Json = recipe.model_dump(mode="json", by_alias=True)

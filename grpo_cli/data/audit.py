@@ -16,6 +16,8 @@ from math import ceil
 from typing import Any, Literal
 
 from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import SourceLike
+from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import DataError, Mistake, SetupError, kind_of
 from grpo_verifiers.combine import SUM, CombineRule, NoVerifier, judges_of
 from grpo_verifiers.names import near_or_known
@@ -150,6 +152,29 @@ def refuse_held_out(rows: Sequence[Row], held_out: Sequence[Row], place: str) ->
             " what is measured must not be learned from",
             place=place,
         )
+
+
+def refuse_shown(
+    key: str, source: SourceLike | None, templates: Sequence[str], rows: Sequence[Row], held_out: Sequence[Row]
+) -> None:
+    """Refuse what cannot be shown to a model, or must not be.
+
+    Args:
+        key: that of the phase of supervised training.
+        source: where its own rows are from; None where it takes the training rows.
+        templates: of its demonstrations; a row draws one of them, so every row must fill all.
+
+    Raises:
+        DataError: a row that does not fill a template, or samples of a held-out row.
+    """
+    if source is not None and source.source.startswith("run:"):
+        refuse_held_out(rows, held_out, source.source)
+    for template in map(parse, templates):
+        for row in rows:
+            try:
+                template.fill(row.fields)
+            except FillError as err:
+                raise DataError(f"`{key}.demonstration`: {err}", place=row.place) from err
 
 
 def _triples(text: Words) -> Triples:

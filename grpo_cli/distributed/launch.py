@@ -136,6 +136,12 @@ def choose_processes(recipe: Recipe, gpus: int | None = None) -> tuple[Nodes, in
     return nodes, world
 
 
+def refuse_stdin(processes: int) -> None:
+    """Raises UsageError where a recipe on stdin would be read by several processes."""
+    if processes > 1:
+        raise UsageError("a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`")
+
+
 def choose_world(asked: int | str, cpu_ranks: int, completions: int, gpus: int | None = None) -> int:
     """How many processes here, for this machine's share of the completions: with `auto` every GPU it divides over.
 

@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from grpo_cli.data.audit import refuse_held_out
+from grpo_cli.data.audit import refuse_shown
 from grpo_cli.data.rows import Row, load_rows
-from grpo_cli.data.template import FillError, TemplateError, parse
-from grpo_cli.errors import DataError, RecipeError
+from grpo_cli.data.template import parse
 from grpo_cli.policy.ban import lifted
 from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.muon import orthogonal_dtype
@@ -75,7 +74,7 @@ def warm_up(
     if not recipe.warmup:
         return None
     with lifted(policy.model):
-        return _warmed(recipe, phase_rows(recipe, recipe.warmup, rows, base, held_out), policy, on_progress, play)
+        return _warmed(recipe, phase_rows(recipe, "warmup", rows, base, held_out), policy, on_progress, play)
 
 
 def _warmed(
@@ -104,20 +103,20 @@ def _warmed(
 
 
 def phase_rows(
-    recipe: Recipe, phases: Sequence[WarmupPhase], rows: Sequence[Row], base: Path | None, held_out: Sequence[Row]
+    recipe: Recipe, section: Literal["warmup", "sft"], rows: Sequence[Row], base: Path | None, held_out: Sequence[Row]
 ) -> list[tuple[WarmupPhase, Sequence[Row]]]:
-    """Each phase with its rows: its own, or the training rows where it names none.
+    """Each phase of a section with its rows: its own, or the training rows where it names none.
 
     Raises:
-        RecipeError, DataError: as `load_rows`, and where samples of a run are of a held-out row.
+        RecipeError, DataError: as `load_rows` and `refuse_shown`.
     """
     found: list[tuple[WarmupPhase, Sequence[Row]]] = []
-    for phase in phases:
+    for at, phase in enumerate((recipe.warmup if section == "warmup" else recipe.sft) or ()):
         own = rows
         if phase.data is not None:
             own = load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base)
-            if phase.data.source.startswith("run:"):
-                refuse_held_out(own, held_out, phase.data.source)
+        templates = [one.template for one in phase.demonstration]
+        refuse_shown(f"{section}[{at}]", phase.data, templates, own[: phase.limit], held_out)
         found.append((phase, own))
     return found
 
@@ -134,7 +133,7 @@ def cold_start(
     """Train the policy in place on demonstrations, or load the same result from the cache.
 
     Raises:
-        RecipeError, DataError: a template that cannot be read, or a row that cannot fill it.
+        RecipeError, DataError: as `play`.
     """
     began = time.perf_counter()
     total = sum(phase.steps for phase, _ in phases)
@@ -200,24 +199,14 @@ def demonstrations(
     """One demonstration a row; where there are several templates each row draws one by weight.
 
     Args:
+        rows: which fill the templates, as `refuse_shown` has looked.
         encoded: prompts that another phase has encoded, by the identity of their row; this phase's are added.
-
-    Raises:
-        RecipeError: a template does not parse.
-        DataError: a row lacks what its template names; with the row's place.
     """
-    try:
-        templates = [parse(d.template) for d in phase.demonstration]
-    except TemplateError as err:
-        raise RecipeError(str(err), place="`warmup.demonstration`") from err
+    templates = [parse(d.template) for d in phase.demonstration]
     weights = [d.weight for d in phase.demonstration]
     draw, found = random.Random(seed + 5), []
     for row in rows[: phase.limit]:
-        template = draw.choices(templates, weights)[0]
-        try:
-            text = template.fill(row.fields)
-        except FillError as err:
-            raise DataError(f"`warmup.demonstration`: {err}", place=row.place) from err
+        text = draw.choices(templates, weights)[0].fill(row.fields)
         if id(row) not in encoded:
             encoded[id(row)] = policy.encode(row)
         found.append(WarmupText(encoded[id(row)], policy.encode_answer(text)))

@@ -122,6 +122,11 @@ def pairs_of_rows(lines: Sequence[PairLine], rows: Sequence[Row], held_out: Sequ
     ]
 
 
+def no_pair_fits(source: SourceLike, context: int | None) -> DataError:
+    """The error where no pair of a file fits the model's context in tokens."""
+    return DataError(f"no pair of `{source.source}` fits the model's {context} tokens", place=KEY)
+
+
 # Lines of a file of pairs, under the names that TRL's data sets have; what else a line says is for people.
 
 ANSWERS = ("chosen", "rejected", "completion")

@@ -51,5 +51,5 @@ def check(
 
     base = folder_of(recipe)
     ask = ask_of(gpu, price)
-    checked = RecipeCheck(pinned(load(recipe, sets or [])), base, most, full, ask=ask)
+    checked = RecipeCheck(pinned(load(recipe, sets or [])), base, most, full, ask=ask, is_stdin=recipe == "-")
     raise typer.Exit(int(run_check(checked, recipe, as_json=as_json, shows=show)))

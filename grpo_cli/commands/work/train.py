@@ -13,7 +13,7 @@ from grpo_cli.commands import options
 from grpo_cli.commands.checking import show_plan
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.opening import loading, wipe
-from grpo_cli.distributed.launch import choose_processes, gpu_count, is_main_rank, is_rank, launch
+from grpo_cli.distributed.launch import choose_processes, gpu_count, is_main_rank, is_rank, launch, refuse_stdin
 from grpo_cli.errors import UsageError
 from grpo_cli.text import strict_json
 
@@ -145,7 +145,7 @@ def _launch_ranks(recipe: Recipe, base: Path, *, begins: bool, is_stdin: bool) -
     if world * nodes.count > 1:
         wipe()
         if is_stdin:
-            raise UsageError("a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`")
+            refuse_stdin(world * nodes.count)
         from grpo_cli.display.terminal.relay import relayed_keys
 
         raise typer.Exit(launch(world, sys.argv[1:], nodes, relayed_keys))

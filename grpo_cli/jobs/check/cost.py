@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings
+from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings, refuse_stdin
 from grpo_cli.errors import Exit, UsageError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths
@@ -64,6 +64,8 @@ class Machine:
 
     recipe: Recipe
     ask: CardQuestion | None
+    is_stdin: bool = False
+    """Whether the recipe came on stdin."""
     processes: int = 1
     """Of all machines together, once `findings` has looked."""
     on_gpu: bool = False
@@ -119,6 +121,8 @@ class Machine:
             nodes, here = choose_processes(self.recipe)
             self.processes = here * nodes.count
             meeting_settings(nodes)
+            if self.is_stdin:
+                refuse_stdin(self.processes)
         except UserError as err:
             yield failed("launch", err)
 

@@ -12,7 +12,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
 from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action
-from grpo_cli.errors import DataError, UserError
+from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.jobs.check.reading import spread_parts
@@ -23,7 +23,7 @@ from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
-from grpo_cli.rollout.episodes.running import same_observation, with_observation
+from grpo_cli.rollout.episodes.running import refuse_undemonstrated, same_observation, with_observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,10 @@ def check_episodes(
     try:
         suffixes = _suffixes(maker, world, recipe.model.path)
         worlds.start()
-        if any(not phase.demonstration for phase in recipe.warmup or ()):
+        shows = any(not phase.demonstration for phase in recipe.warmup or ())
+        if shows:
             worlds.refuse_silent()
-        begun = _begin(maker, worlds, rows, budget_s)
+        begun = _begin(maker, worlds, rows, budget_s, shows=shows)
         step = _act(worlds, rows[0])
         between = 0 if isinstance(step, Fault) else len(suffixes(step.observation, suffixes.closing))
     except UserError as err:
@@ -108,11 +109,13 @@ def _suffixes(maker: PromptMaker, world: Environment, name: str) -> TurnSuffixes
     )
 
 
-def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: float | None) -> Beginnings:
-    """The rows' prompts with what their worlds say at the start.
+def _begin(
+    maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: float | None, *, shows: bool
+) -> Beginnings:
+    """The rows' prompts with what their worlds say at the start; where the run `shows` how to act, each is asked for an action.
 
     Raises:
-        DataError: a world cannot begin with its row.
+        DataError: a world cannot begin with its row, or show its first action.
     """
     alone, counts, seen = list[int](), list[int](), list[Row]()
     first: Row | None = None
@@ -120,8 +123,12 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
     # the first by itself: most mistakes are in all rows, and it may load a lot
     for part in (rows[:1], *(spread_parts(rows[1:]) if rows[1:] else ())):
         shown = offered(list(part), worlds.tools)
-        said = [text for _, text in worlds.open([(row.fields, 0) for row in part])]
-        begun = [with_observation(row, same_observation(row, [text])) for row, text in zip(shown, said, strict=True)]
+        opened = worlds.open([(row.fields, 0) for row in part])
+        begun = [
+            with_observation(row, same_observation(row, [text])) for row, (_, text) in zip(shown, opened, strict=True)
+        ]
+        for row, action in zip(part, worlds.demonstrate([world for world, _ in opened]) if shows else (), strict=False):
+            refuse_undemonstrated(row, action)
         first = first or begun[0]
         counts += maker.counts(begun)
         seen += part
@@ -142,6 +149,4 @@ def _act(worlds: Worlds, row: Row) -> Step | Fault:
     assert not isinstance(begun, Fault), begun  # it has begun with this row before
     nothing = as_action([]) if worlds.tools else ""
     action = worlds.demonstrate([world])[0] if worlds.demonstrates else nothing
-    if isinstance(action, Fault):
-        raise DataError(action.text, place=row.place, hint="mend the environment's `demonstrate`")
-    return worlds.step([(world, action)])[0]
+    return worlds.step([(world, refuse_undemonstrated(row, action))])[0]

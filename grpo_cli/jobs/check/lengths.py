@@ -13,6 +13,7 @@ from grpo_cli.jobs.rows import prompt_limit
 from grpo_cli.jobs.workplace import splits_of
 from grpo_cli.recipe.arithmetic import unreached
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.episodes.running import refuse_begun
 
 BARS = 8
 WIDTH = 30
@@ -51,25 +52,29 @@ def refuse_lengths(lengths: PromptLengths | None, recipe: Recipe, context: int |
 
     Raises:
         SetupError: completions leave no room for a prompt.
-        DataError: no prompt of a split fits.
+        DataError: no prompt of a split fits, or one does not with what its environment says at the start.
     """
     held = {id(row) for row in held_out}
-    for which in splits_of(recipe):
+    for which in reversed(splits_of(recipe)):  # a run measures before it trains
         limit = prompt_limit(recipe, which, context)
         if limit is None or lengths is None:
             continue
         own = [
-            (alone, row)
-            for (alone, _), row in zip(lengths.pairs, lengths.rows, strict=False)
+            (alone, begun, row)
+            for (alone, begun), row in zip(lengths.pairs, lengths.rows, strict=False)
             if (id(row) in held) == (which == "eval")
         ]
-        if own and all(alone > limit for alone, _ in own):
-            tokens, shortest = min(own, key=lambda one: one[0])
+        if own and all(alone > limit for alone, _, _ in own):
+            tokens, _, shortest = min(own, key=lambda one: one[0])
             raise none_fits(shortest, tokens, limit)
+        budget = recipe.sample.max_tokens if which == "train" else recipe.eval.max_tokens or recipe.sample.max_tokens
+        for alone, begun, row in own if recipe.environment is not None else ():
+            if alone <= limit:
+                refuse_begun(row, begun, budget, context)
 
 
 def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:
-    """The histogram, how many prompts are over a limit, and whether they still fit with what an environment says."""
+    """The histogram, and how many prompts are over a limit."""
     context = min((int(known) for known in (context, recipe.sample.started_context) if known is not None), default=None)
     room = None if context is None else context - recipe.sample.max_tokens
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
@@ -91,14 +96,6 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
     limit = min(limits)
     over = sum(alone > limit for alone, _ in lengths.pairs)
     data["over"] = over
-    if room is not None and (late := [count for alone, count in lengths.pairs if alone <= limit < count > room]):
-        data["late"] = len(late)
-        message = (
-            f"{spread}; {len(late):,} fit alone, but with what the environment says at the start have up to {max(late):,},"
-            f" over {room:,} (context {context:,} - `sample.max_tokens`), which ends the run"
-        )
-        hint = "lower `sample.max_tokens`, or let `reset` say less"
-        return CheckFinding("tokens", Level.FAIL, message, lines, data, hint)
     where = (
         "`data.max_prompt_tokens`"
         if limit == recipe.data.max_prompt_tokens

@@ -10,38 +10,42 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.errors import UserError
+from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.policy.ban import no_plain_head
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_shapes, base_of
 from grpo_cli.policy.loading.coverage import Coverage, coverage, coverage_of_shapes
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.files import base_files, model_files
-from grpo_cli.policy.loading.inspection import flaws
+from grpo_cli.policy.loading.inspection import flaws, of_critic
 from grpo_cli.policy.loading.weights import linear_shapes
 from grpo_cli.policy.tiny import sizes
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 if TYPE_CHECKING:
-    from grpo_cli.errors import SetupError
     from grpo_cli.policy.contract import CausalLM
 
 KNOWN = (None, "eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3")
 """Kinds of `model.attention` that transformers has for every family here."""
 
 
-def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
-    """One finding for each thing in the way, or one that says what was found and those of its layers."""
+def check_model(recipe: Recipe, *, is_full: bool = False) -> Iterator[CheckFinding]:
+    """One finding for each thing in the way, or one that says what was found and those of its layers; `is_full`: of a model that
+    is made without its weights, whatever the files say."""
     is_sound = True
-    critic = recipe.train.critic.model(recipe.model) if recipe.train.critic is not None else None
-    for name, model in (("model", recipe.model), ("critic", critic)):
+    critic = recipe.train.critic
+    other = critic.model(recipe.model) if critic is not None else None
+    for name, model in (("model", recipe.model), ("critic", other)):
         for flaw in flaws(model) if model is not None else ():
             is_sound = False
-            found = failed(name, flaw.error())
+            error = flaw.error()
+            if name == "critic" and critic is not None and isinstance(error, SetupError):
+                error = of_critic(critic.source, error)
+            found = failed(name, error)
             yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:
         yield CheckFinding("model", Level.OK, _found(recipe))
-        yield from _check_layers(recipe)
+        yield from _check_layers(recipe, is_full=is_full)
 
 
 def _found(recipe: Recipe) -> str:
@@ -51,7 +55,7 @@ def _found(recipe: Recipe) -> str:
     return f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"
 
 
-def _check_layers(recipe: Recipe) -> Iterator[CheckFinding]:
+def _check_layers(recipe: Recipe, *, is_full: bool) -> Iterator[CheckFinding]:
     """One finding for the adapter, where there is one, and one for what cannot be."""
     model, folder = recipe.model, adapter_folder(recipe.model)
     config = _config(model)
@@ -60,7 +64,9 @@ def _check_layers(recipe: Recipe) -> Iterator[CheckFinding]:
         yield failed("model", no_plain_head())
     is_adapted = model.lora is not None or folder is not None
     needs_graph = _needs_graph(recipe) and model.path != "builtin:tiny"
-    if not (is_adapted or needs_graph or model.attention not in KNOWN):
+    # a GGUF file describes its model itself, and the tiny one has none to describe
+    is_made = is_full and config is not None and model.path != "builtin:tiny"
+    if not (is_adapted or needs_graph or is_made or model.attention not in KNOWN):
         return
     if config is None:
         name = "adapter" if is_adapted else "engine"
@@ -72,7 +78,7 @@ def _check_layers(recipe: Recipe) -> Iterator[CheckFinding]:
         if model.lora is not None and shapes:
             targets = None if model.lora.targets == "all-linear" else model.lora.targets
             yield _covered(coverage_of_shapes(shapes, targets))
-            if not needs_graph:
+            if not (needs_graph or is_made):
                 return
         yield from _made(recipe, is_adapted=is_adapted and not shapes, needs_graph=needs_graph)
     except UserError as err:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from grpo_cli.data.audit import THRESHOLD, Corpus, GoldAudit, Pair
+from grpo_cli.data.audit import THRESHOLD, Corpus, GoldAudit, Pair, refuse_shown
+from grpo_cli.data.overlong import none_fits
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.suspects import (
@@ -20,8 +22,7 @@ from grpo_cli.data.suspects import (
     find_contradictions,
     gold_of_row,
 )
-from grpo_cli.data.template import FillError, parse
-from grpo_cli.errors import UserError
+from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.cost import Machine, check_costs, check_precision, refused
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
@@ -32,13 +33,15 @@ from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_alone, check_verifiers
 from grpo_cli.jobs.refusals import sources
+from grpo_cli.jobs.rows import as_held_out, prompt_limit
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
-from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
+from grpo_cli.preference.file import FilePair, no_pair_fits, pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import BatchPlan, plan
 from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
+from grpo_cli.recipe.reading.stages import stage_recipe
+from grpo_cli.recipe.sections.recipe import Recipe, Source
 from grpo_cli.sizing.fit import CardQuestion
 from grpo_cli.text import visible
 
@@ -150,23 +153,33 @@ TOKENS_S = 1.0
 class RecipeCheck:
     """One recipe being checked; `findings()` yields each answer as soon as it is known."""
 
-    recipe: Recipe
+    whole: Recipe
     base: Path | None
     most: int = 10_000
     is_full: bool = False
     all_golds: bool = False
     ask: CardQuestion | None = None
     """The cards that a person asks about, or those of this machine."""
+    is_stdin: bool = False
+    """Whether the recipe came on stdin, which only one process can read."""
     sample_row: Row | None = None
     _train: CheckedRows | None = field(default=None, init=False)
     _held_out: CheckedRows | None = field(default=None, init=False)
     _audit: GoldAudit | None = field(default=None, init=False)
+    _canary: Sequence[Row] = field(default=(), init=False)
     _begun: Beginnings = field(default_factory=Beginnings, init=False)
 
     @cached_property
     def machine(self) -> Machine:
         """Where the recipe would run."""
-        return Machine(self.recipe, self.ask)
+        return Machine(self.whole, self.ask, self.is_stdin)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What is trained first: the recipe, or its first stage; of the others machine and rows are asked for."""
+        if self.whole.stages is None:
+            return self.whole
+        return stage_recipe(self.whole, 0, start=None, folder=Path(self.whole.run.dir), base=self.base)
 
     def findings(self) -> Iterator[CheckFinding]:
         """Every check's answer; a refusal that several of them meet is one."""
@@ -180,7 +193,7 @@ class RecipeCheck:
     def _findings(self) -> Iterator[CheckFinding]:
         yield from self.machine.findings()
         yield from self._rows()
-        yield from check_model(self.recipe)
+        yield from check_model(self.recipe, is_full=self.is_full)
         sizes = self._sizes()
         with ThreadPoolExecutor(1) as beside:  # the tokenizer works outside Python and leaves this thread free
             # what an environment says stands in the prompts, and is known once it was started
@@ -193,6 +206,8 @@ class RecipeCheck:
             if not any(finding.level is Level.FAIL for finding in prompts):
                 finding, lengths = self._tokens(sizes, counting)
                 yield finding
+        if self.recipe.prefer is not None and self.recipe.prefer.data is not None and self._train is not None:
+            yield from self._pairs(self.recipe.prefer.data, self._train, sizes.context if sizes else None)
         yield from self._batches(sizes, lengths)
         if (imprecise := check_precision(self.recipe)) is not None:
             yield imprecise
@@ -213,9 +228,35 @@ class RecipeCheck:
             self._held_out = yield from self._read("eval")
         if self._train is not None:
             self.sample_row = self._train.rows[0]
-        yield from refused(sources(self.recipe, self.base))  # of the stages too, which are not read
-        yield from _shown(self.recipe, self.base, self._train, self.most)
-        yield from _pairs(self.recipe, self.base, self._train, self._held_out)
+        yield from refused(sources(self.whole, self.base))  # of the stages too, which are not read
+        yield from _shown(self.recipe, self.base, self._train, self._held_out, self.most)
+
+    def _pairs(self, source: Source, train: CheckedRows, context: int | None) -> Iterator[CheckFinding]:
+        """The file of `prefer.data`, held against the rows where all of them were looked at."""
+        try:
+            lines = read_pair_lines(source, self.base)
+            if not train.is_sample:
+                pairs = pairs_of_rows(lines, train.rows, self._held_out.rows if self._held_out else [])
+                self._refuse_pairs(source, train, pairs, context)
+        except UserError as err:
+            yield failed("prefer.data", err)
+            return
+        said = f"{len(lines):,} pairs of {len({line.prompt for line in lines}):,} rows"
+        if train.is_sample:
+            said += f"; whether they are training rows is unknown of {len(train.rows):,} rows looked at"
+        yield CheckFinding("prefer.data", Level.UNKNOWN if train.is_sample else Level.OK, said)
+
+    def _refuse_pairs(self, source: Source, train: CheckedRows, pairs: Sequence[FilePair], context: int | None) -> None:
+        """Raises DataError where no pair fits the model's context; looks no further than the first that does."""
+        if context is None:
+            return
+        with suppress(UnknownTokens, SetupError):  # `tokens` says so
+            encode = self.maker.encodes.ids
+            for pair in pairs:
+                longest = max(map(len, encode([pair.chosen, pair.rejected], True)))
+                if self.maker.counts([train.rows[pair.row]])[0] + longest + 1 <= context:  # and the end token
+                    return
+            raise no_pair_fits(source, context)
 
     def _read(self, which: Which) -> Generator[CheckFinding, None, CheckedRows | None]:
         try:
@@ -234,7 +275,7 @@ class RecipeCheck:
     def _verifiers(self) -> Iterator[CheckFinding]:
         budget_s = None if self.is_full or self.all_golds else GOLDS_S
         rows = {which: read.rows for which, read in self._splits.items()}
-        self._audit = yield from check_verifiers(self.recipe, self.base, rows, budget_s)
+        self._audit, self._canary = yield from check_verifiers(self.recipe, self.base, rows, budget_s)
 
     def _likeness(self) -> Iterator[CheckFinding]:
         if self._train is not None:
@@ -309,11 +350,24 @@ class RecipeCheck:
             except UnknownTokens as err:
                 why = str(err)
             refuse_lengths(lengths, self.recipe, context, held_out)
+            self._refuse_canary(context)
         except UserError as err:
             return failed("tokens", err), lengths
         if lengths is None:
             return CheckFinding("tokens", Level.UNKNOWN, f"unknown: {why}", hint=self._hint()), None
         return check_lengths(lengths, self.recipe, context), lengths
+
+    def _refuse_canary(self, context: int | None) -> None:
+        """Raises DataError where no row of `monitor.canary` fits."""
+        spec, rows = self.recipe.monitor.canary, self._canary
+        limit = prompt_limit(as_held_out(self.recipe, spec), "eval", context) if spec is not None else None
+        if limit is None or not rows:
+            return
+        with suppress(UnknownTokens):
+            counts = self.maker.counts(rows)
+            if min(counts) > limit:
+                shortest = counts.index(min(counts))
+                raise none_fits(rows[shortest], counts[shortest], limit)
 
     def _hint(self) -> str:
         return "" if self.is_full else "`--full` asks transformers"
@@ -348,53 +402,21 @@ def _bad_share(audit: GoldAudit | None) -> float:
     return len(audit.dropped) / (len(audit.rows) + len(audit.dropped)) if audit is not None else 0.0
 
 
-def _shown(recipe: Recipe, base: Path | None, train: CheckedRows | None, most: int) -> Iterator[CheckFinding]:
-    """What is trained on demonstrations: whether its rows can be read, and fill them."""
-    for check, phase in _phases(recipe):
-        read = train
-        if phase.data is not None:
-            data = recipe.data.model_copy(update={"train": [phase.data]})
-            try:
-                read = read_rows(data, "train", base, most)
-            except UserError as err:
-                yield failed(check, err)
-                continue
-        if read is not None:
-            yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
-
-
-def _phases(recipe: Recipe) -> Iterator[tuple[str, WarmupPhase]]:
-    """What is trained on demonstrations, under the names of the checks."""
-    for section, phases in (("warmup", recipe.warmup), ("sft", recipe.sft)):
-        yield from ((f"{section}[{i}]", phase) for i, phase in enumerate(phases or []))
-
-
-def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -> CheckFinding:
-    """Whether every demonstration can be filled from every row; a row draws one of them, so all must do."""
-    for shown in templates:
-        template = parse(shown)
-        for row in rows:
-            try:
-                template.fill(row.fields)
-            except FillError as err:
-                return CheckFinding(check, Level.FAIL, f"{row.place}: `{shown}`: {err}")
-    return CheckFinding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")
-
-
-def _pairs(
-    recipe: Recipe, base: Path | None, train: CheckedRows | None, held_out: CheckedRows | None
+def _shown(
+    recipe: Recipe, base: Path | None, train: CheckedRows | None, held_out: CheckedRows | None, most: int
 ) -> Iterator[CheckFinding]:
-    """The file of `prefer.data`, held against the rows where all of them were looked at."""
-    if recipe.prefer is None or recipe.prefer.data is None or train is None:
-        return
-    try:
-        lines = read_pair_lines(recipe.prefer.data, base)
-        if not train.is_sample:
-            pairs_of_rows(lines, train.rows, held_out.rows if held_out else [])
-    except UserError as err:
-        yield failed("prefer.data", err)
-        return
-    said = f"{len(lines):,} pairs of {len({line.prompt for line in lines}):,} rows"
-    if train.is_sample:
-        said += f"; whether they are training rows is unknown of {len(train.rows):,} rows looked at"
-    yield CheckFinding("prefer.data", Level.UNKNOWN if train.is_sample else Level.OK, said)
+    """What is trained on demonstrations: whether its rows can be read, and fill them."""
+    phases = [(f"{name}[{i}]", one) for name in ("warmup", "sft") for i, one in enumerate(getattr(recipe, name) or ())]
+    for check, phase in phases:
+        read = train
+        try:
+            if phase.data is not None:
+                read = read_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base, most)
+            if read is None:
+                continue
+            rows, kept_back = read.rows[: phase.limit], held_out.rows if held_out else ()
+            refuse_shown(check, phase.data, [one.template for one in phase.demonstration], rows, kept_back)
+        except UserError as err:
+            yield failed(check, err)
+            continue
+        yield CheckFinding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")

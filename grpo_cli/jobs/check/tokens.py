@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grpo_cli.data.rows import Row
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.loading.failures import sentence
 from grpo_cli.policy.loading.files import ModelFiles, base_files, end_ids, tokenizer_files
 from grpo_cli.policy.prompts.chat_template import ChatTemplate, Templates
 from grpo_cli.policy.prompts.prompt import Prompts
@@ -93,6 +95,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
 
     Raises:
         UnknownTokens: the files do not suffice.
+        SetupError: one of them cannot be read.
     """
     if model.path == "builtin:tiny" and model.tokenizer is None:
         from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level
@@ -113,7 +116,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
     more = files.json("special_tokens_map.json") or {}
     special = {name: text for name in NAMED if (text := _token(config.get(name) or more.get(name)))}
     prompts = _prompts(model.chat_template or _template(files, config), special, chat)
-    return PromptMaker(prompts, _raw(path), special, end_ids(base_files(model)))
+    return PromptMaker(prompts, _raw(path, model.path), special, end_ids(base_files(model)))
 
 
 def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
@@ -134,7 +137,8 @@ def _prompts(templates: Templates | None, special: Mapping[str, str], chat: Mapp
     return Prompts(ChatTemplate(templates, special, chat or {}) if templates else None)
 
 
-def _raw(path: Path) -> _Raw:
+def _raw(path: Path, name: str) -> _Raw:
+    """Raises SetupError, as training does, where the file of this model's tokenizer cannot be read."""
     # its threads and forked workers do not go together
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
@@ -142,7 +146,7 @@ def _raw(path: Path) -> _Raw:
     try:
         inner = Tokenizer.from_file(str(path))
     except Exception as err:  # the Rust library raises plain Exception for a file it cannot read
-        raise UnknownTokens(f"`{path}` cannot be read: {err}") from err
+        raise SetupError(f"cannot load the tokenizer of `{name}`: {sentence(err)}") from err
     inner.no_truncation()
     inner.no_padding()
     return _Raw(inner)

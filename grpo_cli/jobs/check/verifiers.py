@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.data.audit import GoldAudit, audit_golds
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
+from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError, Exit, Mistake, UserError, alike, said_once
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
@@ -43,20 +44,22 @@ TRIED_S = 5.0
 
 def check_verifiers(
     recipe: Recipe, base: Path | None, rows: Mapping[Which, Sequence[Row]], budget_s: float | None
-) -> Generator[CheckFinding, None, GoldAudit | None]:
-    """Whether the verifiers run here, pass the golds of these rows and nothing else; the audit of the first split."""
+) -> Generator[CheckFinding, None, tuple[GoldAudit | None, Sequence[Row]]]:
+    """Whether the verifiers run here, pass the golds of these rows and nothing else; the audit of the first split, and the rows
+    of `monitor.canary`."""
     first: GoldAudit | None = None
+    canary: Split | None = None
     unjudged: list[CheckFinding] = []
     try:
         judge = Judge.of(recipe, base)
     except UserError as err:
         yield failed("verify", err)
-        return None
+        return None, ()
     try:
         started = check_start(judge)
         yield from started
         if any(finding.level is Level.FAIL for finding in started):
-            return None
+            return None, ()
         for which, own in rows.items():
             drops = recipe.data.on_bad_gold == "drop"
             audit, finding = check_golds(which, own, judge.verifiers, drops, budget_s, judge.rule)
@@ -70,12 +73,12 @@ def check_verifiers(
             refusals = check_refusals(first, judge.verifiers, judge.rule)
             yield from (finding for finding in refusals if finding.check not in fails)
         yield from _never_right(judge)
-        load_canary(recipe, base, judge, Notes(), rows.get("train", ()))
+        canary = load_canary(recipe, base, judge, Notes(), rows.get("train", ()))
     except UserError as err:
         yield failed("canary", err)
     finally:
         judge.close()
-    return first
+    return first, canary.rows if canary is not None else ()
 
 
 def check_start(judge: Judge) -> list[CheckFinding]:

@@ -233,7 +233,7 @@ def make_trainer(
         from grpo_cli.train.prefer.rounds import RoundSetup, SupervisedTrainer
 
         held_out = place.held_out.rows if place.held_out else ()
-        phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)
+        phases = phase_rows(recipe, "sft", place.train.rows, place.base, held_out)
         setup = RoundSetup(parts.loop, place.policy, partial, callbacks, on_checkpoint)
         return SupervisedTrainer(setup, phases)
     with loading_failures("no trainer can be made of this recipe"):

@@ -65,6 +65,11 @@ def refuse_flaws(model: Model, *, trains: bool = True) -> None:
             raise flaw.error()
 
 
+def of_critic(source: str, err: SetupError) -> SetupError:
+    """What is wrong with the model that a critic is taken from, under its key."""
+    return SetupError(f"`train.critic.from: {source}`: {err}", hint=err.hint)
+
+
 def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
     """Raises SetupError for weights in 4 bits where there is no GPU."""
     if model.load_in_4bit and not on_gpu:
@@ -259,8 +264,13 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         )
         return
     path = files.path("tokenizer.json")
-    if path is not None and files.json("tokenizer.json") is None:
+    held = files.json("tokenizer.json") if path is not None else None
+    if path is not None and held is None:
         yield ModelFlaw(f"`{path}` cannot be read: it is no JSON object", "is the download whole?")
+    for key, kind in (("added_tokens", list), ("model", dict)):
+        if held is not None and not isinstance(held.get(key), kind):
+            yield ModelFlaw(f"`{path}` holds no tokenizer: it has no `{key}`", "is the download whole?")
+            return
 
 
 def _is_local(name: str) -> bool:

@@ -51,6 +51,12 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
             f"`environment.turn_tokens` is {world.turn_tokens}, `sample.max_tokens` of the whole episode only"
             f" {recipe.sample.max_tokens}",
         )
+    if recipe.train.std_floor == "noise":
+        yield RecipeFinding(
+            ("train", "std_floor"),
+            "`std_floor: noise` scores answers twice, and the outcome of an episode is not scored again",
+            "say a number, such as 0.1",
+        )
     if recipe.data.plain:
         yield RecipeFinding(
             ("data", "plain"),

@@ -132,7 +132,7 @@ class Run(Section):
     """Write `report.html` into the run folder as the run ends (`grpo report`)."""
     webhook: Annotated[str, Field(pattern=r"^(https?://[^\s/]+\S*|env:[A-Za-z_]\w*)$")] | None = None
     """Address that gets a POST of JSON when the run ends, fails or raises an alarm; `env:NAME` reads it from a variable."""
-    threads: Whole | None = None
+    threads: Annotated[int, Field(gt=0, le=1024)] | None = None
     """CPU threads; left out, what the machine grants."""
     deadline: Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smhd]?(\d+(\.\d+)?[smhd])*$")] | None = None
     """Save and stop after this time, such as `3h50m`."""

@@ -21,14 +21,21 @@ from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
 from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action, read_calls
-from grpo_cli.errors import DataError, SetupError
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.conversation import Results
 from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.policy.warmup import WarmupText
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import CacheSlot, Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.episodes.running import LiveEpisode, mixed, same_observation, with_observation
+from grpo_cli.rollout.episodes.running import (
+    LiveEpisode,
+    mixed,
+    refuse_begun,
+    refuse_undemonstrated,
+    same_observation,
+    with_observation,
+)
 
 NUMBERS = count()
 Timed = Callable[[], AbstractContextManager[None]]
@@ -145,13 +152,7 @@ class Play:
         self.budget = settings.max_tokens
         context, budget = self.of.policy.context, self.budget
         for row, prompt in zip(self.rows, self.prompts, strict=True):
-            if context is not None and len(prompt) + budget > context:
-                raise DataError(
-                    f"the prompt has {len(prompt)} tokens with what the environment says at the start; with"
-                    f" {budget} of `sample.max_tokens` that is more than the model's context of {context}",
-                    place=row.place,
-                    hint="lower `sample.max_tokens`, or take a model with a longer context",
-                )
+            refuse_begun(row, len(prompt), budget, context)
         total, done = len(self.running), 0
         for turn in range(self.of.spec.max_turns):
             # all live episodes take a turn at once: the engine's batch is as large as it can be
@@ -294,10 +295,10 @@ def demonstrations(
 
     def show(some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings) -> list[Completion]:
         shown: list[Completion] = []
-        for request, action in zip(requests, worlds.demonstrate([e.world for e in some]), strict=True):
-            if isinstance(action, Fault):
-                raise DataError(action.text, place="`warmup`", hint="mend the environment's `demonstrate`")
-            ids = [*policy.tokenizer(action, add_special_tokens=False).input_ids, suffixes.closing]
+        actions = worlds.demonstrate([e.world for e in some])
+        for episode, request, action in zip(some, requests, actions, strict=True):
+            text = refuse_undemonstrated(part[episode.row], action)
+            ids = [*policy.tokenizer(text, add_special_tokens=False).input_ids, suffixes.closing]
             # as an engine counts: the prefix is part of the limit
             room = settings.max_tokens - len(request.prefix)
             # no policy gave it a log-prob, and imitation asks for none
@@ -307,7 +308,8 @@ def demonstrations(
     episodes = Episodes(spec, worlds, policy, suffixes, show)
     found = []
     for at in range(0, len(rows), AT_ONCE):
-        play = episodes.open(rows[at : at + AT_ONCE], 1, seed)
+        part = rows[at : at + AT_ONCE]
+        play = episodes.open(part, 1, seed)
         played = play.generate(SamplingSettings(budget))
         for prompt, (completion,) in zip(play.prompts, played, strict=True):
             found.append(WarmupText(prompt, completion.token_ids, completion.mask))

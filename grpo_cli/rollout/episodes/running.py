@@ -110,6 +110,32 @@ def same_observation(row: Row, said: Sequence[str | Fault]) -> str:
     return str(said[0]) if said else ""
 
 
+def refuse_undemonstrated(row: Row, action: str | Fault) -> str:
+    """What a world said of how to act, in an episode of this row.
+
+    Raises:
+        DataError: it could not say it.
+    """
+    if isinstance(action, Fault):
+        raise DataError(action.text, place=row.place, hint="mend the environment's `demonstrate`")
+    return action
+
+
+def refuse_begun(row: Row, tokens: int, budget: int, context: int | None) -> None:
+    """Refuse a prompt of so many `tokens`, with what its world said at the start, that leaves no room for an episode.
+
+    Raises:
+        DataError: prompt and `budget` are more than the model's `context`.
+    """
+    if context is not None and tokens + budget > context:
+        raise DataError(
+            f"the prompt has {tokens} tokens with what the environment says at the start; with {budget} of"
+            f" `sample.max_tokens` that is more than the model's context of {context}",
+            place=row.place,
+            hint="lower `sample.max_tokens`, let `reset` say less, or take a model with a longer context",
+        )
+
+
 def with_observation(row: Row, said: str) -> Row:
     """The row with what its world said at the start behind its last message of the user."""
     if not said or row.messages is None:

@@ -22,8 +22,7 @@ from torch import Tensor
 from grpo_cli.algorithm.credit import Credit
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import SourceLike
-from grpo_cli.errors import DataError
-from grpo_cli.preference.file import KEY, FilePair, count_unspelt, pairs_of_rows, read_pair_lines, unspelt_text
+from grpo_cli.preference.file import FilePair, count_unspelt, no_pair_fits, pairs_of_rows, read_pair_lines, unspelt_text
 from grpo_cli.preference.pairs import (
     AnswerPair,
     JudgedAnswer,
@@ -90,7 +89,7 @@ class PairSet:
         kept = [one for one in made if one.pairs]
         left_out = len(pairs) - sum(len(one.pairs) for one in kept)
         if not kept:
-            raise DataError(f"no pair of `{source.source}` fits the model's {policy.context} tokens", place=KEY)
+            raise no_pair_fits(source, policy.context)
         broken = count_unspelt([(pair.chosen, pair.rejected) for pair in pairs])
         if broken:
             note(unspelt_text(broken, len(pairs)))
