@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import TorchDynamoPlugin
+from accelerate.utils import GradientAccumulationPlugin, TorchDynamoPlugin
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from transformers import Trainer as TransformersTrainer
 from transformers import get_scheduler
@@ -143,6 +144,19 @@ def _rehearse(config: GRPOConfig, stated: Collection[str]) -> None:
     if config.torch_compile:
         TorchDynamoPlugin(config.torch_compile_backend)
         torch.compile(toy, mode=config.torch_compile_mode, backend=config.torch_compile_backend or "inductor")
+    if (more := config.gradient_checkpointing_kwargs) is not None:
+        checkpoint(toy, torch.ones(1), **({"use_reentrant": False} | dict(more)))
+    if config.sync_ref_model:
+        raise ValueError("the reference stays the model that the run began with: it is not synchronised")
+    parts = config.accelerator_config
+    if parts.dispatch_batches:
+        raise ValueError("`dispatch_batches` sends tensors, and the loader delivers places of rows")
+    accumulation = dict(parts.gradient_accumulation_kwargs or {})
+    if "num_steps" in accumulation:
+        raise ValueError("`num_steps` is what `sample.micro_batch` comes to")
+    GradientAccumulationPlugin(**accumulation, num_steps=1)
+    if config.dataloader_num_workers and config.dataloader_prefetch_factor == 0:
+        raise ValueError("a worker cannot load 0 batches ahead")
     DataLoader(
         [0],  # type: ignore[arg-type]
         num_workers=config.dataloader_num_workers,

@@ -45,7 +45,8 @@ def recipe_in(folder: Path, family: str = "qwen3", rows: list[dict[str, Any]] | 
         "run": {"dir": str(folder / "runs")},
     }
     for name, section in keys.items():
-        said[name] = section if name == "verify" else said.get(name, {}) | section
+        whole = name == "verify" or isinstance(section, list)
+        said[name] = section if whole else said.get(name, {}) | section
     return Recipe.model_validate(said)
 
 

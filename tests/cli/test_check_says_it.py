@@ -24,18 +24,24 @@ from grpo_cli.errors import Exit, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, failed
 from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.train.job import Job
+from grpo_cli.jobs.train.stages import StageChain
 from grpo_cli.policy.loading import packages
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm import server
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.records import SampleRecord
 from grpo_cli.sizing.fit import ask_of
+from grpo_verifiers.verdict import Outcome
 from tests.builders.chat_models import make_model, make_tokenizer
-from tests.cli.test_check_models import recipe_in
+from tests.cli.test_check_models import ROWS, recipe_in
 
 
 def train_error(recipe: Recipe, folder: Path) -> UserError:
     """What the command refuses the recipe with."""
     with pytest.raises(UserError) as caught:
         _launch_ranks(recipe, folder, begins=True, is_stdin=False)
+        if recipe.stages is not None:
+            StageChain(recipe, label="r", base=folder, display=lambda: make_display("none")).run()
         Job(recipe, label="r", base=folder, display=make_display("none")).run()
     return caught.value
 
@@ -54,7 +60,14 @@ def same(recipe: Recipe, folder: Path, words: str, code: int) -> None:
 
 
 NOWHERE = {"nodes": 2, "node_rank": 0, "rendezvous": "no-such-host.invalid:29500"}
-CASES: dict[str, tuple[dict[str, dict[str, Any]], str, int]] = {
+PHASE = {"steps": 1, "lr": 1e-3, "batch": 1}
+SFT: dict[str, dict[str, Any]] = {"train": {"method": "sft"}}
+PREFER: dict[str, dict[str, Any]] = {"train": {"method": "prefer"}}
+PPO: dict[str, Any] = {"algorithm": "ppo"}
+B = {"name": "b"}
+IN_A_RUN = {"graph", "long canary", "unfilled warm-up", "unfilled sft", "shared critic", "own rows", "held-out samples"}
+"""What is met once the run has its folder: engines, evaluation and the parts of a trainer are made in it."""
+CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "gpus": ({"launch": {"gpus": 4}}, "asks for 4 GPUs, there are none here", 4),
     "ranks": ({"launch": {"cpu_ranks": 3}}, "do not divide over 3 processes", 4),
     "machines": ({"launch": {**NOWHERE, "nodes": 3}}, "do not divide over 3 machines", 2),
@@ -85,6 +98,21 @@ CASES: dict[str, tuple[dict[str, dict[str, Any]], str, int]] = {
     "canary trained on": ({"monitor": {"canary": {"from": "rows.jsonl"}}}, "a canary row is a training row too", 3),
     "canary": ({"monitor": {"canary": {"from": "no.jsonl"}}}, "no file `no.jsonl`", 3),
     "graph": ({"sample": {"engine": "graph"}}, "cannot drive this model", 4),
+    "long canary": ({"monitor": {"canary": {"from": "long.jsonl"}}}, "every prompt is over 240 tokens", 3),
+    "unfilled warm-up": ({"warmup": [PHASE | {"demonstration": "{nope}"}]}, "`warmup[0].demonstration`: no col", 3),
+    "unfilled sft": ({**SFT, "sft": [PHASE | {"demonstration": "{nope}"}]}, "`sft[0].demonstration`: no column", 3),
+    "own rows": ({"warmup": [PHASE | {"demonstration": "5", "data": "no.jsonl"}]}, "no file `no.jsonl`", 3),
+    "held-out samples": (
+        {**SFT, "sft": [PHASE | {"demonstration": "5", "data": "run:old/r"}]},
+        "samples of 1 held-out",
+        3,
+    ),
+    "strange pairs": ({**PREFER, "prefer": {"data": "strange.jsonl"}}, "of rows that the recipe does not train on", 3),
+    "long pairs": ({**PREFER, "prefer": {"data": "pairs.jsonl"}}, "no pair of `pairs.jsonl` fits the model's 256", 3),
+    "shared critic": ({"train": PPO | {"critic": {"from": "./no"}}}, "`train.critic.from: ./no`: no model folder", 4),
+    "stage without a model": ({"stages": [{"name": "a", "model": {"path": "./no"}}, B]}, "no model folder", 4),
+    "stage that is not filled": ({"stages": [{"name": "a", "sample": {"prompts": 64}}, B]}, "do not fill one", 3),
+    "stage without a column": ({"stages": [{"name": "a", "data": {"prompt": "{nope}"}}, B]}, "`nope` in 4 of", 3),
 }
 
 
@@ -96,9 +124,19 @@ def test_check_says_what_train_refuses(name: str, tmp_path: Path, monkeypatch: p
         sections = {"model": {"path": str(tmp_path / "tiny"), **sections["model"]}}
     if name == "graph":
         stateful(tmp_path / "tiny")
+    long = {"question": "a b c " * 2000, "answer": "10"}
+    (tmp_path / "long.jsonl").write_text(json.dumps(long))
+    for file, prompt in (("pairs.jsonl", ROWS[0]["question"]), ("strange.jsonl", "Why?")):
+        pair = {"prompt": prompt, "chosen": "a b c " * 2000, "rejected": "no"}
+        (tmp_path / file).write_text(json.dumps(pair))
     monkeypatch.chdir(tmp_path)
+    if name == "held-out samples":
+        asked = "Half of twenty, please"
+        fields = {"question": asked, "answer": "10"}
+        sample = SampleRecord(1, "h", "1/0", asked, "10", fields, outcome=Outcome.RIGHT, tokens=1)
+        RunFolder.create("old", "r", "", {}).write_samples(1, [sample])
     same(recipe_in(tmp_path, **sections), tmp_path, words, code)
-    assert name == "graph" or not (tmp_path / "runs").exists()  # engines are made in the run
+    assert name in IN_A_RUN or name.startswith("stage") or not (tmp_path / "runs").exists()
 
 
 def stateful(folder: Path) -> None:
@@ -208,6 +246,68 @@ def test_a_critic_that_reads_other_tokens_is_refused_by_both(tmp_path: Path) -> 
     same(recipe_in(tmp_path, train=critic), tmp_path, "has another tokenizer than the policy", 4)
 
 
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_row_on_which_the_world_shows_no_action_is_named_by_both(at: int, tmp_path: Path) -> None:
+    (tmp_path / "w.py").write_text(
+        "class World:\n"
+        "    def reset(self, row, seed):\n        self.row = row\n        return ''\n"
+        "    def step(self, action):\n        return {'observation': '', 'reward': 0.0, 'done': True}\n"
+        f"    def demonstrate(self):\n        if self.row['answer'] == '{at + 3}':\n            raise ValueError('lost')\n"
+        "        return 'a'\n"
+    )
+    world = {
+        "model": {"path": "builtin:tiny"},
+        "environment": {"python": "w.py:World", "workers": 1},
+        "verify": {"environment": {"kind": "environment"}},
+        "sample": {"max_tokens": 64},
+    }
+    words = f"rows.jsonl:{at + 1}: `demonstrate` of `World` raised ValueError: lost"
+    same(recipe_in(tmp_path, **world, warmup=[PHASE]), tmp_path, words, 3)
+
+
+def test_a_world_that_says_too_much_is_refused_by_both(tmp_path: Path) -> None:
+    (tmp_path / "w.py").write_text(
+        "class World:\n"
+        "    def reset(self, row, seed):\n        return 'a b ' * 500\n"
+        "    def step(self, action):\n        return {'observation': '', 'reward': 0.0, 'done': True}\n"
+    )
+    world = {
+        "model": {"path": "builtin:tiny"},
+        "environment": {"python": "w.py:World", "workers": 1},
+        "verify": {"environment": {"kind": "environment"}},
+        "sample": {"max_tokens": 64},
+    }
+    same(recipe_in(tmp_path, **world), tmp_path, "tokens with what the environment says at the start", 3)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "words", "is_full"),
+    [
+        ("tokenizer.json", "added_tokens", None, "holds no tokenizer: it has no `added_tokens`", False),
+        ("tokenizer.json", "model", {"type": "x"}, "cannot load the tokenizer of `", False),
+        ("config.json", "hidden_act", "nonsense", "cannot load the model `", True),
+    ],
+)
+def test_files_that_a_library_refuses_are_refused_by_both(
+    file: str, key: str, value: object, words: str, is_full: bool, tmp_path: Path
+) -> None:
+    make_model(tmp_path / "tiny")
+    held = json.loads((tmp_path / "tiny" / file).read_text())
+    (tmp_path / "tiny" / file).write_text(json.dumps(held | {key: value}))
+    recipe = recipe_in(tmp_path)
+    wanted = failed("", train_error(recipe, tmp_path))
+    assert words in wanted.message
+    assert wanted.message in [one.message for one in failures(recipe, tmp_path, is_full=is_full)]
+
+
+def test_a_recipe_on_stdin_for_several_processes_is_refused_by_both(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, launch={"cpu_ranks": 2})
+    with pytest.raises(UserError, match="a recipe on stdin runs in one process") as caught:
+        _launch_ranks(recipe, tmp_path, begins=True, is_stdin=True)
+    (found,) = failures(recipe, tmp_path, is_stdin=True)
+    assert (found.message, found.hint, found.code) == (str(caught.value), caught.value.hint, caught.value.code)
+
+
 def test_a_warm_up_without_demonstrations_needs_a_world_that_shows_some(tmp_path: Path) -> None:
     (tmp_path / "w.py").write_text(
         "class World:\n"
@@ -274,6 +374,24 @@ NOT_TAKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a schedule of evaluations": ({"lr_scheduler_type": "greedy"}, "train.trl.lr_scheduler_type: "),
     "no pair": ({"optim_args": "x"}, "train.trl.optim_args: "),
+    "a name that Adam does not read": ({"optim_args": "eps=abc"}, "`adamw_torch_fused` reads no `eps` of it"),
+    "a name that nothing reads": ({"optim": "sgd", "optim_args": "momentum=0.9,foo=1"}, "`sgd` reads no `foo` of it"),
+    "a name that the groups of parameters have": ({"optim": "sgd", "optim_args": "weight_decay=1"}, "`weight_decay`"),
+    "a truth value": ({"optim": "sgd", "optim_args": "momentum=.9,nesterov=on"}, "reads `nesterov=on` as false"),
+    "Adam's for another": ({"optim": "sgd", "adam_beta1": 0.5}, "`sgd` reads no `adam_beta1`"),
+    "no argument of recomputing": (
+        {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"x": 1}},
+        "Unexpected keyword arguments: x",
+    ),
+    "nothing ahead": ({"dataloader_num_workers": 1, "dataloader_prefetch_factor": 0}, "0 batches ahead"),
+    "batches that are sent": ({"accelerator_config": {"dispatch_batches": True}}, "`dispatch_batches` sends tensors"),
+    "parts of a batch": ({"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 3}}}, "`num_steps` is"),
+    "no argument of parts": (
+        {"accelerator_config": {"gradient_accumulation_kwargs": {"x": 3}}},
+        "unexpected keyword argument 'x'",
+    ),
+    "a reference that moves": ({"sync_ref_model": True}, "train.trl.sync_ref_model: "),
+    "no backend": ({"torch_compile_backend": ""}, "train.trl.torch_compile_backend: "),
     "below nothing": ({"optim": "sgd", "optim_args": "momentum=-3"}, "Invalid momentum value"),
     "beta": ({"adam_beta2": 5.0}, "train.trl.adam_beta2: "),
     "epsilon": ({"adam_epsilon": float("nan")}, "train.trl.adam_epsilon: "),

@@ -81,26 +81,28 @@ class Machine:
         if not any(finding.check == "engine" for finding in found):
             yield from self._server()
 
-    def parts(self, longest: int) -> Iterator[CheckFinding]:
-        """Whether a step can be dealt out to the processes and their micro-batches; `longest` prompt in tokens."""
-        if self.recipe.train.method != "rl":
+    def parts(self, recipe: Recipe, longest: int) -> Iterator[CheckFinding]:
+        """Whether a step of the recipe, or of its stage, can be dealt out to the processes and their micro-batches; `longest`
+        prompt in tokens."""
+        if recipe.train.method != "rl":
             return
         try:
-            batch = batching(self.recipe, longest, self.processes, on_gpu=self.on_gpu)
-            refuse_parts(self.recipe, batch, self.processes)
+            batch = batching(recipe, longest, self.processes, on_gpu=self.on_gpu)
+            refuse_parts(recipe, batch, self.processes)
         except UserError as err:
             yield failed("batches", err)
 
-    def trainer(self) -> Iterator[CheckFinding]:
-        """Whether TRL is the one that this was built for and takes the recipe's settings; imports it, which takes seconds."""
-        if self.recipe.train.method != "rl" or self.is_elsewhere or self.is_refused:
+    def trainer(self, recipe: Recipe) -> Iterator[CheckFinding]:
+        """Whether TRL is the one that this was built for and takes the settings of the recipe, or of its stage; imports it, which
+        takes seconds."""
+        if recipe.train.method != "rl" or self.is_elsewhere or self.is_refused:
             return  # what lacks a package would be refused for it a second time
         import torch
 
         from grpo_cli.train.trl_config import refuse_settings
 
         try:
-            refuse_settings(self.recipe, self.processes, torch.device("cuda" if self.on_gpu else "cpu"))
+            refuse_settings(recipe, self.processes, torch.device("cuda" if self.on_gpu else "cpu"))
         except UserError as err:
             yield failed("trainer", err)
 

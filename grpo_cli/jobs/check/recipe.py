@@ -213,7 +213,7 @@ class RecipeCheck:
             yield imprecise
         yield from check_alone(self.recipe)
         # last, for it imports TRL, which takes seconds
-        yield from self.machine.trainer() if self.is_full or self.recipe.train.trl else ()
+        yield from self.machine.trainer(self.recipe) if self.is_full or self.recipe.train.trl else ()
 
     def _sizes(self) -> ModelSizes | None:
         try:
@@ -389,7 +389,7 @@ class RecipeCheck:
             "epochs": batches.epochs,
         }
         yield CheckFinding("batches", Level.OK, first, tuple(rest), data)
-        yield from self.machine.parts(lengths.counts[-1] if lengths else 0)
+        yield from self.machine.parts(self.recipe, lengths.counts[-1] if lengths else 0)
         if batches.draws:
             yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
         yield from check_unreached(self.recipe, batches.steps, sizes.context if sizes else None)

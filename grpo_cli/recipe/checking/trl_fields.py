@@ -6,6 +6,7 @@ recipe sets is refused here, with that key in the hint: two ways to say one thin
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -77,6 +78,8 @@ def _typed(path: tuple[str, ...], name: str, value: object) -> list[RecipeFindin
         hint = f"did you mean `{near}`?" if near else f"one of {', '.join(choices)}"
         return [RecipeFinding(path, f"`{'.'.join(path)}` cannot be {shown(value)}", hint)]
     fits = any(isinstance(value, PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds)
+    if fits and isinstance(value, float) and not math.isfinite(value):
+        return [RecipeFinding(path, f"`{'.'.join(path)}` must be a finite number, got {shown(value)}")]
     if fits:
         return []
     wanted = " or ".join(WORDS[kind] for kind in kinds)

@@ -3,7 +3,7 @@
 import pytest
 
 from grpo_cli.recipe.checking import other_names, trl_fields
-from grpo_cli.recipe.checking.trl_fields import check_trl
+from grpo_cli.recipe.checking.trl_fields import MODES, check_trl
 from tests.recipe.checking import write_trl_table
 from tests.recipe.checking.write_trl_table import real_choices, real_table
 
@@ -50,6 +50,16 @@ def test_names_types_and_choices_are_checked() -> None:
     found = check_trl({"train": {"trl": fields}})
     assert [f.hint for f in found] == ["did you mean `weight_decay`?", "", "did you mean `adamw_torch`?", ""]
     assert "must be a number" in found[1].message and "`true` or `false`" in found[3].message
+
+
+def test_log_levels_are_those_of_transformers_and_numbers_are_finite() -> None:
+    from transformers.training_args import trainer_log_levels
+
+    assert set(MODES["log_level"]) == set(trainer_log_levels)
+    fields = {"log_level": "wraning", "entropy_coef": float("nan"), "delta": float("inf"), "log_level_replica": ""}
+    found = check_trl({"train": {"trl": fields}})
+    assert found[0].hint == "did you mean `warning`?" and "one of debug, info" in found[3].hint
+    assert [f.path[-1] for f in found if "must be a finite number" in f.message] == ["entropy_coef", "delta"]
 
 
 def test_vllm_settings_are_trl_fields_without_their_prefix() -> None:
