@@ -144,8 +144,10 @@ def _rehearse(config: GRPOConfig, stated: Collection[str]) -> None:
     if config.torch_compile:
         TorchDynamoPlugin(config.torch_compile_backend)
         torch.compile(toy, mode=config.torch_compile_mode, backend=config.torch_compile_backend or "inductor")
-    if (more := config.gradient_checkpointing_kwargs) is not None:
-        checkpoint(toy, torch.ones(1), **({"use_reentrant": False} | dict(more)))
+    if config.gradient_checkpointing_kwargs is not None:
+        recomputes: dict[str, Any] = {"use_reentrant": False, **config.gradient_checkpointing_kwargs}
+        checkpoint(toy, torch.ones(1), **recomputes)
+    torch.quantile(torch.ones(1), 1 - config.top_entropy_quantile)
     if config.sync_ref_model:
         raise ValueError("the reference stays the model that the run began with: it is not synchronised")
     parts = config.accelerator_config

@@ -381,8 +381,9 @@ NOT_TAKEN: dict[str, tuple[dict[str, Any], str]] = {
     "Adam's for another": ({"optim": "sgd", "adam_beta1": 0.5}, "`sgd` reads no `adam_beta1`"),
     "no argument of recomputing": (
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"x": 1}},
-        "Unexpected keyword arguments: x",
+        "unexpected keyword argument 'x'",
     ),
+    "no share": ({"top_entropy_quantile": -1.0}, "quantile() q must be in the range"),
     "nothing ahead": ({"dataloader_num_workers": 1, "dataloader_prefetch_factor": 0}, "0 batches ahead"),
     "batches that are sent": ({"accelerator_config": {"dispatch_batches": True}}, "`dispatch_batches` sends tensors"),
     "parts of a batch": ({"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 3}}}, "`num_steps` is"),

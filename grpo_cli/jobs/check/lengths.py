@@ -55,22 +55,24 @@ def refuse_lengths(lengths: PromptLengths | None, recipe: Recipe, context: int |
         DataError: no prompt of a split fits, or one does not with what its environment says at the start.
     """
     held = {id(row) for row in held_out}
-    for which in reversed(splits_of(recipe)):  # a run measures before it trains
+    begun: list[tuple[int, int, Row]] = []
+    for which in splits_of(recipe):
         limit = prompt_limit(recipe, which, context)
         if limit is None or lengths is None:
             continue
         own = [
-            (alone, begun, row)
-            for (alone, begun), row in zip(lengths.pairs, lengths.rows, strict=False)
+            (*pair, row)
+            for pair, row in zip(lengths.pairs, lengths.rows, strict=False)
             if (id(row) in held) == (which == "eval")
         ]
         if own and all(alone > limit for alone, _, _ in own):
             tokens, _, shortest = min(own, key=lambda one: one[0])
             raise none_fits(shortest, tokens, limit)
         budget = recipe.sample.max_tokens if which == "train" else recipe.eval.max_tokens or recipe.sample.max_tokens
-        for alone, begun, row in own if recipe.environment is not None else ():
-            if alone <= limit:
-                refuse_begun(row, begun, budget, context)
+        # a run measures before it trains
+        begun = [(tokens, budget, row) for alone, tokens, row in own if alone <= limit] + begun
+    for tokens, budget, row in begun if recipe.environment is not None else ():
+        refuse_begun(row, tokens, budget, context)
 
 
 def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:

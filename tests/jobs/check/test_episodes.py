@@ -133,7 +133,7 @@ def test_what_reset_says_counts_towards_the_longest_prompt(tmp_path: Path) -> No
 def test_a_prompt_that_reset_makes_too_long_fails_for_it_would_end_the_run(tmp_path: Path) -> None:
     found = begun(tmp_path, [0, 1020, 0])
     assert found["tokens"].level == "fail"
-    assert "rows.jsonl:2: the prompt has 10" in found["tokens"].message
+    assert "train.jsonl:2: the prompt has 10" in found["tokens"].message
     assert "tokens with what the environment says at the start; with" in found["tokens"].message
     assert "let `reset` say less" in found["tokens"].hint
 
