@@ -1,7 +1,7 @@
-"""Where a completion states its answer, shared by the verifiers of short answers.
+"""Where a completion states its answer, for all verifiers of short answers.
 
-Extraction is that of the maths verifier: the last box after the thinking, without one a line that announces it. Two final
-answers are a hedge; a hedge is never right, since a policy would otherwise learn to name every candidate.
+Extraction is that of the maths verifier: the last box after the thinking, else a line that announces the answer. Two final
+answers are a hedge. A hedge is never right, or a policy would learn to name every candidate.
 """
 
 from __future__ import annotations
@@ -59,14 +59,12 @@ class AnswerVerifier(Verifier):
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order."""
-        return [self._timed(sample) for sample in samples]
-
-    def _timed(self, sample: Sample) -> Verdict:
-        if len(sample.completion) > MOST_CHARS:
-            return over_limit("too_long")
-        began = time.perf_counter()
-        verdict = self.judge_one(sample)
-        return replace(verdict, seconds=time.perf_counter() - began)
+        verdicts = []
+        for sample in samples:
+            began = time.perf_counter()
+            verdict = over_limit("too_long") if len(sample.completion) > MOST_CHARS else self.judge_one(sample)
+            verdicts.append(replace(verdict, seconds=time.perf_counter() - began))
+        return verdicts
 
     @abstractmethod
     def judge_one(self, sample: Sample) -> Verdict:
@@ -77,7 +75,7 @@ class StatedAnswer(AnswerVerifier):
     """Judges the one answer that a completion states."""
 
     def judge_one(self, sample: Sample) -> Verdict:
-        """No answer or a hedge is settled here, the rest by `compare`."""
+        """No answer, or a hedge; else the verdict of `compare`."""
         found = find_answer(sample.turn, self.options.extract)
         if not found.texts:
             return no_answer(found.reason or "no_answer")

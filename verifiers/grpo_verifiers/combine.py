@@ -17,7 +17,7 @@ Method = Literal["sum", "gate", "first", "min", "by", "normalise_then_sum"]
 
 
 class RewardSpec(Protocol):
-    """What the recipe says about one verifier (`RewardTerm` here, `Verify` in a recipe)."""
+    """The settings of one verifier in the sum (`RewardTerm` here, `Verify` in a recipe)."""
 
     @property
     def weight(self) -> float: ...
@@ -142,7 +142,18 @@ def combine(
         return None
     terms = {name: specs[name].weight * (verdict.score or 0.0) for name, verdict in counted.items()}
     if rule.method == "gate":
-        reward = _gated(terms, verdicts, specs, rule)
+        barred = [
+            name
+            for name, condition in rule.gate.items()
+            if condition == "must_pass"
+            and name in verdicts
+            and outcome_at(verdicts[name], specs[name].right_at) is not Outcome.RIGHT
+        ]
+        is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
+        if barred:
+            reward = min(0.0, sum(terms.values()))  # never more than what is wrong but passes the bar
+        else:
+            reward = sum(v for name, v in terms.items() if is_right or rule.gate.get(name) != "needs_right")
     elif rule.method == "first":
         answered = [value for name, value in terms.items() if verdicts[name].outcome is not Outcome.NO_ANSWER]
         reward = answered[0] if answered else min([0.0, *terms.values()])
@@ -155,17 +166,6 @@ def combine(
         if not math.isfinite(value):
             raise ValueError(f"the reward of `{name}` is {value}")
     return reward + sum((shaping or {}).values())
-
-
-def _gated(
-    terms: Mapping[str, float], verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
-) -> float:
-    is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
-    for name, condition in rule.gate.items():
-        is_bar = condition == "must_pass" and name in verdicts
-        if is_bar and outcome_at(verdicts[name], specs[name].right_at) is not Outcome.RIGHT:
-            return min(0.0, sum(terms.values()))  # never more than what is wrong but passes the bar
-    return sum(value for name, value in terms.items() if is_right or rule.gate.get(name) != "needs_right")
 
 
 def normalise_then_sum(
@@ -182,17 +182,13 @@ def normalise_then_sum(
     totals = dict.fromkeys(whole, 0.0)
     for name in names:
         values = [float(scores[name][i] or 0.0) for i in whole]
-        for i, z in zip(whole, _standard(values, floor), strict=True):
-            totals[i] += specs[name].weight * z
+        if len(values) < 2 or max(values) == min(values):
+            continue
+        mean = math.fsum(values) / len(values)
+        deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+        for i, value in zip(whole, values, strict=True):
+            totals[i] += specs[name].weight * ((value - mean) / (deviation + floor))
     return [totals.get(i) for i in range(size)]
-
-
-def _standard(values: list[float], floor: float) -> list[float]:
-    if len(values) < 2 or max(values) == min(values):
-        return [0.0] * len(values)
-    mean = math.fsum(values) / len(values)
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    return [(v - mean) / (deviation + floor) for v in values]
 
 
 def check_rule(rule: CombineRule, specs: Mapping[str, RewardSpec]) -> list[str]:

@@ -1,7 +1,7 @@
 """A verifier as the reward function of another trainer: TRL, verl, and rubric functions of prime-rl and the like.
 
 No verdict stays no verdict where the other side has a value for it: None in TRL, which leaves it out of the sum. verl and
-rubrics know numbers only, so an `error` raises there instead of passing for a wrong answer.
+rubrics take numbers only, so an `error` raises there instead of passing for a wrong answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grpo_verifiers.verifier import Sample, Verifier
 
 
 class NoVerdict(RuntimeError):
-    """The verifier failed on a completion, for a caller that has no word for that."""
+    """The verifier failed on a completion, for a caller that has no value for that."""
 
 
 def completion_text(completion: Any) -> str:

@@ -1,7 +1,8 @@
 """Shaping terms: small amounts added to a reward, in [-1, 1], that never make a sample right.
 
-`overlong` is DAPO's soft penalty. `length` and the others look at one completion only, so they mean the same in train,
-eval and verify. What a term cannot know (no token count in the line) it leaves at 0.
+How this works: `build_term` checks the options of a kind and returns a function of one `Shaped` completion, and `shape` weighs the
+terms of a recipe. Each looks at one completion only, so it means the same in train, eval and verify. Where a term lacks
+what it needs (the count of tokens), it is 0.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class LengthOptions:
 
 @dataclass(frozen=True)
 class RepetitionOptions:
-    """Minus the share of word n-grams that have been said before."""
+    """Minus the share of word n-grams that stand in the completion before."""
 
     n: int = 4
     """Words in a row that count as repeated."""
@@ -89,23 +90,15 @@ def repetition(options: RepetitionOptions, shaped: Shaped) -> float:
     if len(words) == 1 and len(words[0]) > 64:  # a script without spaces, or one endless word
         words = list(words[0])
     grams = [tuple(words[i : i + options.n]) for i in range(len(words) - options.n + 1)]
-    if len(grams) < 2:
-        return 0.0
-    repeated = 1 - len(set(grams)) / len(grams)
-    return -_beyond(repeated, options.free)
+    return -_beyond(1 - len(set(grams)) / len(grams), options.free) if len(grams) > 1 else 0.0
 
 
 def language(options: LanguageOptions, shaped: Shaped) -> float:
     """-1 to 0; 0 for a completion without letters."""
-    scripts = Counter(map(_script, filter(str.isalpha, shaped.completion)))
+    letters = filter(str.isalpha, shaped.completion)
+    scripts = Counter("LATIN" if c.isascii() else unicodedata.name(c, "?").split()[0] for c in letters)
     total = scripts.total()
-    if not total:
-        return 0.0
-    return -_beyond(1 - scripts[options.script.upper()] / total, options.free)
-
-
-def _script(char: str) -> str:
-    return "LATIN" if char.isascii() else unicodedata.name(char, "?").split()[0]
+    return -_beyond(1 - scripts[options.script.upper()] / total, options.free) if total else 0.0
 
 
 def _beyond(share: float, free: float) -> float:
@@ -142,21 +135,13 @@ def build_term(kind: str, *, only: Literal["right"] | None = None, **options: ob
         if name not in names:
             raise BadOption(name, f"unknown option `{name}` of shaping term `{kind}`{did_you_mean(name, names)}")
     made = term.options(**options)
-    _check(kind, made)
+    for name, value in vars(made).items():
+        if name in ("cache", "free") and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise BadOption(name, f"`{name}` of `{kind}` must be in [0, 1)")
+        is_count = name in ("target", "n", "max_tokens") and value is not None
+        if is_count and not (isinstance(value, int) and value >= 1):
+            raise BadOption(name, f"`{name}` of `{kind}` must be a whole number from 1")
     return lambda shaped: 0.0 if only and not shaped.is_right else term.function(made, shaped)
-
-
-def _check(kind: str, options: Any) -> None:
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name in ("cache", "free") and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise BadOption(field.name, f"`{field.name}` of `{kind}` must be in [0, 1)")
-        if (
-            field.name in ("target", "n", "max_tokens")
-            and value is not None
-            and (not isinstance(value, int) or value < 1)
-        ):
-            raise BadOption(field.name, f"`{field.name}` of `{kind}` must be a whole number from 1")
 
 
 def shape(terms: Mapping[str, tuple[float, Callable[[Shaped], float]]], shaped: Shaped) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""JSON that people write: of a key said twice nobody knows which was meant, and `json` would take the last without a word."""
+"""JSON without repeated keys: which of two values was meant is unknown, and `json` would silently take the last."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class RepeatedKey(ValueError):
-    """An object says a key twice; the message names the key."""
+    """An object has a key twice; the message names the key."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"key `{key[:80]}` is said twice")
 
 
 class Marked(dict[str, Any]):
-    """An object that says a key twice, with the error to raise."""
+    """An object that has a key twice, with the error to raise."""
 
     error: RepeatedKey
 
@@ -25,9 +25,9 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         RepeatedKey: two have the same key.
     """
-    out = dict(pairs)
-    if len(out) < len(pairs):
-        raise _error(pairs)
+    out = mark(pairs)
+    if isinstance(out, Marked):
+        raise out.error
     return out
 
 
@@ -35,7 +35,7 @@ def loads(text: str | bytes) -> Any:
     """The value of a JSON text.
 
     Raises:
-        RepeatedKey: an object in it says a key twice.
+        RepeatedKey: an object in it has a key twice.
         ValueError: it is no JSON.
     """
     return json.loads(text, object_pairs_hook=once)
@@ -60,10 +60,6 @@ def mark(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(out) == len(pairs):
         return out
     repeated = Marked(out)
-    repeated.error = _error(pairs)
-    return repeated
-
-
-def _error(pairs: list[tuple[str, Any]]) -> RepeatedKey:
     keys = [key for key, _ in pairs]
-    return RepeatedKey(next(key for at, key in enumerate(keys) if key in keys[:at]))
+    repeated.error = RepeatedKey(next(key for at, key in enumerate(keys) if key in keys[:at]))
+    return repeated

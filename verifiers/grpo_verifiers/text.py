@@ -1,12 +1,11 @@
 """How text answers and golds are made comparable.
 
 `normal` is the one normaliser of `exact`, `set` and `choice`. In order: Unicode NFKC, LaTeX text wrappers and emphasis off, white
-space to single blanks, case folded, marks at the ends off, articles off (only where asked). Marks inside a word stay: `C++`,
-`don't` and `3.5` are not touched.
+space to single blanks, case folded, marks at the ends off, articles off (only where asked). Marks inside a word stay, as in `C++`,
+`don't` and `3.5`.
 
-`accepted` reads a gold: one answer, or a list in which any item is accepted. A list that was written as JSON text (`["34"]`, as
-many published sets have it) is that list. Without a text among its items it stays the text it is: `[2, 3]` is an interval to a
-mathematician and a value to a programmer.
+`accepted` reads a gold: one answer, or a list in which any item is accepted. Many published sets write that list as JSON text
+(`["34"]`). JSON text of numbers alone stays text: `[2, 3]` is an interval to a mathematician and a value to a programmer.
 """
 
 from __future__ import annotations
@@ -49,12 +48,8 @@ def placeholders(gold: object) -> list[str]:
     if isinstance(gold, str) and gold[-1:].isdigit():
         return []  # the most golds by far, and no placeholder ends so
     texts = [one.strip() for one in accepted(gold) if isinstance(one, str)]
-    return [text for text in texts if _bare(text) in PLACEHOLDERS]
-
-
-def _bare(text: str) -> str:
-    """Folded, without marks around. An answer that somebody typeset, such as `\\text{None}`, was meant."""
-    return " ".join(text.casefold().strip(" .<>()[]*_-'\"`").split())
+    # only marks at the ends go: an answer that somebody typeset, such as `\text{None}`, was meant
+    return [text for text in texts if " ".join(text.casefold().strip(" .<>()[]*_-'\"`").split()) in PLACEHOLDERS]
 
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
@@ -71,7 +66,15 @@ def normal(text: str, casefold: bool = True, articles: bool = True) -> str:
     """The comparable form; `articles` False drops a, an, the."""
     text = unicodedata.normalize("NFKC", text[:_LONGEST])
     text = " ".join(_SPACING.sub(" ", unwrapped(text)).split())
-    text = _trimmed(text)
+    sign = "-" if text[:1] == "-" else ""
+    for _ in range(8):
+        before = text
+        text = text.strip(_EDGES)
+        if len(text) > 1 and _PAIRS.get(text[0]) == text[-1] and text[0] not in text[1:]:
+            text = text[1:-1]
+        if text == before:
+            break
+    text = text or sign
     if casefold:
         text = text.casefold()
     if not articles:
@@ -90,18 +93,6 @@ def without_end(text: str, runs: re.Pattern[str]) -> str:
     for last in runs.finditer(text):  # noqa: B007 - the last one counts
         pass
     return text[: last.start()] if last is not None and last.end() == len(text) else text
-
-
-def _trimmed(text: str) -> str:
-    sign = "-" if text[:1] == "-" else ""
-    for _ in range(8):
-        before = text
-        text = text.strip(_EDGES)
-        if len(text) > 1 and _PAIRS.get(text[0]) == text[-1] and text[0] not in text[1:]:
-            text = text[1:-1]
-        if text == before:
-            break
-    return text if text else sign
 
 
 def printable(text: str, *, lines: bool = False) -> str:

@@ -1,14 +1,17 @@
 r"""Where a completion stops thinking and starts to answer: the one definition, for every verifier and for the metric `think`.
 
-Read by it (only what follows the last end of thinking counts, nothing where a thinking is never closed): `math`,
+Of what these read only the text after the last end of thinking counts, and nothing where a thinking is never closed: `math`,
 `numeric`, `exact`, `set`, `choice`, `equation`, `reasoning_gym`, `json`, `instructions`, `code`, `sql`, `command`,
-`metamath`, `coq`, and `regex` where it compares a group. Given the whole text: `format` (the tags are what it checks),
+`metamath`, `coq`, and `regex` where it compares a group. The whole text goes to `format` (it checks the tags),
 `regex` that only searches, `python` (the function's author decides) and `reward_model`.
+
+How this works: `_TAG` finds the marks, `_quoted` drops those within quotes, and one pass of `_Scan` over tags and fences keeps
+where the last thinking ended. It takes time linear in the text.
 
 Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
 `◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, and channels (`<|channel|>final` ends it, any other opens it).
-A chat template may have opened the thinking, so an end without a beginning counts. Where the prompt is known, its end says
-so (`Sample.assistant_prefix`), and a completion that was cut before the end of thinking is no answer either.
+A chat template may have opened the thinking, so an end without a beginning counts. Where the prompt is known, its end shows
+that (`Sample.assistant_prefix`), and a completion that was cut before the end of thinking is no answer either.
 
 A tag that is only text is none: one within quotes or backticks on its line, in a fenced block of the answer, or as a
 pair in a fenced block of the thinking. A fence that the thinking left open does not hide the tag that starts a line.
@@ -39,7 +42,7 @@ _SPECIAL = re.compile(r"<\|start\|>\s*assistant|<\|[^|>\n]{1,40}\|>")
 
 
 class AfterThinking(NamedTuple):
-    """The text that is the answer, whether a thinking was opened last and never closed, and whether one was closed that said anything."""
+    """The text that is the answer, whether the last thinking is still open, and whether a closed one was not empty."""
 
     text: str
     is_open: bool
@@ -60,7 +63,7 @@ class _Fence(NamedTuple):
 
 
 def after_thinking(text: str) -> AfterThinking:
-    """What follows the last end of thinking: the whole text where there is none. Takes time linear in the text."""
+    """What follows the last end of thinking: the whole text where there is none."""
     tags = [_Tag(m.start(), m.end(), _is_end(m)) for m in _TAG.finditer(text)]
     if not tags:
         return AfterThinking(text, False)
@@ -93,7 +96,7 @@ def opening_at_end(prompt: str) -> str:
 
 
 def is_tag(token: str) -> bool:
-    """Whether a token of a vocabulary is a mark by which thinking and answer are told apart, or a part of one."""
+    """Whether a token of a vocabulary is a mark that separates thinking from answer, or a part of one."""
     return token in _CHANNEL_PARTS or _TAG.fullmatch(token) is not None
 
 
@@ -149,7 +152,15 @@ class _Scan:
             while at < len(fences) and fences[at].start < tag.start:
                 self._take_fence(fences[at])
                 at += 1
-            self._take_tag(tag)
+            if self.fence is not None and self._is_quoted_by_fence(tag):
+                self.hid_a_tag = True
+            elif tag.ends:
+                self._end(tag)
+            else:
+                if not self._is_open:
+                    self._thought_at = tag.end
+                self._is_open, self.in_answer = True, False
+                self.fence, self._hidden, self._tag_end = None, None, tag.end
         for fence in fences[at:]:
             self._take_fence(fence)
         if self._is_open and self._hidden is not None:
@@ -169,14 +180,6 @@ class _Scan:
         elif fence.marks.startswith(self.fence.marks) and not fence.info:
             self.fence = None
 
-    def _take_tag(self, tag: _Tag) -> None:
-        if self.fence is not None and self._is_quoted_by_fence(tag):
-            self.hid_a_tag = True
-        elif tag.ends:
-            self._end(tag)
-        else:
-            self._begin(tag)
-
     def _is_quoted_by_fence(self, tag: _Tag) -> bool:
         if self.in_answer:
             return True
@@ -193,18 +196,9 @@ class _Scan:
         self._hidden = tag
         return True
 
-    def _begin(self, tag: _Tag) -> None:
-        if not self._is_open:
-            self._thought_at = tag.end
-        self._is_open, self.in_answer = True, False
-        self._leave(tag)
-
     def _end(self, tag: _Tag) -> None:
         said = self._text[self._thought_at : tag.start]
         self._has_thought = self._has_thought or bool(_SPECIAL.sub("", said).strip())
         self._answer_at = self._thought_at = tag.end
         self._is_open, self.in_answer = False, True
-        self._leave(tag)
-
-    def _leave(self, tag: _Tag) -> None:
         self.fence, self._hidden, self._tag_end = None, None, tag.end

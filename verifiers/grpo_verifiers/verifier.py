@@ -34,7 +34,7 @@ class Unavailable(RuntimeError):
 
 
 class Played(NamedTuple):
-    """What the environment of an episode says of it: any finite number, or no verdict (None) and why."""
+    """The outcome of an episode by its environment: any finite number, or no verdict (None) and why."""
 
     outcome: float | None
     reason: str = ""
@@ -58,10 +58,7 @@ class Sample(NamedTuple):
 
     @property
     def turn(self) -> str:
-        """The assistant's whole turn: what verifiers read that tell an answer from the thinking before it.
-
-        What a caller hands over that is no text stays what it is; verifiers report it.
-        """
+        """The assistant's whole turn, in which a verifier finds where the thinking ends; a completion that is no text stays as it is."""
         return self.assistant_prefix + self.completion if isinstance(self.completion, str) else self.completion
 
 
@@ -108,7 +105,12 @@ class Verifier(ABC):
         self.options = options
 
     def remarks(self) -> list[str]:
-        """What was found out on starting or on the first rows, for the screen."""
+        """What starting it or its first rows showed, for the screen."""
+        return []
+
+    @classmethod
+    def examples(cls) -> list[Any]:
+        """Completions and rows that show what it does (`answers.Example`); `grpo explain KIND` judges them."""
         return []
 
     @abstractmethod

@@ -159,7 +159,6 @@ class ChoiceVerifier(AnswerVerifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain choice`."""
         row = {"answer": "B", "choices": ["Paris", "Rome", "none of these"]}
         return [
             Example("The answer is (B).", row, "by letter"),

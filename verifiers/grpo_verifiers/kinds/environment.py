@@ -56,7 +56,6 @@ class EnvironmentVerifier(Verifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain environment`."""
         return [Example("north", {}, "a text without an episode has no verdict")]
 
 

@@ -88,7 +88,6 @@ class EquationVerifier(StatedAnswer):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain equation`."""
         row = {"target": 24, "numbers": [3, 3, 8, 8]}
         return [
             Example("\\boxed{8 / (3 - 8 / 3)}", row, "exact fractions"),

@@ -106,7 +106,6 @@ class FormatVerifier(AnswerVerifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain format`."""
         return [
             Example("<think>2+2</think>\n<answer>4</answer>", {}, "both sections, in order"),
             Example("2+2</think><answer>4</answer>", {}, "the template opened the thinking"),

@@ -291,7 +291,6 @@ class InstructionsVerifier(AnswerVerifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain instructions`."""
         row = {"instructions": [{"kind": "words", "most": 5}, {"kind": "no_commas"}]}
         return [
             Example("Short and to the point.", row, "both are obeyed"),

@@ -243,7 +243,6 @@ class JsonVerifier(AnswerVerifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain json`."""
         row = {"answer": {"name": "Ada", "born": 1815}}
         return [
             Example('```json\n{"born": 1815, "name": "Ada"}\n```', row, "the order of fields does not count"),

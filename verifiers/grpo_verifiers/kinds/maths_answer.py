@@ -75,7 +75,6 @@ class MathVerifier(Verifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain math`."""
         from grpo_verifiers.answers import Example
         from grpo_verifiers.maths.examples import LINES
 

@@ -148,7 +148,6 @@ class NumericVerifier(StatedAnswer):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain numeric`."""
         return [
             Example("\\boxed{3.14}", {"answer": 3.14159}, "no tolerance by default"),
             Example("\\boxed{3.14}", {"answer": 3.14159}, "within one part in a hundred", {"rel_tol": 0.01}),

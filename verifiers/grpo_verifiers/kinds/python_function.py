@@ -233,7 +233,6 @@ class PythonVerifier(Verifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain python`."""
         options = {"function": "grpo_verifiers.custom_example:verify"}
         return [
             Example("4", {"answer": 4}, "true is right", options),

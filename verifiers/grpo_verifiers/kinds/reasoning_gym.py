@@ -159,7 +159,6 @@ class GymVerifier(Verifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain reasoning_gym`."""
         row = {"rg": "basic_arithmetic", "question": "Calculate 2 + 2.", "answer": "4", "metadata": {}}
         return [
             Example("\\boxed{4}", row, "the gym's own scorer"),

@@ -103,7 +103,6 @@ class RegexVerifier(Verifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain regex`."""
         group: dict[str, Any] = {"pattern": r"answer: (?P<answer>.*)", "match": "answer_group"}
         return [
             Example("<think>a</think> b", {}, "found anywhere", {"pattern": "<think>.*</think>"}),

@@ -65,7 +65,6 @@ class ExactVerifier(StatedAnswer):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain exact`."""
         return [
             Example(
                 "It is \\boxed{\\text{Paris}}.", {"answer": "paris"}, "case, LaTeX wrappers and marks do not count"
@@ -173,7 +172,6 @@ class SetVerifier(StatedAnswer):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """For `grpo explain set`."""
         row = {"answer": ["red", "green", "blue"]}
         return [
             Example("\\boxed{Blue, red and green}", row, "any order"),

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import IO, Any
+from typing import Any
 
 from grpo_verifiers.processes import wire
 
@@ -39,7 +39,7 @@ class ProcessSilent(ProcessFailed):
 
 
 class ProcessRefused(ProcessFailed):
-    """It started, and said why it cannot serve."""
+    """It started, and sent the reason why it cannot serve."""
 
     def __init__(self, why: Any) -> None:
         super().__init__(str(why))
@@ -87,29 +87,34 @@ class LinkedProcess:
             theirs.close()
         self._channel = wire.Channel(ours, largest)
         self._reader: threading.Thread | None = None
-        if on_print is not None and self.process.stderr is not None:
-            arguments = (self.process.stderr, on_print)
-            self._reader = threading.Thread(target=_hear, args=arguments, name="grpo-prints", daemon=True)
+        stream = self.process.stderr
+        if on_print is not None and stream is not None:
+
+            def pass_on() -> None:
+                with stream, contextlib.suppress(ValueError, OSError):
+                    for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
+                        on_print(line.decode("utf-8", "replace").rstrip("\r\n"))
+
+            self._reader = threading.Thread(target=pass_on, name="grpo-prints", daemon=True)
             self._reader.start()
 
     def greet(self, timeout_s: float, opening: bytes | None = None) -> Any:
-        """What the process says when it is ready, having been sent `opening`; one that is not is ended.
+        """What the process sends when it is ready, having been sent `opening`; one that is not is ended.
 
         Raises:
-            ProcessRefused: it says that it cannot serve, and why.
+            ProcessRefused: it cannot serve, and sent why.
             ProcessSilent, ProcessFailed: it was not ready in time, or ended.
         """
         try:
             if opening is not None:
                 self._send(opening)
-            said = self.receive(timeout_s)
+            reply = self.receive(timeout_s)
+            if "ready" not in reply:
+                raise ProcessRefused(reply.get("failed"))
         except BaseException:
             self.close()
             raise
-        if "ready" not in said:
-            self.close()
-            raise ProcessRefused(said.get("failed"))
-        return said["ready"]
+        return reply["ready"]
 
     def ask(self, message: Mapping[str, Any], files: Sequence[int] = ()) -> None:
         """A question with open files, under the next number; `receive` has the answer."""
@@ -171,61 +176,34 @@ class LinkedProcess:
             reader.join(timeout=1.0)  # the last lines; what outlives the process may hold the pipe open
 
 
-def _hear(stream: IO[bytes], on_print: Callable[[str], None]) -> None:
-    """Thread body: pass on what the processes behind the stream print, line by line, until none is left."""
-    with stream, contextlib.suppress(ValueError, OSError):
-        for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
-            on_print(line.decode("utf-8", "replace").rstrip("\r\n"))
-
-
-# -- the end ------------------------------------------------------------------------------------------------
-
-
 def end_with(owner: object, end: Callable[..., None], *arguments: object) -> weakref.finalize[Any, Any]:
     """Have `end(*arguments)` called when `owner` is gone or this process ends, once, and never in a forked copy of it."""
-    return weakref.finalize(owner, _end_here, os.getpid(), end, arguments)
+    pid = os.getpid()
+    return weakref.finalize(owner, lambda: end(*arguments) if os.getpid() == pid else None)
 
 
-def _end_here(pid: int, end: Callable[..., None], arguments: tuple[object, ...]) -> None:
-    if os.getpid() == pid:
-        end(*arguments)
-
-
-# -- the start ----------------------------------------------------------------------------------------------
 # PR_SET_PDEATHSIG fires when the *thread* that started a process ends, so one thread that never ends starts them all.
 
-_Start = Callable[[], "subprocess.Popen[bytes]"]
-_requests: queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]] | None = None
-_lock = threading.Lock()
+_Start = tuple[Callable[[], "subprocess.Popen[bytes]"], Future["subprocess.Popen[bytes]"]]
+_starter: dict[str, queue.SimpleQueue[_Start]] = {}
+os.register_at_fork(after_in_child=_starter.clear)  # a forked copy has no such thread
 
 
-def _started(start: _Start) -> subprocess.Popen[bytes]:
+def _started(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     """The process, which lives as long as this one."""
-    global _requests
-    with _lock:
-        if _requests is None:
-            _requests = queue.SimpleQueue()
-            threading.Thread(target=_start_for_ever, args=(_requests,), name="grpo-spawn", daemon=True).start()
     future: Future[subprocess.Popen[bytes]] = Future()
-    _requests.put((start, future))
+    requests: queue.SimpleQueue[_Start] = queue.SimpleQueue()
+
+    def start_for_ever() -> None:
+        while True:
+            begin, begun = requests.get()
+            try:
+                begun.set_result(begin())
+            except BaseException as err:  # noqa: BLE001 - handed to the thread that asked
+                begun.set_exception(err)
+
+    # `setdefault` is atomic; a lock might be held by another thread when this process is forked
+    if _starter.setdefault("requests", requests) is requests:
+        threading.Thread(target=start_for_ever, name="grpo-spawn", daemon=True).start()
+    _starter["requests"].put((start, future))
     return future.result()
-
-
-def _start_for_ever(requests: queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]]) -> None:
-    while True:
-        start, future = requests.get()
-        try:
-            future.set_result(start())
-        except BaseException as err:  # noqa: BLE001 - handed to the thread that asked
-            future.set_exception(err)
-
-
-def _forget_the_starter() -> None:
-    global _requests, _lock
-    _requests, _lock = (
-        None,
-        threading.Lock(),
-    )  # a forked copy has no such thread, and perhaps a lock that nobody opens
-
-
-os.register_at_fork(after_in_child=_forget_the_starter)

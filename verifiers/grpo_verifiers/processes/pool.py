@@ -1,12 +1,12 @@
 """Killable workers: many items in parallel, each under its own deadline, none able to hang or crash the caller.
 
 How this works: a `Pool` cuts its items into jobs, which the threads of its slots take from one queue. A `Slot` starts a keeper
-(`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item; a worker that exceeds a limit is killed
-and the next one goes on. Deadlines run from the reply before, so a chunk of items shares nothing.
+(`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item. A worker that exceeds a limit is killed
+and the next one goes on. The deadline of an item begins with the reply before, so the items of a job share no time.
 
-The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts; wall time is
-only a backstop, and a worker that merely waits for a core is given ten times as long. Callable from any thread; no
-signal handler or alarm of the caller is touched, and the trainer is never forked.
+The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts. Wall time is
+only a backstop, and a worker that merely waits for a core gets ten times as long. A pool may be called from any thread. It touches no
+signal handler or alarm of the caller, and never forks the trainer.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Slot:
         secrets: Sequence[str] | None = None,
     ) -> None:
         self.info: Future[Any] = Future()
-        """What the task says when it is loaded, or why it could not be."""
+        """What the task returns when it is loaded, or why it could not be."""
         self._setup, self._path, self._limits, self._on_print = setup, path, limits, on_print
         self._secrets = secrets
         self._keeper: LinkedProcess | None = None
@@ -92,22 +92,23 @@ class Slot:
         self._judged = 0
         self._is_closed = False
 
-    # -- life ---------------------------------------------------------------------------------------------
-
     def _start(self) -> Any:
-        """Start the keeper and wait for the task to load; what the task says when it is ready.
+        """Start the keeper and wait for the task to load; returns the task's `info`.
 
         Raises:
             Unavailable: the process did not start within `load_s` seconds, or ended.
             LoadFailed: the task itself could not be loaded; with its message.
         """
-        env = {"TOKENIZERS_PARALLELISM": "false"}
+        own = dict(os.environ) if self._secrets is None else without_secrets(os.environ, self._secrets)
+        environment = {**own, **PLAIN_ENVIRONMENT, "TOKENIZERS_PARALLELISM": "false"}
         if self._on_print is not None:
-            env["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
-        ours = dict(os.environ) if self._secrets is None else without_secrets(os.environ, self._secrets)
-        env = {**ours, **PLAIN_ENVIRONMENT, **env}
+            environment["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
+        here = [os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]]
+        line = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here)))]
         try:
-            self._keeper = keeper = LinkedProcess(self._command, env, on_print=self._on_print)
+            self._keeper = keeper = LinkedProcess(
+                lambda link: [*line, str(link), str(os.getpid())], environment, on_print=self._on_print
+            )
         except OSError as err:
             raise Unavailable(f"a verifier process could not be started: {err}") from err
         if self._is_closed:
@@ -119,10 +120,6 @@ class Slot:
         except ProcessFailed as err:
             late = f" within {self._limits.load_s:g} s" if isinstance(err, ProcessSilent) else ""
             raise Unavailable(f"a verifier process did not start{late}") from err
-
-    def _command(self, link: int) -> list[str]:
-        here = [os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]]
-        return [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(link), str(os.getpid())]  # fmt: skip
 
     def close(self) -> None:
         """End keeper and worker; may be called from any thread."""
@@ -137,12 +134,9 @@ class Slot:
             keeper.close(_END_S if self.info.done() else 0.0)
 
     def _forget_worker(self) -> None:
-        worker, self._worker = self._worker, None
-        self._pid = 0
+        worker, self._worker, self._pid = self._worker, None, 0
         if worker is not None:
             worker.close()
-
-    # -- work ---------------------------------------------------------------------------------------------
 
     def serve(self, jobs: queue.SimpleQueue[SlotJob | None]) -> None:
         """Thread body: one job after another until None. The keeper starts first, so that no job waits for it."""
@@ -240,8 +234,7 @@ class Slot:
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    said = self._asked("fork", [theirs.fileno()])
-                self._pid = int(said["pid"])
+                    self._pid = int(self._asked("fork", [theirs.fileno()])["pid"])
             except (ProcessFailed, KeyError) as err:
                 ours.close()
                 self._drop_keeper()
@@ -273,19 +266,18 @@ def _decoded(reply: bytes, number: int) -> Result:
     Raises:
         ValueError, LookupError, TypeError, AttributeError, RecursionError: it is not.
     """
-    head, body = reply[:4], reply[4:]
-    if int.from_bytes(head, "big") != number:
+    if int.from_bytes(reply[:4], "big") != number:
         raise ValueError("a reply out of turn")
-    if body[:1] == b"\0":
-        return Done(body[1:], 0.0)
-    said = json.loads(body)
-    if "raised" in said:
-        return raised(*said["raised"], seconds=said["seconds"])
-    return Done(said["value"], said["seconds"])
+    if reply[4:5] == b"\0":
+        return Done(reply[5:], 0.0)
+    found = json.loads(reply[4:])
+    if "raised" in found:
+        return raised(*found["raised"], seconds=found["seconds"])
+    return Done(found["value"], found["seconds"])
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU seconds of another process, read from its clock; 0 where the platform cannot say (wall then decides)."""
+    """CPU seconds of another process, read from its clock; 0 where the platform has none (wall time then decides)."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except (OSError, OverflowError):
@@ -356,7 +348,7 @@ class Pool:
         """Start the first worker, if need be, without waiting for it."""
         with self._lock:
             if not self._slots:
-                self._adopt()
+                self._add_slot()
 
     def start(self) -> Any:
         """Start the first worker, if need be, and return the task's `info`.
@@ -373,14 +365,13 @@ class Pool:
                 self.close()
                 raise
 
-    def _adopt(self) -> None:
+    def _add_slot(self) -> None:
         slot = Slot(self._setup, self._path, self.limits, self._on_print, self._secrets)
         self._slots.append(slot)
         threading.Thread(target=slot.serve, args=(self._jobs,), name="grpo-pool", daemon=True).start()
 
     def submit(self, items: Sequence[Any], units: Sequence[float] = ()) -> Future[list[Result]]:
-        """Queue items as one job for one worker, each with so many `units` of the limits (1); the future holds their
-        results in order."""
+        """Queue items as one job for one worker, each with so many `units` of the limits (1); the future holds the results."""
         job = SlotJob(list(items), units)
         self._enqueue([job])
         return job.future
@@ -398,7 +389,7 @@ class Pool:
             self.start()
             self._open = [job for job in self._open if not job.future.done()] + jobs
             while len(self._slots) < min(self.workers, len(self._open)):
-                self._adopt()
+                self._add_slot()
             for job in jobs:
                 self._jobs.put(job)
 

@@ -189,7 +189,7 @@ class Raised:
 
 
 def raised(kind: str, message: str, traceback: str, bases: Sequence[str], *, seconds: float = 0.0) -> Raised:
-    """What a process says of an exception, made printable."""
+    """An exception as a process describes it, made printable."""
     return Raised(printable(kind), printable(message), printable(traceback, lines=True), seconds, tuple(bases))
 
 

@@ -1,8 +1,8 @@
 """The processes behind a pool: a keeper that loads the task once, and the worker it forks to do the work.
 
-The keeper is started by exec, imports the task, then only waits: it forks a worker, kills and reaps it, and forks the
-next in milliseconds, so a replaced worker does not pay for the imports again. It takes the worker with it at the end
-of its control socket, so nothing survives the process that owns the pool, however that one died.
+How this works: the keeper is started by exec, imports the task, then only waits. It forks a worker, kills and reaps it, and
+forks the next in milliseconds, so a new worker does not pay for the imports again. At the end of its control socket the keeper
+ends and kills its worker, so nothing survives the process that owns the pool, however that one died.
 """
 
 from __future__ import annotations
@@ -48,15 +48,38 @@ def keep(control_fd: int, parent: int) -> None:
     try:
         task, info = load(setup["task"], setup["config"])
     except BaseException as err:  # noqa: BLE001 - whatever the user's module raises at import is theirs to read
-        _say(control, 0, failed=described(err)[:3])
+        _reply(control, 0, failed=described(err)[:3])
         return
     gc.collect()
     gc.freeze()
-    _say(control, 0, ready=info)
-    _obey(control, task, setup["limits"])
+    _reply(control, 0, ready=info)
+    pid = 0
+    while True:  # fork a worker or end it, as asked, until the host hangs up
+        try:
+            message, files = wire.receive_files(control)
+        except OSError:
+            message, files = None, []
+        asked: dict[str, Any] = json.loads(message) if message is not None else {"op": "kill"}
+        if asked["op"] == "fork":
+            connection = socket.socket(fileno=files[0])
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _work(connection, task, setup["limits"])
+            connection.close()
+        elif pid:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            pid = 0
+        if message is None:
+            return
+        _reply(control, asked["id"], pid=pid)
 
 
-def _say(control: socket.socket, number: int, **answer: Any) -> None:
+def _reply(control: socket.socket, number: int, **answer: Any) -> None:
     wire.send(control, json.dumps({"id": number, **answer}).encode())
 
 
@@ -79,42 +102,10 @@ def _outlive_signals() -> None:
 
 
 def load(task: str, config: object) -> tuple[Callable[[Any], Any], Any]:
-    """Import `module:function` and call it with the config; it returns the work and something to tell the host."""
+    """Import `module:function` and call it with the config; it returns the work and what the host must know."""
     module, name = task.split(":")
     work, info = getattr(importlib.import_module(module), name)(config)
     return work, info
-
-
-def _obey(control: socket.socket, task: Callable[[Any], Any], limits: ProcessLimits) -> None:
-    """Fork a worker or end it, as asked, until the host hangs up."""
-    pid = 0
-    while True:
-        try:
-            message, files = wire.receive_files(control)
-        except OSError:
-            message, files = None, []
-        asked: dict[str, Any] = json.loads(message) if message is not None else {"op": "kill"}
-        if asked["op"] == "fork":
-            connection = socket.socket(fileno=files[0])
-            pid = os.fork()
-            if pid == 0:
-                control.close()
-                _work(connection, task, limits)
-            connection.close()
-        elif pid:
-            _end(pid)
-            pid = 0
-        if message is None:
-            return
-        _say(control, asked["id"], pid=pid)
-
-
-def _end(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
 
 
 def _work(connection: socket.socket, task: Callable[[Any], Any], limits: ProcessLimits) -> None:
@@ -125,8 +116,13 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], limits: Process
         _die_with(keeper)
         _outlive_signals()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if limits.memory_mb is not None:
-            _cap_memory(limits.memory_mb)
+        if limits.memory_mb is not None and sys.platform == "linux":
+            # the cap is what a sample may add: an imported torch alone reserves gigabytes of addresses
+            with open("/proc/self/statm", encoding="utf-8") as file:
+                used = int(file.read().split()[0]) * resource.getpagesize()
+            cap, hard = used + limits.memory_mb * 1024 * 1024, resource.getrlimit(resource.RLIMIT_AS)[1]
+            cap = cap if hard == resource.RLIM_INFINITY else min(cap, hard)
+            resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
         if not limits.forks:
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         number = 0
@@ -166,26 +162,13 @@ def described(err: BaseException) -> list[Any]:
         text = "(its message cannot be printed)"
     trace = err.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
-        trace = trace.tb_next  # our own frames tell a reader nothing about the user's function
+        trace = trace.tb_next  # our own frames show a reader nothing of the user's function
     return [
         type(err).__name__,
         text[:2000],
         "".join(traceback.format_exception(type(err), err, trace))[-8000:],
         [base.__name__ for base in type(err).__mro__],
     ]
-
-
-def _cap_memory(memory_mb: int) -> None:
-    # the cap is what a sample may add: an imported torch alone reserves gigabytes of addresses
-    if sys.platform != "linux":
-        return
-    with open("/proc/self/statm", encoding="utf-8") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    cap = used + memory_mb * 1024 * 1024
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if hard != resource.RLIM_INFINITY:
-        cap = min(cap, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
 
 
 def _die_with(parent: int) -> None:
