@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PROPOSITIONAL = """
 $c ( ) -> -. wff |- $.
@@ -82,12 +82,6 @@ class Database:
     assertions: Mapping[str, Assertion]
 
 
-@dataclass(slots=True)
-class _Scope:
-    hypotheses: list[Floating | Essential] = field(default_factory=list)
-    distinct: set[tuple[str, str]] = field(default_factory=set)
-
-
 def without_comments(words: list[str]) -> Iterator[str]:
     """The words outside of comments."""
     inside = False
@@ -111,11 +105,12 @@ def parse(text: str) -> Database:
     constants, variables = set[str](), set[str]()
     floating: dict[str, Floating] = {}
     assertions: dict[str, Assertion] = {}
-    scopes = [_Scope()]
+    # what each open block declares: hypotheses, and pairs that must stay distinct
+    scopes: list[tuple[list[Floating | Essential], set[tuple[str, str]]]] = [([], set())]
     label = ""
     for word in words:
         if word == "${":
-            scopes.append(_Scope())
+            scopes.append(([], set()))
         elif word == "$}":
             if len(scopes) == 1:
                 raise BadDatabase("`$}` without `${`")
@@ -124,7 +119,7 @@ def parse(text: str) -> Database:
             (constants if word == "$c" else variables).update(_until(words, "$."))
         elif word == "$d":
             names = sorted(_until(words, "$."))
-            scopes[-1].distinct |= {(a, b) for i, a in enumerate(names) for b in names[i + 1 :]}
+            scopes[-1][1].update((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
         elif word in ("$f", "$e", "$a", "$p"):
             if not label or label in assertions or label in floating:
                 raise BadDatabase(f"`{word}` needs a label of its own, not {label!r}")
@@ -137,11 +132,18 @@ def parse(text: str) -> Database:
                 if len(body) != 2 or body[1] not in variables:
                     raise BadDatabase(f"`{label}` is no `kind variable`")
                 floating[label] = Floating(label, body[0], body[1], len(scopes) == 1)
-                scopes[-1].hypotheses.append(floating[label])
+                scopes[-1][0].append(floating[label])
             elif word == "$e":
-                scopes[-1].hypotheses.append(Essential(label, body))
+                scopes[-1][0].append(Essential(label, body))
             else:
-                assertions[label] = _assertion(label, body, scopes, variables, word == "$a", len(assertions))
+                known = [one for hypotheses, _ in scopes for one in hypotheses]
+                statements = [body, *(one.statement for one in known if isinstance(one, Essential))]
+                used = {symbol for statement in statements for symbol in statement if symbol in variables}
+                mandatory = tuple(one for one in known if isinstance(one, Essential) or one.variable in used)
+                if {one.variable for one in mandatory if isinstance(one, Floating)} != used:
+                    raise BadDatabase(f"`{label}` has a variable without `$f`")
+                pairs = frozenset(pair for _, distinct in scopes for pair in distinct if used.issuperset(pair))
+                assertions[label] = Assertion(label, body, mandatory, pairs, word == "$a", len(assertions))
             label = ""
         elif word.startswith("$"):
             raise BadDatabase(f"`{word}` is not supported")
@@ -160,19 +162,6 @@ def _until(words: Iterator[str], end: str) -> Iterator[str]:
             return
         yield word
     raise BadDatabase(f"`{end}` is missing")
-
-
-def _assertion(
-    label: str, body: Symbols, scopes: list[_Scope], variables: set[str], is_axiom: bool, number: int
-) -> Assertion:
-    found = [h for scope in scopes for h in scope.hypotheses]
-    statements = [body, *(h.statement for h in found if isinstance(h, Essential))]
-    used = {s for statement in statements for s in statement if s in variables}
-    hypotheses = tuple(h for h in found if isinstance(h, Essential) or h.variable in used)
-    if {h.variable for h in hypotheses if isinstance(h, Floating)} != used:
-        raise BadDatabase(f"`{label}` has a variable without `$f`")
-    distinct = frozenset(p for scope in scopes for p in scope.distinct if p[0] in used and p[1] in used)
-    return Assertion(label, body, hypotheses, distinct, is_axiom, number)
 
 
 MOST_CHARS = 1 << 18
@@ -259,7 +248,18 @@ def check(goal: MetamathGoal, labels: Sequence[str], max_steps: int, max_symbols
         elif label in database.floating:
             stack.append((database.floating[label].kind, database.floating[label].variable))
         else:
-            stack.append(_apply(_usable(goal, database, label), stack, goal, database, max_symbols - made, position))
+            found = database.assertions.get(label)
+            if found is None:
+                raise BadProof("unknown_label", f"no `{label[:80]}` in the database")
+            if goal.before is not None and found.number >= goal.before:
+                raise BadProof("not_yet_proved", f"`{label}` is the theorem itself or comes after it")
+            essential = [one.statement for one in found.hypotheses if isinstance(one, Essential)]
+            is_itself = found.statement == goal.statement and essential == [one.statement for one in goal.hypotheses]
+            if is_itself and not found.is_axiom:
+                raise BadProof("not_yet_proved", f"`{label}` is the theorem itself")
+            if goal.allowed is not None and label not in goal.allowed and found.statement[0] == "|-":
+                raise BadProof("not_allowed", f"`{label}` is not on the list of what may be used")
+            stack.append(_apply(found, stack, goal, database, max_symbols - made, position))
         made += len(stack[-1])
         if made > max_symbols:
             raise ProofTooLong("symbols")
@@ -267,21 +267,6 @@ def check(goal: MetamathGoal, labels: Sequence[str], max_steps: int, max_symbols
         raise BadProof("stack", f"{len(stack)} statements are left at the end, not one")
     if stack[0] != goal.statement:
         raise BadProof("proves_other", f"proves `{' '.join(stack[0])[:200]}`")
-
-
-def _usable(goal: MetamathGoal, database: Database, label: str) -> Assertion:
-    found = database.assertions.get(label)
-    if found is None:
-        raise BadProof("unknown_label", f"no `{label[:80]}` in the database")
-    if goal.before is not None and found.number >= goal.before:
-        raise BadProof("not_yet_proved", f"`{label}` is the theorem itself or comes after it")
-    essential = tuple(h.statement for h in found.hypotheses if isinstance(h, Essential))
-    same_hypotheses = essential == tuple(h.statement for h in goal.hypotheses)
-    if not found.is_axiom and found.statement == goal.statement and same_hypotheses:
-        raise BadProof("not_yet_proved", f"`{label}` is the theorem itself")
-    if goal.allowed is not None and label not in goal.allowed and found.statement[0] == "|-":
-        raise BadProof("not_allowed", f"`{label}` is not on the list of what may be used")
-    return found
 
 
 def _apply(
@@ -294,19 +279,13 @@ def _apply(
     taken = stack[len(stack) - count :]
     del stack[len(stack) - count :]
     put: dict[str, Symbols] = {}
-    for hypothesis, statement in zip(found.hypotheses, taken, strict=True):
-        if isinstance(hypothesis, Essential):
-            continue
-        if statement[0] != hypothesis.kind:
-            raise BadProof(
-                "kind", f"step {position} `{found.label}` wants a {hypothesis.kind} for {hypothesis.variable}"
-            )
-        put[hypothesis.variable] = statement[1:]
     for needed, statement in zip(found.hypotheses, taken, strict=True):
         if isinstance(needed, Floating):
-            continue
-        wanted = _substituted(needed.statement, put, left)
-        if wanted != statement:
+            if statement[0] != needed.kind:
+                raise BadProof("kind", f"step {position} `{found.label}` wants a {needed.kind} for {needed.variable}")
+            put[needed.variable] = statement[1:]
+    for needed, statement in zip(found.hypotheses, taken, strict=True):
+        if isinstance(needed, Essential) and (wanted := _substituted(needed.statement, put, left)) != statement:
             raise BadProof("hypothesis", f"step {position} `{found.label}` wants `{' '.join(wanted)[:200]}`")
     for first, second in found.distinct:
         for a in set(put[first]) & database.variables:
@@ -319,7 +298,4 @@ def _apply(
 def _substituted(statement: Symbols, put: Mapping[str, Symbols], left: int) -> Symbols:
     if sum(len(put.get(symbol, "x")) for symbol in statement) > left:
         raise ProofTooLong("symbols")
-    out: list[str] = []
-    for symbol in statement:
-        out.extend(put.get(symbol, (symbol,)))
-    return tuple(out)
+    return tuple(one for symbol in statement for one in put.get(symbol, (symbol,)))

@@ -1,8 +1,9 @@
 """The verifier `coq`: a proof script is right if Coq's kernel accepts it for the row's statement without foreign axioms.
 
-The exit status of `coqc` alone is worthless: it is 0 for `Admitted` and for new axioms. So the statement is written by us into
-a file of its own, the checked term is given exactly that type in a third file, and what `Print Assumptions` prints of it is compared
-with a list. Everything runs in the sandbox tier `namespaces`.
+How this works: the exit status of `coqc` alone is worthless, since it is 0 for `Admitted` and for new axioms. So `Given.v` holds the
+statement, written here; `Solution.v` the proof script; and `Check.v` gives the proved term exactly the type of the statement. The
+axioms that `Print Assumptions` lists for it must be among those that the option `axioms` allows. All three are compiled in the
+sandbox tier `namespaces`.
 """
 
 from __future__ import annotations
@@ -104,12 +105,8 @@ class CoqVerifier(SandboxedVerifier):
     def _check(self, lane: Lane, goal: CoqGoal, script: str, started: float) -> Verdict:
         given = self._given.get(goal)
         if given is None:
-            made = self._coqc(
-                lane,
-                "Given",
-                f"{goal.imports}\n{goal.preamble}\nDefinition grpo_statement := ({goal.statement}).\n",
-                {},
-            )
+            stated = f"{goal.imports}\n{goal.preamble}\nDefinition grpo_statement := ({goal.statement}).\n"
+            made = self._coqc(lane, "Given", stated, {})
             if made.report.killed or made.report.exit_code != 0:
                 return error("statement", made.stderr[-300:], time.perf_counter() - started)
             given = self._given[goal] = made.products.get("Given.vo", b"")
@@ -123,9 +120,8 @@ class CoqVerifier(SandboxedVerifier):
             "Require Given.\nRequire Solution.\n"
             f"Definition grpo_check : Given.grpo_statement := Solution.{THEOREM}.\nPrint Assumptions grpo_check.\n"
         )
-        checked = self._coqc(
-            lane, "Check", final, {"Given.vo": given, "Solution.vo": solved.products.get("Solution.vo", b"")}
-        )
+        products = {"Given.vo": given, "Solution.vo": solved.products.get("Solution.vo", b"")}
+        checked = self._coqc(lane, "Check", final, products)
         seconds = time.perf_counter() - started
         if checked.report.killed:
             return over_limit("time", script, seconds)
@@ -143,7 +139,7 @@ class CoqVerifier(SandboxedVerifier):
 
 
 def solution(goal: CoqGoal, script: str) -> str:
-    """The file with the proof; a script that states the theorem itself is taken whole, its type is checked later anyway."""
+    """The file with the proof; a script that states the theorem itself is used whole, since `Check.v` checks the type."""
     head = f"{goal.imports}\nRequire Import Given.\n"
     if RESTATED.search(script):
         return f"{head}{script}\n"
@@ -152,7 +148,7 @@ def solution(goal: CoqGoal, script: str) -> str:
 
 
 def foreign_assumptions(printed: str, allowed: Sequence[str]) -> list[str]:
-    """What `Print Assumptions` names beyond the list; a line that is not understood counts."""
+    """The axioms that `Print Assumptions` lists and the option does not; a line that is not understood counts as one."""
     text = printed.strip()
     if text == CLOSED:
         return []

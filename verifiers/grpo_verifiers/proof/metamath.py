@@ -1,7 +1,9 @@
 """The verifier `metamath`: a proof is right if a small checker replays it to the statement of the row.
 
-The checker only substitutes: it runs no code of the completion and its work is bounded. The statement and the axioms come
-from the row, never from the completion; a proof is a list of labels, and a theorem cannot be used to prove itself.
+How this works: `compile` reads the row's database, or the propositional one, and its statement. `judge` takes the block with the
+proof, or of prose the lines that hold nothing but labels, and replays the labels (`checking`). The checker only substitutes. It runs
+no code of the completion, and its work is bounded. Statement and axioms come from the row, never from the completion. A
+theorem cannot be used to prove itself.
 """
 
 from __future__ import annotations
@@ -89,13 +91,11 @@ class MetamathVerifier(Verifier):
     def _judge_one(self, sample: Sample) -> Verdict:
         started = time.perf_counter()
         text = proof_text(sample.turn)
-        if text is None:
-            return no_answer("no_proof")
-        if len(text) > MOST_CHARS:
+        if text is not None and len(text) > MOST_CHARS:
             return over_limit("proof_size")
-        shown = text.strip()
+        shown = (text or "").strip()
         try:
-            labels = proof_labels(text if "```" in sample.completion else without_prose(text, sample.gold))
+            labels = proof_labels(shown if "```" in sample.completion else without_prose(shown, sample.gold))
             if not labels:
                 return no_answer("no_proof")
             if labels[0] == "(":
@@ -130,7 +130,7 @@ def proof_text(completion: str) -> str | None:
 
 
 def without_prose(text: str, goal: MetamathGoal) -> str:
-    """The last lines in a row that hold nothing but words of a proof; the text itself where there are none."""
+    """The last consecutive lines that hold nothing but words of a proof; the text itself where there are none."""
     database = parse(goal.database)
     known = database.assertions.keys() | database.floating.keys() | {h.label for h in goal.hypotheses}
     known |= {"$=", "$.", "(", ")", "?"}
