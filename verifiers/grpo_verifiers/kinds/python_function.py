@@ -3,10 +3,12 @@
     def verify(completion: str, answer: str) -> float: ...
 
 Any finite number is the reward as it stands. Parameters other than `completion` are columns of the row, `prompt`, or `row` for
-all of it; functions of TRL, verl and the package `verifiers` are taken as they are (`functions.forms`). Where the function can
-judge a well-behaved completion of the same row, and fails on another every time, that one is wrong (`verifier_raised`), over a
-limit, or has no answer where the function returned None; any other failure is no verdict (`error`): `functions.blame`. A return
-that is no verdict (NaN, a text, a list of the wrong length) is the function's fault in any case.
+all of it. Functions of TRL, verl and the package `verifiers` are called as they are (`functions.conventions`).
+
+How this works: `functions.asking` calls the function in a pool's workers and finds what causes a failure. Where the function judges a
+harmless completion of the same row, and fails on another every time, that other one is wrong (`verifier_raised`), over a
+limit, or has no answer where the function returned None. Any other failure is no verdict (`error`). A return that is no verdict
+(NaN, a text, a list of the wrong length) is the function's fault in any case.
 """
 
 from __future__ import annotations
@@ -112,13 +114,12 @@ class PythonVerifier(Verifier):
         self.low = options.range[0] if options.range else None
         self._prints = Prints(options.function)
         limit_s = options.timeout_s or _COMPUTES_S
+        memory_mb = options.memory_mb + _THREAD_MB * (options.concurrency or 0)
         pool = Pool(
             "grpo_verifiers.kinds.functions.call:load",
             {name: getattr(options, name) for name in _FOR_WORKERS},
             workers=options.workers,
-            limits=ProcessLimits(
-                cpu_s=limit_s, wall_s=limit_s, memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0)
-            ),
+            limits=ProcessLimits(cpu_s=limit_s, wall_s=limit_s, memory_mb=memory_mb),
             on_print=self._prints,
             secrets=options.env,
         )
@@ -137,7 +138,14 @@ class PythonVerifier(Verifier):
             ask=self._caller.ask_after,
             row=lambda call: pickle.dumps(call.row),
             plain=self._plain,
-            judges=self._can_judge,
+            judges=lambda _, answer: (
+                isinstance(answer, Done)
+                and (
+                    answer.value[0] == Outcome.RIGHT.value
+                    if options.gold is not None
+                    else answer.value[0] != Outcome.ERROR.value and answer.value[3] != RETURNED_NONE
+                )
+            ),
             learns=options.gold is None,
         )
         self._logged: set[str] = set()
@@ -200,13 +208,13 @@ class PythonVerifier(Verifier):
 
     @property
     def wants_whole_batch(self) -> bool:  # type: ignore[override]
-        """Whether the function takes lists: what it says of one completion may depend on the others."""
+        """Whether the function takes lists: its verdict on one completion may then depend on the others."""
         self.start()
         return self._caller.shape in ("step", "group") and self.options.batch != "one"
 
     @property
     def most(self) -> float | None:  # type: ignore[override]
-        """The greater end of `range`, else what the function's own source says of its returns."""
+        """The greater end of `range`, else the greatest number that the function's source returns."""
         if self.options.range is not None:
             return self.options.range[1]
         file, _, line = self._place.rpartition(":")
@@ -249,20 +257,12 @@ class PythonVerifier(Verifier):
         return [self._verdict(*one) for one in zip(answers, self._blame.settle(calls, answers), strict=True)]
 
     def _plain(self, call: FunctionCall) -> list[FunctionCall]:
-        """Harmless completions of the row; the one that must be right, where there is a gold text."""
+        """Harmless completions of the row; where there is a gold text, the one that must be right."""
         text = self.gold_text(call.row)
         return probes(call.row, call.prompt) if text is None else [FunctionCall(text, call.prompt, call.row, (0,))]
 
-    def _can_judge(self, call: FunctionCall, answer: Answer) -> bool:
-        if not isinstance(answer, Done):
-            return False
-        outcome, _, _, reason, _ = answer.value
-        if self.options.gold is not None:
-            return bool(outcome == Outcome.RIGHT.value)
-        return bool(outcome != Outcome.ERROR.value and reason != RETURNED_NONE)
-
     def _verdict(self, answer: Answer, ours: str | None) -> Verdict:
-        """The verdict of an answer; `ours`: why the completion is not to blame for it."""
+        """The verdict of an answer; `ours`: why the completion did not cause it."""
         if isinstance(answer, BrokenContract):
             return error("bad_return", f"BadReturn: {answer.message}")
         if isinstance(answer, Done):
@@ -272,24 +272,22 @@ class PythonVerifier(Verifier):
             return Verdict(Outcome(outcome), score, extracted, reason, answer.seconds, detail)
         if isinstance(answer, Killed):
             what = _ENDS[answer.reason].format(self._caller.pool.limits.cpu_s, self.options.memory_mb)
-            if ours is None:
-                is_limit = answer.reason != "died"
-                return over_limit(answer.reason, seconds=answer.seconds) if is_limit else wrong(None, "verifier_raised", answer.seconds, detail=what)  # fmt: skip
+            if ours is None and answer.reason != "died":
+                return over_limit(answer.reason, seconds=answer.seconds)
             reason = {"died": "worker_died", "unavailable": "worker_unavailable"}.get(answer.reason, answer.reason)
-            return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
-        key = answer.traceback.splitlines()[-2] if answer.traceback.count("\n") > 2 else answer.traceback
-        with self._lock:
-            is_new = key not in self._logged and len(self._logged) < 100
-            self._logged.add(key)
-        if is_new:
-            log.warning(
-                "`%s` raised; further ones like it are only counted\n%s", self.options.function, answer.traceback
-            )
-        what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
+        else:
+            key = answer.traceback.splitlines()[-2] if answer.traceback.count("\n") > 2 else answer.traceback
+            with self._lock:
+                is_new = key not in self._logged and len(self._logged) < 100
+                self._logged.add(key)
+            if is_new:
+                what = f"`{self.options.function}` raised; further ones like it are only counted"
+                log.warning("%s\n%s", what, answer.traceback)
+            what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
+            is_unanswered = self._caller.shape == "waiting" and is_away(answer.bases, answer.message)
+            reason = "unanswered" if is_unanswered else "verifier_raised"
         if ours is None:
             return wrong(None, "verifier_raised", answer.seconds, detail=what)
-        is_unanswered = self._caller.shape == "waiting" and is_away(answer.bases, answer.message)
-        reason = "unanswered" if is_unanswered else "verifier_raised"
         return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
 
 

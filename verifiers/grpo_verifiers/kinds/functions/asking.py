@@ -1,11 +1,11 @@
-"""The host's side of a user's function: how many completions it sees at once, in which form, and whose failure one is.
+"""The host's side of a user's function: how many completions it sees at once, in which form, and what causes a failure.
 
 How this works: `FunctionCaller` finds by trials whether the function takes texts or messages, sends calls to the pool one by
-one or in batches, and calls again alone what failed together. `Blame` then settles failures, for all code of others that judges
-completions. A failure is the completion's where the code can judge the row and only this completion makes it fail, every time.
-It is ours, and no verdict, where
+one or in batches, and calls again alone what failed together. `Blame` then finds the cause of each failure, for all code of users
+that judges completions. The completion is the cause where the code can judge the row and only this completion makes it fail, every
+time. It is not, and there is no verdict, where
 
-- somebody else was away, slow or silent, a package is missing, the code raises that it does not carry this or ends its process;
+- a service was away, slow or silent, a package is missing, the code raises NotImplementedError or ends its process;
 - a plain completion of the same row fails as well (one that must be right where there is one, else any that gets a verdict);
 - the same completion does not fail the same way again, tried in turn with the plain one.
 
@@ -51,7 +51,7 @@ Answer = Done | Raised | Killed | BrokenContract
 
 
 class Prints:
-    """Lines that a function prints: counted, and handed to the log (to stderr where nobody takes logs), as many as are allowed.
+    """Lines that a function prints: counted, and written to the log (to stderr where no handler is set), as many as are allowed.
 
     For each completion `OF_ONE` characters are kept and for all of them `OF_ALL`; that others are left out is logged once.
     """
@@ -109,11 +109,11 @@ class FunctionCaller:
         self._batch, self._concurrency, self._retries = batch, concurrency or 32, retries
         self._info: Mapping[str, Any] = {}
         self._tries = self._kills = 0
-        self._is_told = messages is not None
+        self._is_set = messages is not None
         self._lock = threading.Lock()
 
     def start(self) -> Mapping[str, Any]:
-        """Start the pool; what the worker says of the function."""
+        """Start the pool; returns how the worker describes the function."""
         self._info = self.pool.start()
         return self._info
 
@@ -127,7 +127,7 @@ class FunctionCaller:
 
     def form(self) -> str | None:
         """How the function takes completions, in words, once that was found by trying."""
-        if self._is_told or self.messages is None or not self._info["tries_messages"]:
+        if self._is_set or self.messages is None or not self._info["tries_messages"]:
             return None
         if self.messages:
             return "takes completions as lists of messages (found by trying once)"
@@ -155,8 +155,12 @@ class FunctionCaller:
         """What comes of each call, in order."""
         if self.shape == "one" or self._batch == "one":
             return self._alone(calls, bool(self.messages))
+        batches: dict[Hashable, list[int]] = {}
+        for i, call in enumerate(calls):
+            key = (call.prompt, pickle.dumps(call.row)) if self.shape == "group" else None
+            batches.setdefault(key, []).append(i)
         answers: dict[int, Answer] = {}
-        for batch in self._batches(calls):
+        for batch in batches.values():
             found = self._together([calls[i] for i in batch])
             answers |= dict(zip(batch, found, strict=True))
         return [answers[i] for i in range(len(calls))]
@@ -169,16 +173,8 @@ class FunctionCaller:
         ]
         return [[self._spread(result, 1)[0] for result in job.result()] for job in jobs]
 
-    def _batches(self, calls: Sequence[FunctionCall]) -> list[list[int]]:
-        if self.shape != "group":
-            return [list(range(len(calls)))] if calls else []
-        groups: dict[Hashable, list[int]] = {}
-        for i, call in enumerate(calls):
-            groups.setdefault((call.prompt, pickle.dumps(call.row)), []).append(i)
-        return list(groups.values())
-
     def _together(self, calls: Sequence[FunctionCall]) -> list[Answer]:
-        """One call for all. If it raises, those that raise alone as well are left out of another; they are to blame."""
+        """One call for all. If it raises, each is called alone, and those that do not raise are called together once more."""
         whole = self._once(calls)
         if not isinstance(whole, Raised | Killed) or len(calls) == 1:
             return self._spread(whole, len(calls))
@@ -220,7 +216,15 @@ class FunctionCaller:
             return [BrokenContract(result.message)] * n
         if not isinstance(result, Done):
             return [result] * n
-        return [_answer(entry, result.seconds / n) for entry in result.value]
+        each_s, answers = result.seconds / n, list[Answer]()
+        for entry in result.value:
+            if isinstance(entry, list):
+                answers.append(Done(entry, each_s))
+            elif "bad" in entry:
+                answers.append(BrokenContract(printable(entry["bad"])))
+            else:
+                answers.append(raised(*entry["raised"], seconds=each_s))
+        return answers
 
 
 def probes(row: Mapping[str, Any], prompt: str) -> list[FunctionCall]:
@@ -229,15 +233,7 @@ def probes(row: Mapping[str, Any], prompt: str) -> list[FunctionCall]:
     return [FunctionCall(text, prompt, row, (0,)) for text in texts]
 
 
-def _answer(entry: Any, seconds: float) -> Answer:
-    if isinstance(entry, list):
-        return Done(entry, seconds)
-    if "bad" in entry:
-        return BrokenContract(printable(entry["bad"]))
-    return raised(*entry["raised"], seconds=seconds)
-
-
-# Whose fault a failure is.
+# What causes a failure.
 
 Call = TypeVar("Call")
 
@@ -315,14 +311,13 @@ class Blame(Generic[Call]):
             for (row, call), (answer,) in zip(first, self.ask([[call] for _, call in first]), strict=True):
                 if self.judges(call, answer):
                     found[row] = call
-                if row in found or isinstance(answer, Killed):  # whoever cannot end on one form cannot judge
+                if row in found or isinstance(answer, Killed):  # code that does not end on one form cannot judge
                     left[row] = []
         return found
 
 
 def suspicion(answer: Answer) -> Hashable | None:
-    """What failures of one kind share that a completion may be to blame for; None of verdicts, and of failures that are ours by
-    their nature."""
+    """What failures of one kind have in common that a completion may cause; None of verdicts, and of what no completion causes."""
     if isinstance(answer, Done):
         return RETURNED_NONE if (isinstance(answer.value, list) and answer.value[3] == RETURNED_NONE) else None
     if isinstance(answer, Killed):

@@ -11,6 +11,7 @@ Everything that leaves the process is plain data, so a function that was tricked
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import os
@@ -78,20 +79,20 @@ def reward_of(loader: Callable[..., Any], name: str, arguments: Mapping[str, Any
     system = getattr(made, "system_prompt", None)
 
     async def reward(completion: Any, prompt: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-        said = completion if isinstance(completion, list) else [{"role": "assistant", "content": completion}]
+        turns = completion if isinstance(completion, list) else [{"role": "assistant", "content": completion}]
         asked = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
         if system and not any(m.get("role") == "system" for m in asked):
             asked = [{"role": "system", "content": system}, *asked]
         have: dict[str, Any] = {"answer": "", **row}
         derive(have, ("info", "task"))
-        have |= {"prompt": asked, "completion": said}
-        turn = {"trajectory": [], "is_completed": True, "responses": [], "turn": 1, "timing": {}}
-        have["state"] = {**turn, **have}
+        have |= {"prompt": asked, "completion": turns}
+        state = {"trajectory": [], "is_completed": True, "responses": [], "turn": 1, "timing": {}}
+        have["state"] = {**state, **have}
         values = {part.name: await part.value(have) for part in parts}
         total = sum(part.weight * values[part.name] for part in parts)
         return {"score": total, "detail": " ".join(f"{key}={value:g}" for key, value in values.items())}
 
-    reward.__wrapped__ = loader  # type: ignore[attr-defined] # where it is said to stand
+    reward.__wrapped__ = loader  # type: ignore[attr-defined] # messages name its file and line
     reward.__signature__ = inspect.signature(reward, follow_wrapped=False)  # type: ignore[attr-defined]
     return reward
 
@@ -117,7 +118,7 @@ Work = Callable[[tuple[Sequence[FunctionCall], bool]], list[Entry]]
 
 
 def load(config: Mapping[str, Any]) -> tuple[Work, dict[str, Any]]:
-    """Import the function; the info tells how it wants to be called and which columns a row must have."""
+    """Import the function; the info describes how to call it and which columns a row must have."""
     for folder in reversed([*config["path"], os.getcwd()]):
         if folder not in sys.path:
             sys.path.insert(0, folder)
@@ -134,8 +135,15 @@ class UserFunction:
     def __init__(self, function: Callable[..., Any], name: str, config: Mapping[str, Any]) -> None:
         self._function = function
         self._name = name
-        parser = _parser() if takes_parser(function) else None
-        self.signature = Signature.of(function, name, has_parser=parser is not None)
+        self._extra: dict[str, Any] = {
+            "log_metric": lambda name, value: print(f"log_metric {name}={value}"),
+            "log_extra": lambda column, values: self._columns.update({column: values}),
+        }
+        if takes_parser(function):
+            # the parser that rubric functions get where none is named, if its package is here
+            with contextlib.suppress(ImportError, AttributeError):
+                self._extra["parser"] = importlib.import_module("verifiers").Parser()
+        self.signature = Signature.of(function, name, has_parser="parser" in self._extra)
         is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(type(function), "__call__", None)  # noqa: B004 - whether it is async, not whether it is there
         )
@@ -156,10 +164,7 @@ class UserFunction:
             timeout_s=config["timeout_s"] or WAITS_S,
             keeps=is_async if config["cache"] is None else config["cache"],
         )
-        self._extra: dict[str, Any] = {"log_metric": _log_metric, "log_extra": self._log_extra}
         self._columns: dict[str, Sequence[Any]] = {}
-        if parser is not None:
-            self._extra["parser"] = parser
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def info(self) -> dict[str, Any]:
@@ -180,46 +185,33 @@ class UserFunction:
     def work(self, item: tuple[Sequence[FunctionCall], bool]) -> list[Entry]:
         """Entries for some completions, in order; a function that takes lists sees them all at once."""
         calls, messages = item
+        n = len(calls)
         if self.signature.shape == "many":
             self._columns.clear()
-            entries = [self._entry(value, in_list=True) for value in self._many(calls, messages)]
+            value = self._awaited(self._function(**self.signature.of_many(calls, self._extra, messages=messages)))
+            values = listed(value)
+            if values is None or len(values) != n:
+                what = f"a {type(value).__name__} for a list of" if values is None else f"{len(values)} scores for"
+                raise self._reader.bad(f"{what} {n} completion{'s' * (n > 1)}", f"return a list of {n}")
+            entries = [self._entry(one, in_list=True) for one in values]
             for i, entry in enumerate(entries):  # what the function logged (TRL's `log_extra`) is the detail
                 if isinstance(entry, list) and not entry[4]:
-                    logged = {name: values for name, values in self._columns.items() if len(values) == len(calls)}
-                    entry[4] = " ".join(f"{name}={values[i]}" for name, values in logged.items())[:300]
+                    logged = {name: column for name, column in self._columns.items() if len(column) == n}
+                    entry[4] = " ".join(f"{name}={column[i]}" for name, column in logged.items())[:300]
             return entries
-        if self._waits:
-            return self._concurrent(calls, messages)
-        return [self._entry(self._awaited(self._call(call, messages))) for call in calls]
 
-    def _call(self, call: FunctionCall, messages: bool) -> Any:
-        return self._function(**self.signature.of_one(call, self._extra, messages=messages))
+        def call_one(call: FunctionCall) -> Any:
+            return self._function(**self.signature.of_one(call, self._extra, messages=messages))
 
-    def _many(self, calls: Sequence[FunctionCall], messages: bool) -> list[Any]:
-        arguments = self.signature.of_many(calls, self._extra, messages=messages)
-        value = self._awaited(self._function(**arguments))
-        values = listed(value)
-        n = len(calls)
-        if values is None:
-            raise self._reader.bad(
-                f"a {type(value).__name__} for a list of {n} completion{'s' * (n > 1)}", f"return a list of {n}"
-            )
-        if len(values) != n:
-            raise self._reader.bad(f"{len(values)} scores for {n} completion{'s' * (n > 1)}", f"return a list of {n}")
-        return values
-
-    def _concurrent(self, calls: Sequence[FunctionCall], messages: bool) -> list[Entry]:
-        threads = None if self._is_async else ThreadPoolExecutor(self._threads)
-
-        def begin(call: FunctionCall) -> Awaitable[Any]:
-            if threads is None:
-                found: Awaitable[Any] = self._call(call, messages)
-                return found
-            return asyncio.get_running_loop().run_in_executor(threads, self._call, call, messages)
-
-        found = self._waiting.run(begin, calls)
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
+        if not self._waits:
+            return [self._entry(self._awaited(call_one(call))) for call in calls]
+        if self._is_async:
+            return [self._entry(value) for value in self._waiting.run(call_one, calls)]
+        threads = ThreadPoolExecutor(self._threads)
+        found = self._waiting.run(
+            lambda call: asyncio.get_running_loop().run_in_executor(threads, call_one, call), calls
+        )
+        threads.shutdown(wait=False, cancel_futures=True)
         return [self._entry(value) for value in found]
 
     def _entry(self, value: Any, *, in_list: bool = False) -> Entry:
@@ -227,7 +219,7 @@ class UserFunction:
             raise value
         if isinstance(value, BaseException):
             return {"raised": described(value)}
-        if in_list and value is None:  # TRL's word for "not mine to judge"
+        if in_list and value is None:  # in TRL a sample that this function does not judge
             return [Outcome.ERROR.value, None, None, SKIPPED, "the function returned None"]
         try:
             return list(self._reader.read(value))
@@ -239,9 +231,6 @@ class UserFunction:
             what, why = f"a {type(value).__name__} that cannot be read", f"{type(err).__name__}"
             return {"bad": str(self._reader.bad(what, f"reading it raised {why}"))}
 
-    def _log_extra(self, column: str, values: Sequence[Any]) -> None:
-        self._columns[column] = values
-
     def _awaited(self, value: Any) -> Any:
         if not inspect.isawaitable(value):
             return value
@@ -249,18 +238,5 @@ class UserFunction:
         async def await_it() -> Any:
             return await value
 
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+        self._loop = self._loop or asyncio.new_event_loop()
         return self._loop.run_until_complete(await_it())
-
-
-def _parser() -> Any:
-    """The parser that rubric functions get where none is named, if its package is here."""
-    try:
-        return importlib.import_module("verifiers").Parser()
-    except (ImportError, AttributeError):
-        return None
-
-
-def _log_metric(name: str, value: object) -> None:
-    print(f"log_metric {name}={value}")

@@ -6,7 +6,7 @@ solution_str, solution_strs        verl: `data_source`, `ground_truth`, `extra_i
 
 How this works: `find` imports `module:function` or `file.py:function`. `Signature.of` reads its parameters once and names the
 columns that a row must have. `Signature.of_one` and `of_many` make the arguments of a call, and `derive` adds to a row what
-other trainers put there. `most_of` reads from the source, without running it, the most that the function can return.
+other trainers put there. `most_of` reads the source, without running it, for the greatest reward that the function can return.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ def find(spec: str) -> Callable[..., Any]:
     """
     where, _, name = spec.rpartition(":")
     if where.endswith(".py"):
-        found = importlib.util.spec_from_file_location("_grpo_custom", _file(where))
+        paths = [os.path.join(folder, os.path.expanduser(where)) for folder in [*sys.path, ""]]  # beside the recipe first
+        path = next(filter(os.path.isfile, paths), None)
+        if path is None:
+            raise BadFunction(f"no file `{where}` beside the recipe or here")
+        found = importlib.util.spec_from_file_location("_grpo_custom", path)
         assert found is not None and found.loader is not None
         module = importlib.util.module_from_spec(found)
         sys.modules[found.name] = module
@@ -58,12 +62,11 @@ def find(spec: str) -> Callable[..., Any]:
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            known = [
+            known = sorted(
                 n
                 for n, v in vars(module).items()
-                if (inspect.isfunction(v) or inspect.isclass(v)) and v.__module__ == module.__name__
-            ]
-            known = [n for n in sorted(known) if not n.startswith("_")]
+                if (inspect.isfunction(v) or inspect.isclass(v)) and v.__module__ == module.__name__ and n[0] != "_"
+            )
             raise BadFunction(f"`{where}` has no `{name}`; it has {', '.join(known[:8]) or 'no functions or classes'}")
         target = getattr(target, part)
     if not callable(target):
@@ -93,7 +96,7 @@ def code_of(function: Callable[..., Any]) -> CodeType | None:
 
 
 def names_keys_of_messages(function: Callable[..., Any]) -> bool:
-    """Whether the code speaks of a message's `content`: then completions are meant to be lists of messages."""
+    """Whether the code has the constant `content`, a key of messages: then it takes completions as lists of messages."""
     code = code_of(function)
     waiting = [code] if code is not None else []
     while waiting:
@@ -102,14 +105,6 @@ def names_keys_of_messages(function: Callable[..., Any]) -> bool:
             return True
         waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
     return False
-
-
-def _file(where: str) -> str:
-    for folder in [*sys.path, ""]:  # beside the recipe first
-        path = os.path.join(folder, os.path.expanduser(where))
-        if os.path.isfile(path):
-            return path
-    raise BadFunction(f"no file `{where}` beside the recipe or here")
 
 
 Shape = Literal["one", "many"]
@@ -195,7 +190,7 @@ class Signature:
     def of_one(self, call: FunctionCall, extra: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
         """The arguments for one completion."""
         call = _own(call)
-        completion, prompt = _said(call, messages)
+        completion, prompt = _turns(call, messages)
         have: dict[str, Any] = {
             **extra, **call.row, "row": dict(call.row), "prompt": prompt, "completion": completion, "solution_str": call.completion,
         }  # fmt: skip
@@ -212,14 +207,14 @@ class Signature:
             NotHere: token ids are wanted where there are none.
         """
         calls = [_own(call) for call in calls]
-        said = [_said(call, messages) for call in calls]
+        turns = [_turns(call, messages) for call in calls]
         columns = dict.fromkeys(name for call in calls for name in call.row)
         lists: dict[str, Any] = {name: [call.row.get(name) for call in calls] for name in columns}
         lists |= {many: lists[one] for many, one in PLURAL.items() if one in lists}
         lists |= {
             "row": [dict(call.row) for call in calls],
-            "completions": [completion for completion, _ in said],
-            "prompts": [prompt for _, prompt in said],
+            "completions": [completion for completion, _ in turns],
+            "prompts": [prompt for _, prompt in turns],
             "solution_strs": [call.completion for call in calls],
         }
         ids = [call.token_ids for call in calls]
@@ -228,10 +223,8 @@ class Signature:
         elif "completion_ids" in self.names:
             raise NotHere("it wants `completion_ids`, which exist only where completions are sampled")
         lists = {**extra, **lists}
-        wanted = self.names | (
-            {"prompts", "completions", "completion_ids", *columns, *extra} if self.takes_all else set()
-        )
-        return {name: lists[name] for name in wanted if name in lists}
+        of_all = {"prompts", "completions", "completion_ids", *columns, *extra} if self.takes_all else set()
+        return {name: lists[name] for name in self.names | of_all if name in lists}
 
 
 def takes_parser(function: Callable[..., Any]) -> bool:
@@ -246,22 +239,20 @@ DERIVED = ("ground_truth", "data_source", "extra_info", "info", "task")
 
 
 def derive(row: dict[str, Any], names: Sequence[str]) -> str | None:
-    """Add to a row what a function of another trainer finds there; says which part cannot be had.
+    """Add to a row what a function of another trainer finds there; returns which part is missing, in words, or None.
 
     verl keeps the gold at `reward_model.ground_truth`, rubrics their data in `info`, which may be JSON text.
 
     Raises:
-        RepeatedKey: that text says a key twice.
+        RepeatedKey: that text has a key twice.
     """
     for name in names:
-        if name == "info" and isinstance(row.get("info"), str):
-            row["info"] = _object(row["info"])
+        if name == "info" and "info" in row:
+            row["info"] = _from_json(row["info"])
         if name in row:
             continue
         if name == "ground_truth":
-            model = row.get("reward_model")
-            if isinstance(model, str):
-                model = _object(model)
+            model = _from_json(row.get("reward_model"))
             if isinstance(model, Mapping) and "ground_truth" in model:
                 row[name] = model["ground_truth"]
             elif "answer" in row:
@@ -273,13 +264,14 @@ def derive(row: dict[str, Any], names: Sequence[str]) -> str | None:
     return None
 
 
-def _object(text: str) -> Any:
+def _from_json(value: Any) -> Any:
+    """The value of JSON text; anything else as it is."""
     try:
-        return loads(text)
+        return loads(value) if isinstance(value, str) else value
     except RepeatedKey:
         raise
     except ValueError:
-        return text
+        return value
 
 
 def _own(call: FunctionCall) -> FunctionCall:
@@ -287,69 +279,65 @@ def _own(call: FunctionCall) -> FunctionCall:
     return call._replace(row=copy.deepcopy(call.row))
 
 
-def _said(call: FunctionCall, messages: bool) -> tuple[Any, Any]:
+def _turns(call: FunctionCall, messages: bool) -> tuple[Any, Any]:
     """Completion and prompt, as texts or as lists of messages."""
-    own = call.row.get("prompt")
-    is_chat = isinstance(own, list) and bool(own) and all(isinstance(m, Mapping) and "role" in m for m in own)
     if not messages:
         return call.completion, call.prompt
+    own = call.row.get("prompt")
+    is_chat = isinstance(own, list) and bool(own) and all(isinstance(m, Mapping) and "role" in m for m in own)
     prompt = own if is_chat else [{"role": "user", "content": call.prompt}]
     return [{"role": "assistant", "content": call.completion}], prompt
 
 
 # The greatest return value, read from the source.
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-_ODD = (ast.Nonlocal, ast.Global, ast.Match, ast.Import, ast.ImportFrom)  # set a name without an assignment
 
 
 def most_of(file: str, line: int) -> float | None:
     """The greatest number that the function at this line returns, or puts into the list that it returns; None where its source
     does not bound every return. True is 1."""
     try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-        found = [n for n in ast.walk(tree) if isinstance(n, _Function) and n.lineno == line]
+        nodes = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
+        (found,) = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.lineno == line]
         # a decorator may change what comes back, and then stands on the line that the function is known by
-        return _most(found[0]) if len(found) == 1 and not found[0].decorator_list else None
+        return None if found.decorator_list else max(_ends(found))
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
 
 
-def _most(function: _Function) -> float:
-    """As `most_of`; ValueError where it is not known."""
+def _ends(function: ast.AST) -> set[float]:
+    """The least and the greatest number that a function returns; ValueError where they are not known."""
     values: dict[str, list[ast.expr]] = defaultdict(list)  # of each name: all that it is set to, or that is appended
-    returned, uses = (list[ast.expr](), Counter[tuple[str, type]]())  # uses of a name that could change it unseen
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:  # the nodes of this function, without those of functions inside it
-        match node := waiting.pop():
+    lists, returned = set[str](), list[ast.expr]()
+    reads, writes = Counter[str](), Counter[str]()  # of a name, beyond those in `values` and `returned`
+    for node in ast.walk(function):
+        match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(
                 ast.Name(id=name), _, ast.expr() as value
             ):
                 values[name].append(value)
-                uses[name, ast.Store] -= 1
+                writes[name] -= 1
+                lists |= {name} if isinstance(value, ast.List | ast.ListComp) else set()
             case ast.Call(func=ast.Attribute(ast.Name(id=name), "append"), args=[value]):
-                values[name] += [value, ast.List([value])]
-                uses[name, ast.Load] -= 1
+                values[name].append(value)
+                reads[name] -= 1
+                lists.add(name)
             case ast.Return(value=ast.expr() as value):
                 returned.append(value)
-                uses[ast.unparse(value), ast.Load] -= 1
-            case ast.Name(id=name, ctx=ctx):
-                uses[name, type(ctx)] += 1
-            case ast.Yield() | ast.YieldFrom():
-                raise ValueError("a generator")
-        if not isinstance(node, _Function | ast.Lambda | ast.ClassDef):
-            waiting += ast.iter_child_nodes(node)
-    unknown = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
-    for name, set_to in values.items():
-        is_list = any(isinstance(one, ast.List | ast.ListComp) for one in set_to)
-        if uses[name, ast.Store] or uses[name, ast.Del] or (is_list and uses[name, ast.Load]):
-            unknown.add(name)
-    if any(isinstance(node, _ODD) for node in ast.walk(function)):
-        unknown |= values.keys()
+                reads[ast.unparse(value)] -= 1
+            case ast.Name(id=name, ctx=ast.Load()):
+                reads[name] += 1
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.alias(name=name):
+                writes[name] += 1
+            case ast.Yield() | ast.YieldFrom() | ast.Match() | ast.Global() | ast.Nonlocal():
+                raise ValueError("what is returned, or a name's value, is set in another way")
+    for name in list(values):
+        if writes[name] or (name in lists and reads[name]):  # whoever reads a list can change it
+            del values[name]
 
     def ends(*nodes: ast.expr) -> set[float]:
-        """The least and the greatest of the numbers that these can be, or hold."""
+        """Of the numbers that these can be, or hold."""
         found = set[float]()
         for node in nodes:
             match node:
@@ -374,12 +362,12 @@ def _most(function: _Function) -> float:
                     if len(named) < len(keys) or "outcome" in named or "score" not in named:
                         raise ValueError("a dict that is not understood")
                     found |= ends(named["score"])
-                case ast.Name(id=name) if name in values and name not in unknown:
-                    unknown.add(name)  # while its own values are read
-                    found |= ends(*values[name])
-                    unknown.discard(name)
+                case ast.Name(id=name) if name in values:
+                    own = values.pop(name)  # while its own values are read
+                    found |= ends(*own)
+                    values[name] = own
                 case _:
                     raise ValueError("an expression that is not understood")
         return {min(found), max(found)} if found else found
 
-    return max(ends(*returned))
+    return ends(*returned)

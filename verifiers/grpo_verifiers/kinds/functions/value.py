@@ -47,12 +47,9 @@ class ReturnReader:
             return self._of_outcome(value.outcome, value.score, value.answer, value.reason, value.detail)
         if value is None:
             return (Outcome.NO_ANSWER.value, 0.0, None, RETURNED_NONE, "")
-        if isinstance(value, dict):
-            return self._of_dict(value)
-        score = self.score(value)
-        return (self._outcome(score).value, score, None, "function", "")
-
-    def _of_dict(self, value: dict[Any, Any]) -> Plain:
+        if not isinstance(value, dict):
+            number = self.score(value)
+            return (self._outcome(number).value, number, None, "function", "")
         unknown = [key for key in value if key not in _KEYS]
         if unknown and not self.ignores:
             raise self.bad(f"a dict with the key {unknown[0]!r}", f"a dict may hold {', '.join(_KEYS)}")

@@ -1,4 +1,4 @@
-"""Rewards that wait for somebody else (a server, a judge): many at a time, again after a failure, once for equal content."""
+"""Rewards that wait for a server or a judge: many at a time, again after a failure, once for equal content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADire
 
 
 def is_away(bases: Sequence[str], message: str) -> bool:
-    """Whether an exception, by the names of its classes, says that somebody else was slow, busy or away."""
+    """Whether an exception, by the names of its classes, means that a service was slow, busy or away."""
     if "OSError" in bases:
         return _FILES.isdisjoint(bases)
     if "TimeoutExpired" in bases:
@@ -36,18 +36,19 @@ class Waiting:
 
     def run(self, call: Callable[[Any], Awaitable[Any]], items: Sequence[Any]) -> list[Any]:
         """Values or exceptions, in order."""
-        return asyncio.run(self._all(call, items))
 
-    async def _all(self, call: Callable[[Any], Awaitable[Any]], items: Sequence[Any]) -> list[Any]:
-        gate = asyncio.Semaphore(self._concurrency)
-        pending: dict[Hashable, asyncio.Task[Any]] = {}
-        tasks = []
-        for i, item in enumerate(items):
-            key: Hashable = i if self._kept is None else hashlib.sha256(pickle.dumps(item)).digest()
-            if key not in pending:
-                pending[key] = asyncio.create_task(self._one(call, item, key, gate))
-            tasks.append(pending[key])
-        return list(await asyncio.gather(*tasks, return_exceptions=True))
+        async def run_all() -> list[Any]:
+            gate = asyncio.Semaphore(self._concurrency)
+            pending: dict[Hashable, asyncio.Task[Any]] = {}
+            tasks = []
+            for i, item in enumerate(items):
+                key: Hashable = i if self._kept is None else hashlib.sha256(pickle.dumps(item)).digest()
+                if key not in pending:
+                    pending[key] = asyncio.create_task(self._one(call, item, key, gate))
+                tasks.append(pending[key])
+            return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+        return asyncio.run(run_all())
 
     async def _one(
         self, call: Callable[[Any], Awaitable[Any]], item: Any, key: Hashable, gate: asyncio.Semaphore
@@ -58,21 +59,16 @@ class Waiting:
         async with gate:
             for attempt in range(self._retries + 1):
                 try:
-                    value = await self._timed(call(item))
+                    async with asyncio.timeout(self._timeout_s) as limit:
+                        value = await call(item)
                     break
                 except Exception as err:
-                    if attempt == self._retries or not is_away([c.__name__ for c in type(err).__mro__], ""):
+                    if attempt < self._retries and is_away([c.__name__ for c in type(err).__mro__], ""):
+                        await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
+                    elif isinstance(err, TimeoutError) and limit.expired():
+                        raise TimeoutError(f"no reply within `timeout_s` ({self._timeout_s:g} s)") from err
+                    else:
                         raise
-                    await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
         if kept is not None and len(kept) < MOST_KEPT:
             kept[key] = value
         return value
-
-    async def _timed(self, call: Awaitable[Any]) -> Any:
-        try:
-            async with asyncio.timeout(self._timeout_s) as limit:
-                return await call
-        except TimeoutError as err:
-            if limit.expired():
-                raise TimeoutError(f"no reply within `timeout_s` ({self._timeout_s:g} s)") from err
-            raise
