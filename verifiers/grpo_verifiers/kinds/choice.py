@@ -1,7 +1,8 @@
 """`choice`: multiple choice by letter, by number or by the option's own words.
 
-The row lists its options in the order in which the prompt showed them (column `choices` or `options`), so re-ordered
-options only change the row. A letter and words that name different options are a contradiction, and wrong.
+How this works: the row lists its options in the order in which the prompt showed them (column `choices` or `options`), and
+`compile` finds the letters of the gold. `_named` reads which options a stated answer names: a letter, the words of one option, a
+letter with its words, or several letters. A letter and words that name different options are a contradiction, and wrong.
 """
 
 from __future__ import annotations
@@ -91,22 +92,16 @@ class ChoiceVerifier(AnswerVerifier):
             return wrong(shown, "hedge")
         named = self._named(texts[0], sample.gold)
         if not named and self.options.extract == "box_or_line" and not _OPTION_LIKE.search(texts[-1]):
-            named = self._named_elsewhere(sample)
+            # that box held a formula of the working: the last line that announces an answer counts, or a last line that is
+            # nothing but an option; where two lines of the kind disagree, none does
+            lines = find_answer(sample.turn, "answer_line").texts or find_answer(sample.turn, "last_line").texts
+            other = {letters for text in lines if (letters := self._named(text, sample.gold))}
+            named = other.pop() if len(other) == 1 else named
         if not named:
             return wrong(shown, "no_such_option")
         if named == sample.gold.letters:
             return right(", ".join(sorted(named)), "option")
         return wrong(", ".join(sorted(named)), "other_option" if len(named) == 1 else "several_options")
-
-    def _named_elsewhere(self, sample: Sample) -> frozenset[str]:
-        """The options of the last line that says an answer, or of a last line that is nothing else: a box before it held
-        a formula of the working, not an option. Empty where two lines of the kind disagree."""
-        lines = find_answer(sample.turn, "answer_line").texts
-        found = {named for text in lines if (named := self._named(text, sample.gold))}
-        if not lines:
-            last = find_answer(sample.turn, "last_line").texts
-            found = {named for text in last if (named := self._named(text, sample.gold))}
-        return next(iter(found)) if len(found) == 1 else frozenset()
 
     def _named(self, text: str, gold: ChoiceGold) -> frozenset[str]:
         """The options a text names; empty where it names none, or contradicts itself."""
@@ -121,16 +116,16 @@ class ChoiceVerifier(AnswerVerifier):
             if len(same) == 1 and same[0]:
                 return frozenset(same)
         labelled = _LABELLED.fullmatch(text)
-        if labelled:
-            letter = (labelled[1] or labelled[2]).upper()
-            if letter in known:
-                return self._checked(letter, labelled[3], gold)
+        if labelled and (letter := (labelled[1] or labelled[2]).upper()) in known:
+            # a letter with the words of its option, or with words that explain and name no other option
+            form = normal(labelled[3])
+            others = [words for other, words in gold.words.items() if other != letter and words]
+            is_other = any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", form) for words in others)
+            is_own = form == gold.words.get(letter) or not (is_other or _DOUBT.search(labelled[3]))
+            return frozenset([letter] if is_own else [])
         parts = [part for part in _MANY.split(text) if part]
-        if 1 < len(parts) <= 26:
-            letters = [self._letter(part, known) for part in parts]
-            if all(letters):
-                return frozenset(letters)
-        return frozenset()
+        letters = [self._letter(part, known) for part in parts] if 1 < len(parts) <= 26 else []
+        return frozenset(letters if all(letters) else [])
 
     def _letter(self, text: str, known: set[str]) -> str:
         match = _LETTER.fullmatch(text)
@@ -143,15 +138,6 @@ class ChoiceVerifier(AnswerVerifier):
             letter = LETTERS[int(digits[:3]) - 1]
             return letter if letter in known else ""
         return ""
-
-    def _checked(self, letter: str, rest: str, gold: ChoiceGold) -> frozenset[str]:
-        """A letter followed by words: its option's, or words that explain and name no other option."""
-        form = normal(rest)
-        if form == gold.words.get(letter):
-            return frozenset([letter])
-        others = [words for other, words in gold.words.items() if other != letter and words]
-        names_other = any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", form) for words in others)
-        return frozenset() if names_other or _DOUBT.search(rest) else frozenset([letter])
 
     def gold_text(self, row: Mapping[str, Any]) -> str:
         """The gold's letters in a box."""
@@ -178,14 +164,11 @@ def _choices(row: Mapping[str, Any]) -> dict[str, str]:
         value = dict(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else None
     if not isinstance(value, Mapping) or len(value) < 2:
         raise BadGold("`choices` must be a list of two or more options, or a mapping of letters to options")
-    return {
-        str(letter).strip().upper(): normal(_unlabelled(str(words), str(letter))) for letter, words in value.items()
-    }
-
-
-def _unlabelled(words: str, letter: str) -> str:
-    match = re.match(rf"\A\s*+[(\[]?{re.escape(letter)}\s*+[)\].:]\s*+(?=\S)", words, re.I)
-    return words[match.end() :] if match else words
+    out = {}
+    for letter, words in value.items():  # options that are written with their letters lose them
+        label = rf"\A\s*+[(\[]?{re.escape(str(letter))}\s*+[)\].:]\s*+(?=\S)"
+        out[str(letter).strip().upper()] = normal(re.sub(label, "", str(words), count=1, flags=re.I))
+    return out
 
 
 def _gold_letter(gold: object, words: dict[str, str]) -> str:

@@ -1,14 +1,16 @@
 """`equation`: countdown. An expression that reaches the target with the row's numbers, each used once.
 
-The expression is parsed here, never evaluated by Python: numbers, + - * / and brackets, in exact fractions. A number
-made by writing digits together, or a unary minus in front of one, is no use of a given number.
+How this works: `evaluate` parses the stated expression, which Python never evaluates: numbers, + - * / and brackets, in exact
+fractions. `compare` then checks which numbers it used, and its value. A number made by writing digits together, or a unary minus
+in front of one, is no use of a given number.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -23,6 +25,10 @@ _SPELLINGS = {
     "\\left": "", "\\right": "", "\\,": "", "$": "", "[": "(", "]": ")", "{": "(", "}": ")",
 }  # fmt: skip
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_OPERATORS: dict[str, tuple[int, Callable[[Fraction, Fraction], Fraction]]] = {
+    "+": (1, operator.add), "-": (1, operator.sub), "*": (2, operator.mul), "/": (2, operator.truediv),
+}  # fmt: skip
+"""How tightly each binds, and what it does."""
 _LONGEST = 500
 _DEEPEST = 30
 
@@ -120,11 +126,46 @@ def evaluate(text: str, target: Fraction | None = None) -> tuple[Fraction, Count
         left, rest = (rest, left) if _plain(left) is not None and _plain(rest) is None else (left, rest)
         if _plain(rest) is None or _plain(rest) != target:
             raise BadExpression("wrong_right_side")
-    parser = _Parser(_tokens(left))
-    value = parser.sum(0)
-    if parser.at < len(parser.tokens):
+    tokens, end = [], 0
+    left = left.strip()
+    while end < len(left):
+        match = _TOKEN.match(left, end)
+        if match is None:
+            raise BadExpression("no_expression")
+        tokens.append(match[1] or match[2])
+        end = match.end()
+    tokens.append("")
+    used: Counter[Fraction] = Counter()
+    at = 0
+
+    def parsed(depth: int, strength: int) -> Fraction:
+        """A number or a bracket, with the operators after it that bind more tightly than `strength`."""
+        nonlocal at
+        token, at = tokens[at], at + 1
+        if token == "(":
+            if depth >= _DEEPEST:
+                raise BadExpression("too_deep")
+            value = parsed(depth + 1, 0)
+            if tokens[at] != ")":
+                raise BadExpression("no_expression")
+            at += 1
+        elif token[:1].isdigit():
+            value = Fraction(token)
+            used[value] += 1
+        else:
+            raise BadExpression("no_expression")
+        while (sign := tokens[at]) in _OPERATORS and _OPERATORS[sign][0] > strength:
+            at += 1
+            other = parsed(depth, _OPERATORS[sign][0])
+            if sign == "/" and other == 0:
+                raise BadExpression("division_by_zero")
+            value = _OPERATORS[sign][1](value, other)
+        return value
+
+    value = parsed(0, 0)
+    if tokens[at]:
         raise BadExpression("no_expression")
-    return value, parser.used
+    return value, used
 
 
 def _plain(text: str) -> Fraction | None:
@@ -136,64 +177,3 @@ def _exact(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
     return Fraction(str(value).strip())
-
-
-def _tokens(text: str) -> list[str]:
-    out, at = [], 0
-    text = text.strip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise BadExpression("no_expression")
-        out.append(match[1] or match[2])
-        at = match.end()
-    if not out:
-        raise BadExpression("no_expression")
-    return out
-
-
-class _Parser:
-    """Recursive descent: sums of products of numbers and brackets."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens = tokens
-        self.at = 0
-        self.used: Counter[Fraction] = Counter()
-
-    def _next(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
-
-    def sum(self, depth: int) -> Fraction:
-        value = self._product(depth)
-        while (sign := self._next()) in ("+", "-"):
-            self.at += 1
-            other = self._product(depth)
-            value = value + other if sign == "+" else value - other
-        return value
-
-    def _product(self, depth: int) -> Fraction:
-        value = self._atom(depth)
-        while (sign := self._next()) in ("*", "/"):
-            self.at += 1
-            other = self._atom(depth)
-            if sign == "/" and other == 0:
-                raise BadExpression("division_by_zero")
-            value = value * other if sign == "*" else value / other
-        return value
-
-    def _atom(self, depth: int) -> Fraction:
-        token = self._next()
-        self.at += 1
-        if token == "(":
-            if depth >= _DEEPEST:
-                raise BadExpression("too_deep")
-            value = self.sum(depth + 1)
-            if self._next() != ")":
-                raise BadExpression("no_expression")
-            self.at += 1
-            return value
-        if not token or not token[0].isdigit():
-            raise BadExpression("no_expression")
-        value = Fraction(token)
-        self.used[value] += 1
-        return value

@@ -1,8 +1,8 @@
-"""`format`: think and answer tags in their order, nothing said twice, and as many boxes as asked.
+"""`format`: think and answer tags in their order, each once, and as many boxes as asked.
 
-A chat template may open the thinking tag itself, so that the completion starts inside it: `opened: auto` goes by the end
-of the prompt, and takes a completion whose first tag closes the first section for that. Whether the answer is right is
-another verifier's matter.
+A chat template may open the thinking tag itself, so that the completion starts inside it. `opened: auto` reads that from the end
+of the prompt, or from a completion whose first tag closes the first section. Whether the answer is right is for
+another verifier.
 """
 
 from __future__ import annotations
@@ -73,36 +73,34 @@ class FormatVerifier(AnswerVerifier):
         """Each condition with whether it holds; `assistant_prefix` is what of the turn stands in the prompt."""
         options = self.options
         marks = [_Mark(m[2], bool(m[1]), m.start(), m.end()) for m in self._tag.finditer(text)]
-        if options.tags and self._is_opened(marks, assistant_prefix):
-            marks.insert(0, _Mark(options.tags[0], False, 0, 0))
-        out = []
-        for tag in options.tags:
-            out.append((f"no_{tag}", _once(marks, tag, False)))
-            out.append((f"no_end_of_{tag}", _once(marks, tag, True)))
-        in_order = [(mark.tag, mark.closes) for mark in marks] == [
-            (tag, closes) for tag in options.tags for closes in (False, True)
+        if options.tags:
+            first = options.tags[0]
+            is_opened = options.opened == "yes"
+            if options.opened == "auto" and marks and marks[0].tag == first:
+                is_opened = marks[0].closes  # a model that opens the tag itself once more has opened it once
+            elif options.opened == "auto":
+                in_prompt = [m for m in self._tag.finditer(assistant_prefix) if m[2] == first]
+                is_opened = bool(in_prompt) and not in_prompt[-1][1]
+            if is_opened:
+                marks.insert(0, _Mark(first, False, 0, 0))
+        found = [(mark.tag, mark.closes) for mark in marks]
+        wanted = [(tag, closes) for tag in options.tags for closes in (False, True)]
+        out = [
+            (f"no_end_of_{tag}" if closes else f"no_{tag}", found.count((tag, closes)) == 1) for tag, closes in wanted
         ]
+        in_order = found == wanted
         if options.tags:
             out.append(("order", in_order))
-            sections = (
-                [text[a.end : b.start] for a, b in zip(marks[::2], marks[1::2], strict=False)] if in_order else []
-            )
-            out.append(("empty", in_order and all(len(s.strip()) >= options.least_chars for s in sections)))
-            out.append(("outside", options.outside == "text" or (in_order and not _outside(text, marks).strip())))
+            sections = [text[a.end : b.start].strip() for a, b in zip(marks[::2], marks[1::2], strict=False)]
+            out.append(("empty", in_order and all(len(section) >= options.least_chars for section in sections)))
+            edges = [0, *(edge for mark in marks for edge in (mark.start, mark.end)), len(text)]
+            between = [text[a:b].strip() for a, b in zip(edges[::4], edges[1::4], strict=False)]
+            out.append(("outside", options.outside == "text" or (in_order and not any(between))))
         if options.boxes != "any":
             after = text[marks[1].end :] if in_order and len(options.tags) > 1 else text
             n = len(_BOX.findall(after))
             out.append(("boxes", {"one": n == 1, "none": n == 0, "some": n >= 1}[options.boxes]))
         return out
-
-    def _is_opened(self, marks: list[_Mark], assistant_prefix: str) -> bool:
-        if self.options.opened != "auto":
-            return self.options.opened == "yes"
-        first = self.options.tags[0]
-        if marks and marks[0].tag == first:
-            return marks[0].closes  # a model that opens the tag itself once more has opened it once
-        in_prompt = [m for m in self._tag.finditer(assistant_prefix) if m[2] == first]
-        return bool(in_prompt) and not in_prompt[-1][1]
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -119,13 +117,3 @@ class _Mark(NamedTuple):
     closes: bool
     start: int
     end: int
-
-
-def _once(marks: list[_Mark], tag: str, closes: bool) -> bool:
-    return sum(mark.tag == tag and mark.closes == closes for mark in marks) == 1
-
-
-def _outside(text: str, marks: list[_Mark]) -> str:
-    ends = [0, *(mark.end for mark in marks[1::2])]
-    starts = [*(mark.start for mark in marks[::2]), len(text)]
-    return "".join(text[a:b] for a, b in zip(ends, starts, strict=True))

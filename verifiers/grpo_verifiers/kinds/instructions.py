@@ -1,7 +1,7 @@
 """`instructions`: does a completion obey what the row asks of its form (counts, keywords, case, structure)?
 
 How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`, or has IFEval's own
-columns (`instruction_id_list` and `kwargs`), which are translated as far as `CHECKS` has a check for them. Each check is a
+columns (`instruction_id_list` and `kwargs`), which `_translated` turns into such a list. Each row of `CHECKS` is a
 function of the text and its arguments. Thinking is not counted.
 
 In the manner of IFEval (Zhou et al. 2023, arXiv:2311.07911), written anew. Counting rules are stated at each check; all are
@@ -35,10 +35,6 @@ _HEADING = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKUP = r"(?:[^\w\n]|_){0,10}"
 
 Check = Callable[[str, "Args"], bool]
-
-
-class BadInstruction(ValueError):
-    """An instruction that cannot be meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +84,9 @@ def count_of(text: str, phrase: str) -> int:
     return len(re.findall(rf"(?<!\w){re.escape(phrase)}(?!\w)", text, re.IGNORECASE)) if phrase else 0
 
 
-def _cased(text: str, other: Callable[[str], bool]) -> bool:
+def _cased(text: str, is_other: Callable[[str], bool]) -> bool:
     letters = [char for char in text if char.isalpha()]
-    return bool(letters) and not any(map(other, letters))
+    return bool(letters) and not any(map(is_other, letters))
 
 
 def _is_json(text: str) -> bool:
@@ -124,21 +120,11 @@ def _postscript(text: str, args: Args) -> bool:
     return bool(re.search(rf"(?:^|[^\w\s,;:]){_MARKUP}{mark}", text, re.M | re.I))
 
 
-def _two_answers(text: str) -> bool:
-    answers = _divided(text, "******")
-    return len(answers) == 2 and all(answers) and answers[0] != answers[1]
-
-
-def _parts(text: str, args: Args) -> bool:
-    parts = _divided(text, "***")
-    return all(parts) and args.allows(len(parts))
-
-
 CHECKS: dict[str, Check] = {
     "words": lambda text, args: args.allows(len(words_of(text))),
     "sentences": lambda text, args: args.allows(sentences_of(text)),
     "paragraphs": lambda text, args: args.allows(len(paragraphs_of(text))),
-    "parts": _parts,
+    "parts": lambda text, args: all(parts := _divided(text, "***")) and args.allows(len(parts)),
     "lines": lambda text, args: args.allows(sum(bool(line.strip()) for line in text.splitlines())),
     "characters": lambda text, args: args.allows(len(text.strip())),
     "bullets": lambda text, args: args.allows(len(_BULLET.findall(text))),
@@ -174,22 +160,18 @@ CHECKS: dict[str, Check] = {
     "repeats": lambda text, args: (
         bool(args.text) and " ".join(text.casefold().split()).startswith(" ".join(args.text.casefold().split()))
     ),
-    "two_answers": lambda text, args: _two_answers(text),
+    "two_answers": lambda text, args: len(set(parts := _divided(text, "******"))) == len(parts) == 2 and all(parts),
 }
 """Every check by name."""
 
-_NEEDS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("letter", "keyword", "starts_with", "ends_with", "script", "nth_paragraph", "sections", "repeats"), ("text",)
-    ),
-    **dict.fromkeys(("include", "avoid", "one_of", "contains_one"), ("words",)),
-}
-_COUNTED = frozenset(
-    (
-        "words", "sentences", "paragraphs", "parts", "lines", "characters", "bullets", "numbered", "headings",
-        "highlights", "placeholders", "capital_words", "letter", "keyword", "sections",
-    )
-)  # fmt: skip
+_NEEDS: dict[str, str] = {
+    "letter": "text", "keyword": "text", "starts_with": "text", "ends_with": "text", "script": "text", "nth_paragraph": "text",
+    "sections": "text", "repeats": "text", "include": "words", "avoid": "words", "one_of": "words", "contains_one": "words",
+}  # fmt: skip
+_COUNTED = frozenset((
+    "words", "sentences", "paragraphs", "parts", "lines", "characters", "bullets", "numbered", "headings", "highlights",
+    "placeholders", "capital_words", "letter", "keyword", "sections",
+))  # fmt: skip
 
 
 def obeys(text: str, kind: str, args: Args) -> bool:
@@ -197,33 +179,32 @@ def obeys(text: str, kind: str, args: Args) -> bool:
     return bool(text.strip()) and CHECKS[kind](text, args)
 
 
-def read_instruction(said: object) -> tuple[str, Args]:
+def read_instruction(written: object) -> tuple[str, Args]:
     """Kind and arguments of one instruction, `{"kind": "words", "least": 100}`.
 
     Raises:
-        BadInstruction: it cannot be meant.
+        BadGold: it is no instruction, or an argument is missing or wrong.
     """
-    if not isinstance(said, Mapping) or not isinstance(said.get("kind"), str):
-        raise BadInstruction(f"an instruction is an object with `kind`, got {str(said)[:80]}")
-    kind = said["kind"]
+    if not isinstance(written, Mapping) or not isinstance(written.get("kind"), str):
+        raise BadGold(f"an instruction is an object with `kind`, got {str(written)[:80]}")
+    kind = written["kind"]
     if kind not in CHECKS:
-        raise BadInstruction(f"unknown instruction `{kind}`{did_you_mean(kind, CHECKS)}")
-    given = {key: value for key, value in said.items() if key != "kind" and value is not None}
+        raise BadGold(f"unknown instruction `{kind}`{did_you_mean(kind, CHECKS)}")
+    given = {key: value for key, value in written.items() if key != "kind" and value is not None}
     unknown = [key for key in given if key not in Args.__slots__]
     if unknown:
-        raise BadInstruction(f"instruction `{kind}` has no argument `{unknown[0]}`")
+        raise BadGold(f"instruction `{kind}` has no argument `{unknown[0]}`")
     for key, value in given.items():
         if key in ("least", "most", "exactly", "n") and (type(value) is not int or value < 0):
-            raise BadInstruction(f"`{key}` of instruction `{kind}` must be a whole number from 0")
+            raise BadGold(f"`{key}` of instruction `{kind}` must be a whole number from 0")
         if key == "text" and not isinstance(value, str):
-            raise BadInstruction(f"`text` of instruction `{kind}` must be text")
+            raise BadGold(f"`text` of instruction `{kind}` must be text")
         if key == "words" and not (isinstance(value, list) and value and all(isinstance(w, str) and w for w in value)):
-            raise BadInstruction(f"`words` of instruction `{kind}` must be a list of texts")
-    for key in _NEEDS.get(kind, ()):
-        if not given.get(key):
-            raise BadInstruction(f"instruction `{kind}` needs `{key}`")
+            raise BadGold(f"`words` of instruction `{kind}` must be a list of texts")
+    if (needed := _NEEDS.get(kind)) and not given.get(needed):
+        raise BadGold(f"instruction `{kind}` needs `{needed}`")
     if kind in _COUNTED and not given.keys() & {"least", "most", "exactly"}:
-        raise BadInstruction(f"instruction `{kind}` needs `least`, `most` or `exactly`")
+        raise BadGold(f"instruction `{kind}` needs `least`, `most` or `exactly`")
     if "words" in given:
         given["words"] = tuple(given["words"])
     return kind, Args(**given)
@@ -255,21 +236,16 @@ class InstructionsVerifier(AnswerVerifier):
         Raises:
             BadGold: there are none, or one is unknown or lacks what it needs.
         """
-        said = row.get("instructions")
-        if said is None and "instruction_id_list" in row:
-            arguments, said = row.get("kwargs") or [], []
-            for i, name in enumerate(row["instruction_id_list"]):
-                given = (arguments[i] if i < len(arguments) else None) or {}
-                given = {key: value for key, value in given.items() if value is not None}
-                said.append(_translated(str(name), given, str(row.get("prompt", ""))))
-                if said[-1] is None:
-                    raise BadGold(f"IFEval's `{name}` is not among the checks")
-        if not isinstance(said, list) or not said:
+        listed = row.get("instructions")
+        if listed is None and "instruction_id_list" in row:
+            arguments = [*(row.get("kwargs") or []), *[None] * len(row["instruction_id_list"])]
+            listed = [
+                _translated(str(name), given or {}, str(row.get("prompt", "")))
+                for name, given in zip(row["instruction_id_list"], arguments, strict=False)
+            ]
+        if not isinstance(listed, list) or not listed:
             raise BadGold("no column `instructions` with a list of instructions")
-        try:
-            return tuple(read_instruction(one) for one in said)
-        except BadInstruction as err:
-            raise BadGold(str(err)) from None
+        return tuple(map(read_instruction, listed))
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Check each instruction on the text after the thinking."""
@@ -310,12 +286,13 @@ def _counted(
     return {"kind": kind, bound: max(0, count - 1) if bound == "most" else count, **more}
 
 
-def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, Any] | None:
-    """The instruction that an IFEval name and its arguments mean; None where it has no check here.
+def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """The instruction that an IFEval name and its arguments (None where not given) mean.
 
     Raises:
-        BadGold: the arguments cannot be read.
+        BadGold: there is no such check here, or the arguments cannot be read.
     """
+    given = {key: value for key, value in given.items() if value is not None}
     plain: dict[str, dict[str, Any]] = {
         "punctuation:no_comma": {"kind": "no_commas"},
         "detectable_format:json_format": {"kind": "json"},
@@ -356,8 +333,9 @@ def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, A
         "startend:end_checker": lambda: {"kind": "ends_with", "text": str(given["end_phrase"]).strip()},
         "combination:repeat_prompt": lambda: {"kind": "repeats", "text": str(given.get("prompt_to_repeat") or prompt)},
     }  # fmt: skip
-    maker = makers.get(name)
+    if name not in makers:
+        raise BadGold(f"IFEval's `{name}` is not among the checks")
     try:
-        return maker() if maker is not None else None
+        return makers[name]()
     except (KeyError, TypeError, ValueError):
-        raise BadGold(f"the arguments of IFEval's `{name}` cannot be read: {dict(given)}") from None
+        raise BadGold(f"the arguments of IFEval's `{name}` cannot be read: {given}") from None

@@ -38,33 +38,24 @@ def parse(text: str) -> Any:
     Raises:
         ValueError: it is not.
     """
+
+    def refuse(word: str) -> Any:
+        raise BadJson("not_a_number")
+
     try:
-        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=once)
+        value = json.loads(text, parse_constant=refuse, object_pairs_hook=once)
     except RepeatedKey:
         raise BadJson("repeated_key") from None
     except RecursionError:
         raise BadJson("too_deep") from None
-    if _depth(value) > _DEEPEST:
-        raise BadJson("too_deep")
-    return value
-
-
-def _refuse(word: str) -> Any:
-    raise BadJson("not_a_number")
-
-
-def _depth(value: object) -> int:
     level, depth = [value], 0
-    while level and depth <= _DEEPEST:
+    while level:
+        if depth == _DEEPEST:
+            raise BadJson("too_deep")
+        inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for values in inside for one in values if isinstance(one, dict | list)]
         depth += 1
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list)
-        ]
-    return depth
+    return value
 
 
 def find_json(completion: str, how: str) -> tuple[str | None, str]:
@@ -215,7 +206,10 @@ def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[
             elif id(found.contents) in own - seen:  # not a metaschema: that is the library's
                 draft.check_schema(found.contents)
                 waiting.append((kind.detect(found.contents).create_resource(found.contents), found.resolver))
-        inner = [*part.subresources(), *map(kind.create_resource, _left_out(held))]
+        # `referencing` does not list the schemas of draft 3, nor those of `dependencies` that begin with a name
+        places = [*map(held.get, ("extends", "type", "disallow")), list((held.get("dependencies") or {}).values())]
+        listed = [one for place in places for one in (place if isinstance(place, list) else [place])]
+        inner = [*part.subresources(), *(kind.create_resource(one) for one in listed if isinstance(one, dict))]
         waiting += [(one, resolver.in_subresource(one)) for one in inner if isinstance(one.contents, dict)]
 
 
@@ -226,14 +220,6 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _objects(inner)
-
-
-def _left_out(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Schemas inside that `referencing` does not list: those of draft 3, and of `dependencies` that begin with a name."""
-    places = [schema.get(key) for key in ("extends", "type", "disallow")]
-    places.append(list((schema.get("dependencies") or {}).values()))
-    listed = [one for place in places for one in (place if isinstance(place, list) else [place])]
-    return [one for one in listed if isinstance(one, dict)]
 
 
 def _followed(resolver: Resolver[Any], target: object) -> Resolved[Any] | str:

@@ -1,8 +1,8 @@
 """`json`: a JSON value in the completion, valid under a schema, equal to the gold, or both.
 
 How this works: `find_json` takes the last fenced block, else the last bracketed value after the thinking; never an earlier one
-that happens to fit. NaN, repeated keys and trailing text inside the value are no JSON. Then the schemas of the options and of the
-row are applied, in a killable worker: a pattern in one can backtrack for ever on the wrong text. Last `JsonComparison` compares
+that happens to fit. NaN, repeated keys and trailing text inside the value are no JSON. Then a killable worker applies the schemas of
+the options and of the row: a pattern in one can backtrack for ever on the wrong text. Last `JsonComparison` compares
 the value with the gold, with a bound on the work.
 """
 
@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import AnswerVerifier, Example
@@ -43,7 +44,7 @@ class JsonComparison:
         """Whether a value equals the gold under the options.
 
         Raises:
-            TooMuchWork: after `MOST_STEPS` comparisons.
+            TooManyComparisons: after `MOST_STEPS` of them.
         """
         self.steps += 1
         if self.steps > MOST_STEPS:
@@ -58,9 +59,9 @@ class JsonComparison:
             if not isinstance(value, list) or len(value) != len(gold):
                 return False
             if self.order == "free":
-                # lists in any order: by sorted spelling where that settles it, else greedily for short
-                # ones
-                if sorted(map(_spelled, value)) == sorted(map(_spelled, gold)):
+                # by sorted spelling where that settles it, else greedily for short lists
+                as_text = partial(json.dumps, sort_keys=True)
+                if sorted(map(as_text, value)) == sorted(map(as_text, gold)):
                     return True
                 if len(gold) > 200:
                     return False
@@ -102,10 +103,6 @@ class JsonComparison:
             pairs = [self._leaves(a, b) for a, b in zip(padded, gold, strict=False)]
             return sum(s for s, _ in pairs), sum(t for _, t in pairs) + max(0, len(items) - len(gold))
         return int(value is not _MISSING and self.equal(value, gold)), 1
-
-
-def _spelled(value: object) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -158,10 +155,9 @@ class JsonVerifier(AnswerVerifier):
         if options.timeout_s <= 0:
             raise BadOption("timeout_s", "`timeout_s` must be above 0")
         self._pool: Pool | None = None
-        if options.json_schema is not None:
-            problem = schema_problem(options.json_schema, options.assert_format)
-            if problem:
-                raise BadOption("json_schema", problem)
+        schema = options.json_schema
+        if schema is not None and (problem := schema_problem(schema, options.assert_format)):
+            raise BadOption("json_schema", problem)
 
     def close(self) -> None:
         """End the worker that checks schemas."""
@@ -177,8 +173,7 @@ class JsonVerifier(AnswerVerifier):
         schema = row.get("schema")
         if schema is not None:
             schema = _parsed(schema, "schema")
-            problem = schema_problem(schema, self.options.assert_format)
-            if problem:
+            if problem := schema_problem(schema, self.options.assert_format):
                 raise BadGold(problem)
         if not self.options.compare:
             if schema is None and self.options.json_schema is None:
@@ -202,13 +197,28 @@ class JsonVerifier(AnswerVerifier):
         except ValueError as err:
             return wrong(text[:200], str(err) if isinstance(err, BadJson) else "no_json")
         gold: JsonGold = sample.gold
-        for schema in (self.options.json_schema, gold.schema):
-            if schema is not None and (verdict := self._by_schema(schema, text)) is not None:
-                return verdict
+        shown, options = text[:200], self.options
+        for schema in (options.json_schema, gold.schema):
+            if schema is None:
+                continue
+            if self._pool is None:
+                limits = ProcessLimits(cpu_s=options.timeout_s, memory_mb=512)
+                task = "grpo_verifiers.kinds.json_reading:serve"
+                self._pool = Pool(task, options.assert_format, workers=1, limits=limits)
+            try:
+                (result,) = self._pool.run([(schema, text)])
+            except LoadFailed as err:
+                raise Unavailable(str(err), hint="pip install jsonschema") from err
+            if isinstance(result, Done):
+                if result.value is not None:
+                    return wrong(shown, "schema", detail=result.value)
+                continue
+            reason = getattr(result, "reason", "raised")
+            if reason in ("timeout", "memory"):
+                return over_limit(reason, shown, result.seconds)
+            return error("schema_" + reason, getattr(result, "message", "")[:200])
         if not gold.has_value:
-            return right(text[:200], "schema")
-        shown = text[:200]
-        options = self.options
+            return right(shown, "schema")
         settings = (tuple(options.fields), options.extra, options.order, options.rel_tol, options.casefold)
         try:
             if JsonComparison(*settings).equal(value, gold.value, is_top=True):
@@ -217,23 +227,6 @@ class JsonVerifier(AnswerVerifier):
         except TooManyComparisons:
             return over_limit("too_many_comparisons", shown)
         return wrong(shown, "unequal", score=min(score, 0.999))
-
-    def _by_schema(self, schema: dict[str, Any], text: str) -> Verdict | None:
-        if self._pool is None:
-            limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
-            self._pool = Pool(
-                "grpo_verifiers.kinds.json_reading:serve", self.options.assert_format, workers=1, limits=limits
-            )
-        try:
-            (result,) = self._pool.run([(schema, text)])
-        except LoadFailed as err:
-            raise Unavailable(str(err), hint="pip install jsonschema") from err
-        if isinstance(result, Done):
-            return None if result.value is None else wrong(text[:200], "schema", detail=result.value)
-        reason = getattr(result, "reason", "raised")
-        if reason in ("timeout", "memory"):
-            return over_limit(reason, text[:200], result.seconds)
-        return error("schema_" + reason, getattr(result, "message", "")[:200])
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The gold in a fence."""

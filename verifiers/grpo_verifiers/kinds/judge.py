@@ -1,15 +1,16 @@
 """`judge`: a language model behind an endpoint grades a completion, by a rubric.
 
-How this works: the template is filled for each sample, equal questions are asked once, and all are under way at the same time.
+How this works: the template is filled for each sample, equal questions are asked once, and all are sent at the same time.
 `Endpoint` sends them in the form of OpenAI's chat completions within bounds: deadlines, retries, a rate, a budget. The last match
 of `parse` in the reply is the score.
 
-It is a learned proxy: a policy finds what it overrates, and completions may talk to it. So its reason names it as one, and
+It is a learned proxy: a policy finds what it overrates, and completions may try to persuade it. So its reason names it as one, and
 reports warn. A reply that does not come, that is no chat completion, or from which no score can be read, is no verdict, never 0.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -112,7 +113,11 @@ class JudgeVerifier(Verifier):
         ends = options.range
         if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
             raise BadOption("range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]")
-        fields = _fields(options.template)
+        try:
+            parts = list(Formatter().parse(options.template))
+        except ValueError as err:
+            raise BadOption("template", f"`template`: {err}; a brace that is text is written twice") from err
+        fields = list(dict.fromkeys(name for _, name, _, _ in parts if name))
         if "completion" not in fields:
             raise BadOption("template", "`template` has no place for `{completion}`")
         for name in ("concurrency", "max_tokens", "timeout_s", "per_minute", "budget"):
@@ -128,25 +133,18 @@ class JudgeVerifier(Verifier):
         self._words = {word.casefold(): score for word, score in options.words.items()}
         self.columns = tuple(name for name in fields if name not in OWN)
         self.low = options.range[0]
-        self._endpoint = Endpoint(
-            EndpointSettings(
-                options.base_url,
-                key_from(options.key_env),
-                options.timeout_s,
-                options.retries,
-                options.per_minute,
-                options.budget,
-            )
-        )
+        key = key_from(options.key_env)
+        bounds = (options.timeout_s, options.retries, options.per_minute, options.budget)
+        self._endpoint = Endpoint(EndpointSettings(options.base_url, key, *bounds))
         self._threads: ThreadPoolExecutor | None = None
         self._kept: dict[bytes, Future[tuple[str, float]]] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """See whether somebody answers.
+        """Try to reach the endpoint.
 
         Raises:
-            Unavailable: nobody does, or the key is not there.
+            Unavailable: it does not answer, or the key is not there.
         """
         if self._threads is not None:
             return
@@ -177,7 +175,11 @@ class JudgeVerifier(Verifier):
         for name in self.columns:
             if name not in row:
                 raise BadGold(f"no column `{name}`, which the template of the judge names")
-        return {name: _text(row[name]) for name in self.columns}
+        given = {name: row[name] for name in self.columns}
+        return {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            for name, value in given.items()
+        }
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order; all are asked for at once."""
@@ -191,19 +193,13 @@ class JudgeVerifier(Verifier):
         have = {**sample.gold, "completion": sample.completion, "prompt": sample.prompt, "rubric": options.rubric}
         # the template with its places filled once: braces inside the values stay text
         values = {**have, "low": low, "high": high}
-        out = []
-        for text, name, _, _ in Formatter().parse(options.template):
-            out += [text, values[name] if name else ""]
-        text = "".join(out)
+        parts = Formatter().parse(options.template)
+        text = "".join(part + (values[name] if name else "") for part, name, _, _ in parts)
         messages = [{"role": "user", "content": text.encode("utf-8", "replace").decode()}]
         if options.system is not None:
             messages.insert(0, {"role": "system", "content": options.system})
-        body = {
-            "model": options.model,
-            "messages": messages,
-            "temperature": options.temperature,
-            "max_tokens": options.max_tokens,
-        }
+        limits = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+        body = {"model": options.model, "messages": messages, **limits}
         key = hashlib.sha256(json.dumps(body).encode()).digest()
         with self._lock:
             known = self._kept.get(key) if options.cache else None
@@ -224,40 +220,20 @@ class JudgeVerifier(Verifier):
             reply, seconds = future.result()
         except NoReply as err:
             return error(f"judge_{err.reason}", f"the judge gave no verdict: {err}")
-        said = " ".join(reply.split())[-200:]
         found = [next((g for g in match.groups() if g), match.group()) for match in self._parse.finditer(reply)]
         if not found:
-            return error("judge_unread", f"no score in the judge's reply: {said!r}", seconds)
-        score = self._score(found[-1])
+            return error("judge_unread", f"no score in the judge's reply: {' '.join(reply.split())[-200:]!r}", seconds)
+        known = self._words.get(found[-1].strip().casefold())
+        try:
+            score = float(found[-1]) if known is None else known
+        except ValueError:
+            score = math.nan
         low, high = self.options.range
-        if score is None or not low <= score <= high:
-            return error(
-                "judge_out_of_range",
-                f"the judge said {found[-1]!r}, which is no score from {low:g} to {high:g}",
-                seconds,
-            )
+        if not low <= score <= high:
+            what = f"the judge said {found[-1]!r}, which is no score from {low:g} to {high:g}"
+            return error("judge_out_of_range", what, seconds)
         make = right if score >= self.options.right_at else wrong
         return make(None, REASON, seconds, score=score)
-
-    def _score(self, text: str) -> float | None:
-        known = self._words.get(text.strip().casefold())
-        try:
-            score = float(text) if known is None else known
-        except ValueError:
-            return None
-        return score if math.isfinite(score) else None
-
-
-def _fields(template: str) -> list[str]:
-    try:
-        parts = list(Formatter().parse(template))
-    except ValueError as err:
-        raise BadOption("template", f"`template`: {err}; a brace that is text is written twice") from err
-    return list(dict.fromkeys(name for _, name, _, _ in parts if name))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 # The endpoint.
@@ -303,7 +279,7 @@ class Endpoint:
         self.calls = 0
 
     def reach(self) -> str:
-        """Why nobody can be reached there; empty where somebody answers, whatever that is."""
+        """Why it cannot be reached; empty where it answers, whatever that is."""
         try:
             self._request("GET", "/models", None, time.monotonic() + min(10.0, self._settings.timeout_s))
         except NoReply as err:
@@ -316,8 +292,8 @@ class Endpoint:
         Raises:
             NoReply: there was none, also after all retries, or the budget is used up.
         """
-        for attempt in range(self._settings.retries + 1):
-            settings = self._settings
+        settings = self._settings
+        for attempt in range(settings.retries + 1):
             with self._lock:
                 if settings.budget is not None and self.calls >= settings.budget:
                     raise NoReply("budget", f"the budget of {settings.budget:,} calls is used up")
@@ -330,21 +306,22 @@ class Endpoint:
             try:
                 return self._once(body)
             except _Again as err:
-                if attempt == self._settings.retries:
+                if attempt == settings.retries:
                     raise
                 pause = FIRST_PAUSE_S * 2**attempt if err.pause_s is None else err.pause_s
                 time.sleep(min(pause, LONGEST_PAUSE_S))
         raise AssertionError
 
     def _once(self, body: Mapping[str, Any]) -> str:
-        data = json.dumps(body).encode()
-        status, headers, text = self._request(
-            "POST", "/chat/completions", data, time.monotonic() + self._settings.timeout_s
-        )
+        deadline = time.monotonic() + self._settings.timeout_s
+        status, headers, text = self._request("POST", "/chat/completions", json.dumps(body).encode(), deadline)
         if status != 200:
             message = f"HTTP {status}: {' '.join(text.decode('utf-8', 'replace').split())[:200]}"
             if status in _AGAIN or status >= 500:
-                raise _Again(f"http_{status}", message, _pause(headers.get("retry-after")))
+                pause_s = None
+                with contextlib.suppress(KeyError, ValueError):  # a date
+                    pause_s = max(0.0, float(headers["retry-after"]))
+                raise _Again(f"http_{status}", message, pause_s)
             raise NoReply(f"http_{status}", message)
         # the reply of a chat completion
         try:
@@ -365,7 +342,12 @@ class Endpoint:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if settings.key:
             headers["Authorization"] = f"Bearer {settings.key}"
-        connection = self._connection(max(0.1, deadline - time.monotonic()))
+        assert url.hostname is not None
+        left_s = max(0.1, deadline - time.monotonic())
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=left_s)
+        if url.scheme == "https":
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(url.hostname, url.port, timeout=left_s, context=context)
         try:
             connection.request(method, url.path.rstrip("/") + path, data, headers)
             response = connection.getresponse()
@@ -377,14 +359,6 @@ class Endpoint:
             raise _Again("unreachable", f"{type(err).__name__}: {err}"[:200]) from err
         finally:
             connection.close()
-
-    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        url = self._url
-        assert url.hostname is not None
-        if url.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=context)
-        return http.client.HTTPConnection(url.hostname, url.port, timeout=timeout_s)
 
 
 def key_from(variable: str | None) -> str | None:
@@ -411,10 +385,3 @@ def _body(response: http.client.HTTPResponse, connection: http.client.HTTPConnec
         size += len(part)
         if size > MOST_BYTES:
             raise NoReply("too_long", f"the reply is longer than {MOST_BYTES:,} bytes")
-
-
-def _pause(text: str | None) -> float | None:
-    try:
-        return max(0.0, float(text)) if text is not None else None
-    except ValueError:  # a date
-        return None
