@@ -15,7 +15,7 @@ from grpo_verifiers.verdict import LARGEST, Verdict, error, right, wrong
 from grpo_verifiers.verifier import Played, Sample, Verifier
 
 NAME = "environment"
-"""What a recipe calls it that gives it no other name."""
+"""Its name where the recipe gives none."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class EnvironmentVerifier(Verifier):
     low = None
 
     def compile(self, row: Mapping[str, Any]) -> Played | bool:
-        """Every row will do: it is the world's to read. A line of an episode that was played says how that ended."""
+        """True for any row, which only the world reads; of the recorded line of an episode its outcome."""
         return recorded(row) or True
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
@@ -66,7 +66,7 @@ def is_episode(line: Mapping[str, Any]) -> bool:
 
 
 def recorded(line: Mapping[str, Any], name: str = NAME) -> Played | None:
-    """How the line of an episode says that it ended, under the verifier of this name; None where it is no episode's line.
+    """The outcome that the line of an episode records under the verifier of this name; None where it is no episode's line.
 
     A world is not played again: what was not recorded is no verdict.
     """

@@ -1,7 +1,8 @@
 r"""`kind: math`: is the final answer of a completion equal to the gold?
 
-The last `\boxed{}` outside the thinking counts. Reading and comparing live in `grpo_verifiers.maths`; this file only
-puts its stages in order: extract, compare cheaply, and let the child process settle what is still open.
+How this works: `extract` takes the last `\boxed{}` outside the thinking, and `match` compares it with the gold as cheaply as it can.
+What stays open after that goes to the child process with computer algebra, all of a batch at once (`_settle`). Reading and
+comparing live in `grpo_verifiers.maths`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from grpo_verifiers.answers import Example
 from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold, own_text
 from grpo_verifiers.maths.comparing.match import Match, match
 from grpo_verifiers.maths.extract import Extraction, extract
@@ -18,9 +20,6 @@ from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.text import any_of, placeholders
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
-
-if TYPE_CHECKING:
-    from grpo_verifiers.answers import Example
 
 CACHED = 100_000
 """Comparisons remembered, by gold and answer text: the samples of a group repeat their answers."""
@@ -75,17 +74,9 @@ class MathVerifier(Verifier):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        from grpo_verifiers.answers import Example
-        from grpo_verifiers.maths.examples import LINES
-
         return [
-            Example(
-                line.answer if line.whole else f"\\boxed{{{line.answer}}}",
-                {"answer": line.gold},
-                line.shows,
-                line.options,
-            )
-            for line in LINES
+            Example(text, {"answer": gold}, shows, *options)
+            for gold, text, shows, *options in [*((g, f"\\boxed{{{a}}}", *rest) for g, a, *rest in _BOXED), *_WHOLE]
         ]
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
@@ -99,7 +90,14 @@ class MathVerifier(Verifier):
             if not found.texts:
                 verdicts.append(no_answer(found.reason, perf_counter() - start))
                 continue
-            matches = [self._match(sample.gold, text) for text in found.texts]
+            matches = []
+            for text in found.texts:
+                known = self._seen.get(key := (sample.gold.texts, text))
+                if known is None:
+                    known = match(sample.gold, text, options)
+                    if len(text) < 300:
+                        self._remember(key, known)
+                matches.append(known)
             if any(m.pending for m in matches) and all(m.equal is not False for m in matches):
                 verdicts.append(None)
                 waiting.append((i, perf_counter() - start, sample.gold, found, matches))
@@ -108,15 +106,6 @@ class MathVerifier(Verifier):
         if waiting:
             self._settle(waiting, verdicts)
         return verdicts  # type: ignore[return-value]  # every None was settled
-
-    def _match(self, gold: MathGold, text: str) -> Match:
-        key = (gold.texts, text)
-        known = self._seen.get(key)
-        if known is None:
-            known = match(gold, text, self.options)
-            if len(text) < 300:
-                self._remember(key, known)
-        return known
 
     def _remember(self, key: tuple[tuple[str, ...], str], found: Match) -> None:
         if len(self._seen) >= CACHED:
@@ -165,3 +154,52 @@ def _verdict(found: Extraction, matches: list[Match], seconds: float) -> Verdict
     if unknown is not None:
         return error(unknown.reason, f"`{answer[:80]}` may equal the gold; nothing shows it", seconds)
     return Verdict(Outcome.RIGHT, 1.0, answer, matches[-1].reason, seconds)
+
+
+_BOXED: tuple[tuple[Any, ...], ...] = (
+    ("\\frac{1}{2}", "0.5", "equal in value"),
+    ("\\frac{2}{3}", "0.667", "an exact gold needs an exact answer"),
+    ("\\frac{2}{3}", "0.667", "tolerance of one part in a thousand", {"tolerance": 1e-3}),
+    ("3.14", "\\pi", "a decimal gold of three digits accepts what it rounds"),
+    ("3.14", "\\pi", "unless told not to", {"round_gold": False}),
+    ("\\sqrt{5+2\\sqrt{6}}", "\\sqrt{2}+\\sqrt{3}", "a nested root"),
+    ("2\\sin x\\cos x", "\\sin 2x", "an identity, proved by computer algebra"),
+    ("1.2\\times 10^{-7}", "0", "a small number is not zero"),
+    ("50\\%", "0.5", "the value of a percentage"),
+    ("50", "50\\%", "the number before the sign"),
+    ("50", "50\\%", "only the value counts", {"percent": "value"}),
+    ("1", "100", "a factor of 100 without a sign"),
+    ("5\\text{ cm}", "5", "a unit left off"),
+    ("5\\text{ cm}", "5\\text{ m}", "a unit contradicted"),
+    ("24\\text{ inches}", "2\\text{ feet}", "units converted on request", {"units": "convert"}),
+    ("1,2", "2, 1", "a list in any order"),
+    ("1,2", "2, 1", "lists in order on request", {"order": "kept"}),
+    ("(2,1)", "(1,2)", "a tuple in its order"),
+    ("\\{1,2,3\\}", "1,3,2", "set braces left off"),
+    ("(3,\\infty)", "x > 3", "interval and inequality are one set"),
+    ("[1,2)", "[1,2]", "a closed end"),
+    ("\\pm 3", "3, -3", "plus-minus written out"),
+    ("2x+4y-3=0", "y = -\\frac{1}{2}x + \\frac{3}{4}", "an equation solved"),
+    ("y = 2x+1", "2x+1", "the left side left off"),
+    ("y=5", "x=5", "another variable"),
+    ("2220_5", "2220_6", "another base"),
+    ("5", "3 = 5", "a false equation that ends in the gold"),
+    ("5", "5 \\text{ or } 6", "a hedge"),
+    ("5", "\\{4,5,6\\}", "several candidates"),
+    ("5", "5x", "a free variable"),
+    ("5", "9^{9^{9}}", "a number too large to write down"),
+    ("B", "\\textbf{(B)}\\ 12", "an option with its text"),
+    ("\\text{no solution}", "\\emptyset", "words and the empty set"),
+)
+"""Examples: a gold, a boxed answer, what it shows, and options other than the defaults."""
+_WHOLE: tuple[tuple[Any, ...], ...] = (
+    ("5", "\\boxed{3}, no: \\boxed{5}", "the last box counts"),
+    ("5", "\\boxed{5} or \\boxed{6}", "boxes joined by or"),
+    ("2,3", "\\boxed{2} and \\boxed{3}", "boxes joined by and: one list"),
+    ("5", "<think>\\boxed{5}", "a box inside unfinished thinking"),
+    ("5", "\\boxed{5", "a box that is never closed"),
+    ("5", "The answer is 5.", "an answer line"),
+    ("5", "The answer is 5.", "boxes only", {"extract": "boxed"}),
+    ("5", "2 + 3 gives 5", "a last number is never guessed"),
+)
+"""The same of whole completions."""

@@ -1,8 +1,8 @@
 """`numeric`: a number within a tolerance, with or without a unit, or inside a range.
 
-A number stands alone in the stated answer, or next to a unit; prose around it is not searched for numbers. The reader of
-`math` reads it, of which a quantity is the smallest part: nothing is computed but fractions and powers of ten. Values are
-exact until the tolerance is applied, so no digits get lost.
+How this works: a number stands alone in the stated answer, or next to a unit; prose around it is not searched for numbers. `read`
+has the reader of `math` parse it, and `_quantity` takes value and unit from the tree, in which it computes only fractions and
+powers of ten. Values are exact until `_difference` applies the tolerance, so no digits get lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BARE_UNIT = re.compile(rf"(?<=[\d}}°])(?!(?<=0)x){_GAP}({_NAME}(?:(?:\s|[/*·]
 """What may be a unit in letters that are not marked as text; not the digits of `0xff`."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 _ABOUT = re.compile(r"^\\sim(?![a-zA-Z])")
-"""No more than `≈` here; to `math` it is a relation of two things."""
+"""The same as `≈` here; to `math` it is a relation of two things."""
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _MONEY_SIGN = re.compile(r"\\\$|[€£¥]")
 _MONEY = ("dollar", "euro", "gbp", "yen")
@@ -103,24 +103,25 @@ class NumericVerifier(StatedAnswer):
         return tuple(_one(item) for item in gold)
 
     def compare(self, answer: str, gold: tuple[NumericGold, ...]) -> Verdict:
-        """Value and unit against each accepted gold; the first that fits, else what is said of the first."""
-        verdicts = [self._against(answer, one) for one in gold]
-        return next((verdict for verdict in verdicts if verdict.score == 1.0), verdicts[0])
-
-    def _against(self, answer: str, gold: NumericGold) -> Verdict:
-        shown = answer[:200]
-        found = read(answer)
-        if found is None:
-            if gold.is_range and (said := read_gold(answer)) is not None and said.is_range:
-                ends = self._difference(said.low, gold.low) or self._difference(said.high, gold.high)
-                return right(shown, "range") if ends is None else wrong(shown, ends)
-            return wrong(shown, "no_number")
-        if gold.is_range:
-            below, above = self._difference(found, gold.low, -1), self._difference(found, gold.high, 1)
-            problem = below or above
-            return right(shown, "in_range") if problem is None else wrong(shown, problem)
-        problem = self._difference(found, gold.low)
-        return right(shown, "equal") if problem is None else wrong(shown, problem)
+        """Value and unit against each accepted gold; right by the first that fits, else wrong by the first."""
+        shown, found = answer[:200], read(answer)
+        stated = read_gold(answer) if found is None and any(one.is_range for one in gold) else None
+        problems = []
+        for one in gold:
+            if found is None and one.is_range and stated is not None and stated.is_range:
+                problem = self._difference(stated.low, one.low) or self._difference(stated.high, one.high)
+                why = "range"
+            elif found is None:
+                problem, why = "no_number", ""
+            elif one.is_range:
+                problem = self._difference(found, one.low, -1) or self._difference(found, one.high, 1)
+                why = "in_range"
+            else:
+                problem, why = self._difference(found, one.low), "equal"
+            if problem is None:
+                return right(shown, why)
+            problems.append(problem)
+        return wrong(shown, problems[0])
 
     def _difference(self, found: Quantity, gold: Quantity, side: int = 0) -> str | None:
         """Why the two differ; with a side only too low (-1) or too high (1) counts."""
@@ -207,7 +208,16 @@ def read(text: str) -> Quantity | None:
         text = _DOLLAR.sub(r"\\$", text)
     text = _ABOUT.sub("", text)
     answer = read_answer(_BARE_UNIT.sub(_upright, text.rstrip(".,;")))
-    found = None if answer.tree is None or answer.label else _quantity(_right_side(answer.tree))
+    tree = answer.tree
+    if tree is None or answer.label:
+        return None
+    if (
+        tree[0] == "rel" and len(tree[2]) == 1 and tree[2][0][0] in ("=", "~")
+    ):  # a name and its value: `x = 5`, `AB = 5`
+        name = tree[1]
+        if name[0] in ("s", "c") or (name[0] == "*" and all(part[0] in ("s", "c") for part in name[1:])):
+            tree = tree[2][0][1]
+    found = _quantity(tree)
     if found is None or not _NOT_UNITS.isdisjoint(found.unit.split()):
         return None
     is_money = _MONEY_SIGN.search(text) is not None
@@ -219,16 +229,6 @@ def _upright(match: re.Match[str]) -> str:
     names = _LETTERS.findall(match[1].replace("\\cdot", ""))
     is_known = all(find_unit(name) or len(name) > 1 for name in names)
     return f"\\text{{ {match[1]}}}" if is_known else match[0]
-
-
-def _right_side(tree: Node) -> Node:
-    """What a letter is said to be: `x = 5`, `AB = 5`."""
-    if tree[0] != "rel" or len(tree[2]) != 1 or tree[2][0][0] not in ("=", "~"):
-        return tree
-    name = tree[1]
-    is_name = name[0] in ("s", "c") or (name[0] == "*" and all(part[0] in ("s", "c") for part in name[1:]))
-    right: Node = tree[2][0][1]
-    return right if is_name else tree
 
 
 def _quantity(node: Node) -> Quantity | None:

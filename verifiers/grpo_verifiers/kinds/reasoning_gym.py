@@ -1,8 +1,9 @@
 """`reasoning_gym`: the scorer of the row's own reasoning-gym data set, as a verifier.
 
-Those scorers were written for friendly answers: some call `eval` or sympy's parser on the text. Here they run in a
-killable worker in which `eval` reads literals only, and text for a parser must first pass a list of what formulas
-need, so model text is never code.
+How this works: `refusal` decides what no scorer should see, and `serve` runs the scorers in killable workers. They were written
+for friendly answers: some call `eval` or sympy's parser on the text. In the worker `eval` reads literals only, and text for a
+parser must first match `_FORMULA`, so model text is never code. Where a scorer raises, `Blame` tries it on another answer, to find
+whether this answer is the cause.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class GymOptions:
     """Options of `reasoning_gym`."""
 
     dataset: str | None = None
-    """Name of the data set; left out, the row's column `rg` or its metadata says."""
+    """Name of the data set; left out, the row's column `rg` or its metadata names it."""
     extract: Where = "box_or_line"
     """Where the answer is looked for; answers of several lines (grids) need `whole` or `<answer>` tags."""
     right_at: float = 1.0
@@ -47,10 +48,6 @@ class GymOptions:
 
 _Item = tuple[str, dict[str, Any], str]
 """Name of the data set, entry, answer."""
-
-
-def _has_gold(item: _Item) -> bool:
-    return isinstance(item[1]["answer"], str)
 
 
 class GymVerifier(Verifier):
@@ -67,12 +64,16 @@ class GymVerifier(Verifier):
             raise BadOption("right_at", "`right_at` must be in (0, 1]")
         limits = ProcessLimits(cpu_s=options.timeout_s, memory_mb=1024)
         self._pool = Pool("grpo_verifiers.kinds.reasoning_gym:serve", None, workers=options.workers, limits=limits)
+
+        def gold_of(item: _Item) -> str | None:
+            return item[1]["answer"] if isinstance(item[1]["answer"], str) else None
+
         self._blame = Blame[_Item](
             ask=lambda jobs: [job.result() for job in [self._pool.submit(items) for items in jobs]],
             row=lambda item: (item[0], id(item[1])),
-            plain=lambda item: [(*item[:2], item[1]["answer"] if _has_gold(item) else "no idea")],
+            plain=lambda item: [(*item[:2], gold if (gold := gold_of(item)) is not None else "no idea")],
             judges=lambda item, found: (
-                isinstance(found, Done) and (not _has_gold(item) or float(found.value) >= options.right_at)
+                isinstance(found, Done) and (gold_of(item) is None or float(found.value) >= options.right_at)
             ),
             learns=False,
         )
@@ -109,31 +110,28 @@ class GymVerifier(Verifier):
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order, from all workers."""
         verdicts: list[Verdict | None] = []
-        items = []
+        items: list[_Item] = []
         for sample in samples:
-            verdict, text = self._stated(sample.turn)
-            if verdict is None and (reason := refusal(sample.gold[0], sample.gold[1], text)):
-                verdict = wrong(text[:200], reason)
-            verdicts.append(verdict)
-            if verdict is None:
-                items.append((*sample.gold, text))
+            is_long = len(sample.turn) > MOST_CHARS
+            texts, reason = ((), "") if is_long else find_answer(sample.turn, self.options.extract)
+            if is_long:
+                verdicts.append(over_limit("too_long"))
+            elif not texts:
+                verdicts.append(no_answer(reason))
+            elif len(texts) > 1:
+                verdicts.append(wrong(" or ".join(texts)[:200], "hedge"))
+            elif reason := refusal(*sample.gold, texts[0]):
+                verdicts.append(wrong(texts[0][:200], reason))
+            else:
+                verdicts.append(None)
+                items.append((*sample.gold, texts[0]))
         self.start()
         found = self._pool.run(items)
         judged = iter(zip(items, found, self._blame.settle(items, found), strict=True))
         return [verdict if verdict is not None else self._verdict(*next(judged)) for verdict in verdicts]
 
-    def _stated(self, completion: str) -> tuple[Verdict | None, str]:
-        if len(completion) > MOST_CHARS:
-            return over_limit("too_long"), ""
-        found = find_answer(completion, self.options.extract)
-        if not found.texts:
-            return no_answer(found.reason), ""
-        if len(found.texts) > 1:
-            return wrong(" or ".join(found.texts)[:200], "hedge"), ""
-        return None, found.texts[0]
-
     def _verdict(self, item: _Item, result: Result, ours: str | None) -> Verdict:
-        """The verdict of a result; `ours`: why the answer is not to blame for it."""
+        """The verdict of a result; `ours`: why the answer did not cause it."""
         text = item[2][:200]
         if isinstance(result, Done):
             score = float(result.value)
@@ -169,7 +167,7 @@ class GymVerifier(Verifier):
 def refusal(name: str, entry: Mapping[str, Any], text: str) -> str:
     """Why an answer is wrong before the gym's scorer sees it, as a reason code; empty where the scorer decides.
 
-    Some scorers pay for `nan` (no difference from anything is above a tolerance), or for any text that does not say
+    Some scorers pay for `nan` (no difference from anything is above a tolerance), or for any text other than
     `True` where the answer is `False`.
     """
     if name in _PARSED and not is_formula(text):

@@ -1,9 +1,9 @@
 """`regex`: a pattern found in the completion, or a group of it compared with the gold.
 
-Matching is bounded twice. The `regex` engine runs here with a short budget, which settles all honest cases in
-microseconds; what exceeds it runs once more in a killable worker under `timeout_s` of that worker's own CPU time,
-since the engine's clock counts the CPU of the whole process and would hurry under a busy trainer. What exceeds that
-too is `over_limit`. The dialect is that of the `regex` package (a superset of `re`).
+How this works: `plan` checks the patterns, and `Matcher` applies them. Matching is bounded twice. The `regex` engine runs here with
+a short budget, which settles all honest cases in microseconds. What exceeds it runs once more in a killable worker under `timeout_s`
+of that worker's own CPU time, since the engine's clock counts the CPU of the whole process and would run too fast in a busy trainer.
+What exceeds that too is `over_limit`. The dialect is that of the `regex` package (a superset of `re`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import regex
 from grpo_verifiers.answers import NO_GOLD, Example
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits
 from grpo_verifiers.text import accepted
-from grpo_verifiers.thinking import AfterThinking, after_thinking
+from grpo_verifiers.thinking import after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 
@@ -66,13 +66,11 @@ class RegexVerifier(Verifier):
         self.columns = ("answer",) if options.match == "answer_group" else ()
         self._config = plan(options)
         self._matcher = Matcher(self._config)
-        self._drops_thinking = options.thinking == "drop" or (
-            options.thinking == "auto" and options.match == "answer_group"
-        )
+        is_group = options.match == "answer_group"
+        self._drops_thinking = options.thinking == "drop" or (options.thinking == "auto" and is_group)
         self._pool: Pool | None = None
-        total = sum(options.weights) if options.weights else float(len(self._config.patterns))
         weights = options.weights or [1.0] * len(self._config.patterns)
-        self._weights = [weight / total for weight in weights]
+        self._weights = [weight / sum(weights) for weight in weights]
 
     def compile(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         """The accepted texts, or no gold where the pattern alone decides.
@@ -84,22 +82,16 @@ class RegexVerifier(Verifier):
             return NO_GOLD
         if "answer" not in row:
             raise BadGold("no column `answer`")
-        golds = tuple(self._text(gold) for gold in accepted(row["answer"]))
+        golds = accepted(row["answer"])
         if not golds:
             raise BadGold("the list of accepted answers is empty")
-        return golds
-
-    def _text(self, gold: object) -> str:
-        if gold is None or isinstance(gold, bool | list | dict) or not str(gold).strip():
-            raise BadGold(f"the answer {gold!r} is no text to compare with")
-        text = str(gold).strip()
-        if self.options.compare == "numeric" and number(text) is None:
-            raise BadGold(f"the answer {text[:80]!r} is not a number, and `compare` is `numeric`")
-        return text
-
-    def gold_text(self, row: Mapping[str, Any]) -> str | None:
-        """None: what text a pattern takes cannot be told from the pattern."""
-        return None
+        texts = tuple(str(gold).strip() for gold in golds)
+        for gold, text in zip(golds, texts, strict=True):
+            if gold is None or isinstance(gold, bool | list | dict) or not text:
+                raise BadGold(f"the answer {gold!r} is no text to compare with")
+            if self.options.compare == "numeric" and number(text) is None:
+                raise BadGold(f"the answer {text[:80]!r} is not a number, and `compare` is `numeric`")
+        return texts
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -125,9 +117,9 @@ class RegexVerifier(Verifier):
         began = time.perf_counter()
         if len(sample.completion) > self.options.max_chars:
             return over_limit("too_long")
-        text, is_open, _ = (
-            after_thinking(sample.turn) if self._drops_thinking else AfterThinking(sample.completion, False)
-        )
+        text, is_open = sample.completion, False
+        if self._drops_thinking:
+            text, is_open, _ = after_thinking(sample.turn)
         if is_open:
             return no_answer("in_thinking")
         try:
@@ -143,15 +135,13 @@ class RegexVerifier(Verifier):
                     return over_limit(reason, seconds=result.seconds)
                 return error("worker_" + reason, seconds=result.seconds)
             spans = list(result.value)
-        return self._verdict(spans, sample.gold, time.perf_counter() - began)
-
-    def _verdict(self, spans: Spans, golds: tuple[str, ...], seconds: float) -> Verdict:
+        seconds = time.perf_counter() - began
         if self.options.match == "answer_group":
             answer = spans[0]
             if not isinstance(answer, str) or not answer.strip():
                 return no_answer("no_match" if answer is None else "empty_group", seconds)
             answer = answer.strip()
-            if any(same(answer, gold, self.options.compare) for gold in golds):
+            if any(same(answer, gold, self.options.compare) for gold in sample.gold):
                 return right(answer[:200], f"equal:{self.options.compare}", seconds)
             return wrong(answer[:200], "unequal", seconds)
         score = min(1.0, sum(weight for weight, span in zip(self._weights, spans, strict=True) if span))
@@ -183,18 +173,16 @@ class Matcher:
         spans: Spans = []
         for pattern in self._compiled:
             left = None if end is None else max(1e-4, end - time.perf_counter())
-            spans.append(self._one(pattern, text, left))
+            if self._config.how == "search":
+                spans.append(pattern.search(text, timeout=left) is not None)
+            elif self._config.how == "full":
+                spans.append(pattern.fullmatch(text, timeout=left) is not None)
+            else:
+                last = None
+                for last in pattern.finditer(text, timeout=left):  # noqa: B007 - the last match is what is wanted
+                    pass
+                spans.append(None if last is None else (last.group(self._config.group) or ""))
         return spans
-
-    def _one(self, pattern: Any, text: str, left: float | None) -> str | bool | None:
-        if self._config.how == "search":
-            return pattern.search(text, timeout=left) is not None
-        if self._config.how == "full":
-            return pattern.fullmatch(text, timeout=left) is not None
-        last = None
-        for last in pattern.finditer(text, timeout=left):  # noqa: B007 - the last match is what is wanted
-            pass
-        return None if last is None else (last.group(self._config.group) or "")
 
 
 def serve(config: MatchPlan) -> tuple[Callable[[str], Spans], None]:
@@ -225,31 +213,23 @@ def plan(options: RegexOptions) -> MatchPlan:
         raise BadOption("weights", "`weights` must not be negative and must not sum to 0")
     if options.timeout_s <= 0:
         raise BadOption("timeout_s", "`timeout_s` must be above 0")
-    compiled = [_compiled(pattern, flags) for pattern in patterns]
-    group: str | int = 0
+    for pattern in patterns:
+        try:
+            compiled = regex.compile(pattern, flags)
+        except regex.error as err:
+            at = f" at character {err.pos + 1}" if err.pos is not None else ""
+            raise BadOption("pattern", f"`{pattern}` is no regular expression: {err.msg}{at}") from err
+        except (RecursionError, MemoryError, OverflowError) as err:
+            raise BadOption("pattern", f"the pattern is too big: {type(err).__name__}") from err
+    group: str | int = options.group
     if options.match == "answer_group":
         if len(patterns) > 1:
             raise BadOption("pattern", "`match: answer_group` takes one pattern")
-        group = _group(compiled[0], options.group)
+        if group not in compiled.groupindex:
+            if compiled.groups != 1 or compiled.groupindex:
+                raise BadOption("group", f"the pattern has no group `{group}`: write `(?P<{group}>…)`")
+            group = 1
     return MatchPlan(patterns, flags, options.match, group)
-
-
-def _compiled(pattern: str, flags: int) -> Any:
-    try:
-        return regex.compile(pattern, flags)
-    except regex.error as err:
-        at = f" at character {err.pos + 1}" if err.pos is not None else ""
-        raise BadOption("pattern", f"`{pattern}` is no regular expression: {err.msg}{at}") from err
-    except (RecursionError, MemoryError, OverflowError) as err:
-        raise BadOption("pattern", f"the pattern is too big: {type(err).__name__}") from err
-
-
-def _group(compiled: Any, name: str) -> str | int:
-    if name in compiled.groupindex:
-        return name
-    if compiled.groups == 1 and not compiled.groupindex:
-        return 1
-    raise BadOption("group", f"the pattern has no group `{name}`: write `(?P<{name}>…)`")
 
 
 def same(answer: str, gold: str, how: str) -> bool:
