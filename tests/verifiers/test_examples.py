@@ -30,7 +30,7 @@ def test_examples_show_right_and_not_right(kind: str) -> None:
     if kind == "reasoning_gym":
         pytest.importorskip("reasoning_gym")
     outcomes = set()
-    for example in kind_class(kind).examples():  # type: ignore[attr-defined]
+    for example in kind_class(kind).examples():
         verifier = build(kind, **(example.options or {}))
         try:
             outcomes.add(verifier.verify(example.completion, example.row).outcome)

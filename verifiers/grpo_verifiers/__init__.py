@@ -1,4 +1,4 @@
-"""Verifiers: what a program can say about a completion. Torch-free, usable with any trainer.
+"""Verifiers: verdicts of programs on completions. Torch-free, usable with any trainer.
 
     from grpo_verifiers import build
     maths = build("math")

@@ -22,7 +22,7 @@ GROUP = "grpo.verifiers"
 class Kinds(MutableMapping[str, str]):
     """Kind → `module:class`. Entry points are looked for when a name is not at hand, or all are asked for: that takes a while.
 
-    A name that is already known keeps its meaning, whatever a package says.
+    A name that is already known keeps its class, whatever a package registers.
     """
 
     def __init__(self, own: dict[str, str]) -> None:
@@ -52,7 +52,7 @@ class Kinds(MutableMapping[str, str]):
         """Add a kind without a look at entry points.
 
         Raises:
-            ValueError: the name stands for another class already, or `place` is no `module:class`.
+            ValueError: the name has another class already, or `place` is no `module:class`.
         """
         if not all(place.partition(":")):
             raise ValueError(f"`{place}` is no `module:class`")
@@ -103,7 +103,7 @@ def register(kind: str, place: str) -> None:
     """Add a kind that no entry point names; `place` is `module:class` and is imported when the kind is first built.
 
     Raises:
-        ValueError: the name stands for another class already, or `place` is no `module:class`.
+        ValueError: the name has another class already, or `place` is no `module:class`.
     """
     KINDS.add(kind, place)
 

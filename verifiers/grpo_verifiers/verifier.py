@@ -14,7 +14,7 @@ from grpo_verifiers.verdict import Verdict, floored
 
 
 class BadGold(ValueError):
-    """A row whose gold this verifier cannot use; the message says why, without the row number."""
+    """A row whose gold this verifier cannot use; the message gives the reason, without the row number."""
 
 
 class BadOption(ValueError):
@@ -26,7 +26,7 @@ class BadOption(ValueError):
 
 
 class Unavailable(RuntimeError):
-    """This verifier cannot run on this machine (no sandbox, missing package). `hint` says what to do."""
+    """This verifier cannot run on this machine (no sandbox, missing package). `hint` is what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -112,6 +112,7 @@ class GymVerifier(Verifier):
         verdicts: list[Verdict | None] = []
         items: list[_Item] = []
         for sample in samples:
+            name, entry = sample.gold
             is_long = len(sample.turn) > MOST_CHARS
             texts, reason = ((), "") if is_long else find_answer(sample.turn, self.options.extract)
             if is_long:
@@ -120,11 +121,11 @@ class GymVerifier(Verifier):
                 verdicts.append(no_answer(reason))
             elif len(texts) > 1:
                 verdicts.append(wrong(" or ".join(texts)[:200], "hedge"))
-            elif reason := refusal(*sample.gold, texts[0]):
+            elif reason := refusal(name, entry, texts[0]):
                 verdicts.append(wrong(texts[0][:200], reason))
             else:
                 verdicts.append(None)
-                items.append((*sample.gold, texts[0]))
+                items.append((name, entry, texts[0]))
         self.start()
         found = self._pool.run(items)
         judged = iter(zip(items, found, self._blame.settle(items, found), strict=True))

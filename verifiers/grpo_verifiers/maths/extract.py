@@ -263,7 +263,7 @@ _A_TAG = re.compile(r"</?[a-zA-Z|][^<>\s]*>\s*\Z")
 
 
 def _compared(text: str, box: _Box) -> str:
-    r"""The strict comparison before a box: `x > \boxed{6}` says more than 6. One that includes its bound often names a minimum."""
+    r"""The strict comparison before a box: `x > \boxed{6}` means more than 6. One that includes its bound often names a minimum."""
     before = text[max(0, box.start - 40) : box.start]
     match = _COMPARED.search(before)
     return "" if match is None or _A_TAG.search(before) else (match["sign"] or match["name"])

@@ -41,7 +41,7 @@ printed_log.setLevel(logging.INFO)  # kept apart from warnings: a run's log take
 
 @dataclass(frozen=True, slots=True)
 class BrokenContract:
-    """The function broke its contract, whatever the completion says; the message has place, value and mend."""
+    """The function broke its contract, whatever the completion is; the message has place, value and mend."""
 
     message: str
 
@@ -254,7 +254,7 @@ class Blame(Generic[Call]):
 
     `ask` makes calls one after the other in one worker, for each of several lists; `row` returns the same for calls of one row;
     `plain` gives plain completions of a call's row, of which one must pass `judges`; `learns` whether a completion of the
-    batch that has a verdict may stand for them.
+    batch that has a verdict may be used as one.
     """
 
     ask: Callable[[Sequence[Sequence[Call]]], Sequence[Sequence[Answer]]]

@@ -147,7 +147,7 @@ class Signature:
         """The signature, if it is one of a reward function.
 
         Raises:
-            BadFunction: it is not; the message says what is missing.
+            BadFunction: it is not; the message names what is missing.
         """
         try:
             parameters = list(inspect.signature(function).parameters.values())

@@ -24,7 +24,7 @@ _FORMS = "a finite number, a bool, None, a dict with `score`, or a Verdict"
 
 
 class BadReturn(Exception):
-    """The function returned something that is no verdict: its own fault, whatever the completion says."""
+    """The function returned something that is no verdict: its own fault, whatever the completion is."""
 
 
 @dataclass(frozen=True, slots=True)

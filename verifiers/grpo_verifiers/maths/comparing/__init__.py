@@ -1,1 +1,1 @@
-"""Whether two read answers say the same."""
+"""Whether two read answers mean the same."""

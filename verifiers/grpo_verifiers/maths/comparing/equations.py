@@ -56,7 +56,7 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if ops == {"in"} and len(answer[2]) == 1 and is_name(answer[1]):
             target = answer[2][0][1]
             return (target[0] != "set" or gold[0] not in SCALARS) and trial.same(gold, target)
-        # `x > 3` does not say 3
+        # `x > 3` does not mean 3
         if gold[0] in SCALARS or gold[0] in ("unit", "pct"):
             return False
         return same_regions(gold, answer, trial)
@@ -101,7 +101,7 @@ def _roughly(a: Node, b: Node) -> bool:
     except (NoValue, KeyError):
         return False
     shown = [_shown_places(side) for side in (a, b)]
-    # the coarser of the two says how near is near
+    # the coarser of the two sets the tolerance
     places = min((p for p in shown if p is not None), default=None)
     return places is not None and abs(x.value - y.value) < 10.0**-places
 

@@ -5,7 +5,7 @@ positive rationals, `i`, and powers with symbolic exponents (`e^{x+1} = e e^x`),
 every prime up to `SMOOTH` a square: exponents live modulo Q. Equal trees have equal images; unequal ones agree with a
 chance near 2^-80, since P is drawn anew in every process: who knew it could write `x^P` for `x`. Functions the map does
 not know become residues drawn from their argument's image, so that `sin(x+1)` still equals `sin(1+x)`; then a difference
-proves nothing and the image says so (`opaque`). So do roots of what is not known to be positive: the field knows no
+proves nothing and the image is marked (`opaque`). So do roots of what is not known to be positive: the field knows no
 signs. What is opaque depends on the tree alone, never on P.
 """
 

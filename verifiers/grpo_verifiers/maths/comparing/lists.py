@@ -314,7 +314,7 @@ def same_matrices(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     first, second = _matrix(gold), _matrix(answer)
     if first is None or second is None:
         return False
-    # a tuple does not say whether it is a row or a column: it is turned to fit the other
+    # a tuple may be a row or a column: it is turned to fit the other
     if "tuple" in (gold[0], answer[0]) and len(second) != len(first):
         first, second = (
             (first, tuple(zip(*second, strict=False)))

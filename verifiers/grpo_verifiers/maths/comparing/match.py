@@ -42,7 +42,7 @@ from grpo_verifiers.maths.reading.words import plain_words, same_words
 
 def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether `answer` gives the value of `gold`; unsettled scalars are left in `trial.pending`."""
-    # what a failed comparison left open says nothing about the next one
+    # what a failed comparison left open has no meaning for the next one
     mark = len(trial.pending)
     if _same(gold, answer, trial):
         return True
@@ -139,7 +139,7 @@ _HEADINGS = names(
     box plan player step class grade part set team
     """
 )
-"""Nouns that say nothing beside the number or letter behind them."""
+"""Nouns that add nothing to the number or letter behind them."""
 
 _SUBJECT = re.compile(
     r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I

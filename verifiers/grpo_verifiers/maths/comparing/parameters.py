@@ -34,7 +34,7 @@ _PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", 
 
 
 class Classes(NamedTuple):
-    """Whole numbers that leave one of `residues` modulo `modulus`; `name` is what they are said of, if anything."""
+    """Whole numbers that leave one of `residues` modulo `modulus`; `name` is the name that has those values, if any."""
 
     name: str
     residues: frozenset[int]
@@ -102,7 +102,7 @@ def _of_clauses(node: Node) -> Classes | None:
 
 
 def _joined(found: list[Classes | None]) -> Classes | None:
-    """The union of classes that are said of one name."""
+    """The union of classes of values of one name."""
     classes = [c for c in found if c is not None]
     names = {c.name for c in classes if c.name}
     if not classes or len(classes) < len(found) or len(names) > 1:
@@ -213,7 +213,7 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
 
 
 def _whole_names(wanted: set[str], found: set[str]) -> dict[str, str]:
-    """The new name of the parameter of an answer where only one side says that it is any whole number."""
+    """The new name of the parameter of an answer where only one side states that it is any whole number."""
     letters = sorted((found if WHOLE in wanted else wanted) & _INTEGERS)
     if len(letters) != 1:
         return {}

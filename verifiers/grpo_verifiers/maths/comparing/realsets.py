@@ -40,7 +40,7 @@ ALL: Pieces = (RealPiece(LEFT, RIGHT),)
 
 
 class RealSet(NamedTuple):
-    """`name`: the variable it was said of, if any."""
+    """`name`: the variable that was written with it, if any."""
 
     pieces: Pieces
     name: str | None = None
@@ -285,7 +285,7 @@ def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return gold[0] != "minus" and trial.same(gold[1], answer[2]) and trial.same(gold[2], answer[1])
     if gold[0] == answer[0] == "builder":
         return gold[1:3] == answer[1:3] and trial.same(gold[3], answer[3])
-    # `x in R` says no more than `R`
+    # `x in R` means no more than `R`
     if gold[0] == "all" and answer[0] == "rel":
         return len(answer[2]) == 1 and answer[2][0][0] == "in" and bool(answer[2][0][1] == gold)
     if gold[0] == "rel" and answer[0] == "all":
@@ -318,7 +318,7 @@ def _finite_union(node: Node) -> tuple[Node, ...] | None:
 
 
 def same_inequality(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """Whether two inequalities say the same up to a positive factor."""
+    """Whether two inequalities are the same up to a positive factor."""
     if answer[0] != "rel" or len(gold[2]) != len(answer[2]):
         return False
     first, second = _oriented(gold), _oriented(answer)

@@ -163,7 +163,7 @@ class Approx(NamedTuple):
 
 
 class NoValue(ArithmeticError):
-    """Overflow, a pole, or something floats cannot say."""
+    """Overflow, a pole, or something floats cannot represent."""
 
 
 def sample_points(names: list[str], positive: bool, small: bool = False) -> list[dict[str, float]]:

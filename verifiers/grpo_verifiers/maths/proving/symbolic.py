@@ -310,7 +310,7 @@ class _Reader:
 
         Raises:
             NotAlgebraic, NotRational, TooBig, Undefined, ZeroDivisionError: it is none that is known.
-            TooWide: more digits may tell.
+            TooWide: more digits may decide it.
         """
         kind = node[0]
         if kind == "c" and node != _I:

@@ -263,12 +263,12 @@ def _read(text: str) -> Answer:
 
 
 def _parts(clean: str) -> tuple[Answer, ...]:
-    """The answers behind `(a)`, `(b)` and so on; none if one of them says nothing that can be compared."""
+    """The answers behind `(a)`, `(b)` and so on; none if one of them has no value that can be compared."""
     texts = split_parts(clean) if ")" in clean and clean[:1] in "(\\abi12pP" else None
     if texts is None:
         return ()
     read_parts = tuple(map(read_answer, texts))
-    # a part that says nothing must not leave the verdict to the others
+    # a part that was not read must not leave the verdict to the others
     return read_parts if all(part.tree is not None or part.words for part in read_parts) else ()
 
 

@@ -330,7 +330,7 @@ def split_parts(text: str) -> list[str] | None:
     first = _PART_LABEL.match(text)
     if first is None:
         return None
-    # the first label says which alphabet counts: an `(i)` within part (a) is no label then
+    # the first label decides which alphabet counts: an `(i)` within part (a) is no label then
     order = next(names for names in _LABEL_ORDERS if first["name"] in names)
     labels = [m for m in _PART_LABEL.finditer(text) if m["name"] in order and _is_part_label(m, text)]
     names = [label["name"] for label in labels]

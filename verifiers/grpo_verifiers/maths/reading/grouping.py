@@ -47,10 +47,10 @@ def read_command(cursor: Cursor, name: str) -> Node:
         return read_signed_power(cursor)
     if name == "overline":
         inner = _short_argument(cursor)
-        # a mean, a conjugate, a negation or digits: nothing says which
+        # a mean, a conjugate, a negation or digits: nothing shows which
         if inner[0] in ("n", "+", "/", "^", "root"):
             raise Unreadable("a bar over a formula")
-        # over capitals the bar is that of a segment, `\overline{AB}`, and says nothing of the value
+        # over capitals the bar is that of a segment, `\overline{AB}`, and does not change the value
         return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
     if name == "cis":
         angle = _call_argument(cursor)
@@ -247,7 +247,7 @@ def read_set(cursor: Cursor) -> Node:
 def _builder_mark(cursor: Cursor) -> int:
     """Where the bar of a set builder stands, counted from here; 0 if this is no set builder."""
     depth = 0
-    # far enough for what a builder says of its name, and no scan to the end from every brace
+    # far enough for what a builder states of its name, and no scan to the end from every brace
     for i in range(cursor.at, min(len(cursor.tokens), cursor.at + 40)):
         token = cursor.tokens[i]
         depth += (token.value in ("(", "{")) - (token.value in (")", "}"))

@@ -218,7 +218,7 @@ def _argument(text: str, at: int) -> tuple[str, int]:
         end = matching(text, at)
         return text[at + 1 : end], end + 1
     if at < n and text[at] == "[":
-        # an optional argument says how, not what
+        # an optional argument is a setting, not part of the value
         end = text.find("]", at)
         if end > 0:
             return _argument(text, end + 1)

@@ -47,7 +47,7 @@ def read_compound(plain: str) -> Node | None:
         last = unit
     if last is None or last.size is None:
         return None
-    # the mark lets the comparison convert this one whatever the option says: no unit of it is the only right one
+    # the mark lets the comparison convert this one whatever the option is: no unit of it is the only right one
     return ("unit", number(total / last.size), last.name + "+")
 
 

@@ -125,7 +125,7 @@ def _at_qualifier(cursor: Cursor) -> bool:
 
 
 def _skip_qualifier(cursor: Cursor) -> None:
-    """`for all x in R` after an item says nothing about its value."""
+    """`for all x in R` after an item does not change its value."""
     if not _at_qualifier(cursor):
         return
     depth = 0
@@ -160,9 +160,9 @@ def read_relation(cursor: Cursor) -> Node:
             break
         cursor.at += 1
         if op in ("subset", "propto"):
-            # nothing compares these, and their sides alone would say something else
+            # nothing compares these, and their sides alone would mean something else
             raise Unreadable(f"a relation `{op}`")
-        # aligned rows say the sign again at a line break: `= & = 5`
+        # aligned rows repeat the sign at a line break: `= & = 5`
         while cursor.peek().value in ("&", "=", "approx"):
             cursor.at += 1
         links.append((op, read_measured(cursor)))
@@ -322,7 +322,7 @@ def _without_ranges(items: list[Node]) -> list[Node]:
         items = [replaced(item, ("c", "i"), ("s", "i")) for item in items]
     name = items[-1][1][1]
     if all(name in symbols(item) for item in items[:-1]):
-        # one name for every spelling of the parameter: `k`, `n` and `m` say the same
+        # one name for every spelling of the parameter: `k`, `n` and `m` mean the same
         return [rename(item, {name: WHOLE}) for item in items[:-1]]
     return items
 

@@ -161,7 +161,7 @@ _TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 
 
 def tidy_numbers(text: str, commas: bool) -> str:
-    """Thousands marks removed and decimal commas turned into points, only where the groups say so.
+    """Thousands marks removed and decimal commas turned into points, only where the groups of digits show them to be such.
 
     `commas`: plain commas mark thousands too; off inside brackets, where they part coordinates.
     """

@@ -16,7 +16,7 @@ from grpo_verifiers.maths.reading.tree import Node
 
 
 class Unreadable(ValueError):
-    """Text that is no mathematics this reader knows; the message says why."""
+    """Text that is no mathematics this reader knows; the message gives the reason."""
 
 
 class TooBig(Unreadable):
@@ -24,7 +24,7 @@ class TooBig(Unreadable):
 
 
 class Token(NamedTuple):
-    """One token; the docstring of `lexer` says what its kinds are."""
+    """One token; the docstring of `lexer` lists its kinds."""
 
     kind: str
     value: str
@@ -67,7 +67,7 @@ class Grammar:
 
 
 class Cursor:
-    """One pass over a token list. `bars` and `in_set` say what a stroke and a comma mean here, `currency` waits for its number.
+    """One pass over a token list. `bars` and `in_set` set what a stroke and a comma mean here, `currency` waits for its number.
 
     `closed` is the place behind the last fraction: a digit before it belongs to that, whatever number follows.
     """

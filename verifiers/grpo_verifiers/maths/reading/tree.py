@@ -33,7 +33,7 @@ SCALARS = frozenset(
 
 
 WHOLE = "k in Z"
-"""The name of the one parameter that an answer says is any whole number."""
+"""The name of the one parameter that stands for any whole number in an answer."""
 
 
 def number(value: int | Fraction) -> Node:

@@ -98,7 +98,7 @@ GENERIC = names(
     altogether each exactly only approximately about
     """
 )
-"""Nouns that say nothing about the quantity: they never contradict another unit."""
+"""Nouns that mean no unit: they never contradict one."""
 
 SCALES: dict[str, Fraction | int] = {
     "dozen": 12, "tens": 10, "tenths": Fraction(1, 10), "hundredths": Fraction(1, 100), "thousandths": Fraction(1, 1000),

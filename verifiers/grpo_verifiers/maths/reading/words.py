@@ -114,7 +114,7 @@ def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
     text = re.sub(r"(\d)(?:st|nd|rd|th)\b", r"\1", text.lower().replace("'", ""))
     words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES and w != "and"]
-    # `the answer is B`: what leads up to it says nothing
+    # `the answer is B`: the words before it carry no meaning
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
     if "of" in words and _MONTHS & set(words):
