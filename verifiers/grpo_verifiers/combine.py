@@ -217,7 +217,7 @@ def check_rule(rule: CombineRule, specs: Mapping[str, RewardSpec]) -> list[str]:
 
 @dataclass(slots=True)
 class PairSums:
-    """Running sums over samples on which two verifiers both gave a score: all that `cancels` needs."""
+    """Running sums over samples on which two verifiers both gave a score, from which `cancelling` finds their correlation."""
 
     n: int = 0
     x: float = 0.0
@@ -238,21 +238,6 @@ class PairSums:
         self.x, self.y = self.x + other.x, self.y + other.y
         self.xx, self.yy, self.xy = self.xx + other.xx, self.yy + other.yy, self.xy + other.xy
 
-    def cancels(self, weight_x: float, weight_y: float) -> bool:
-        """Whether one term takes back what the other gives.
-
-        Both vary, they correlate below -0.5 as weighted, and their sum varies less than half as much as the larger.
-        """
-        if self.n < 8:
-            return False
-        vx = weight_x**2 * (self.xx / self.n - (self.x / self.n) ** 2)
-        vy = weight_y**2 * (self.yy / self.n - (self.y / self.n) ** 2)
-        covariance = weight_x * weight_y * (self.xy / self.n - self.x * self.y / self.n**2)
-        if min(vx, vy) <= 1e-9:
-            return False
-        both = vx + vy + 2 * covariance
-        return covariance / math.sqrt(vx * vy) < -0.5 and both < 0.25 * max(vx, vy)
-
 
 def count_pairs(sums: dict[tuple[str, str], PairSums], verdicts: Mapping[str, Verdict]) -> None:
     """Add one sample's verdicts to the sums of every pair of verifiers."""
@@ -264,9 +249,19 @@ def count_pairs(sums: dict[tuple[str, str], PairSums], verdicts: Mapping[str, Ve
 
 
 def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, RewardSpec]) -> list[str]:
-    """Pairs of verifiers that cancel, in words."""
-    return [
-        f"`{one}` and `{other}` cancel: where one pays, the other does not ({pair.n} samples)"
-        for (one, other), pair in sums.items()
-        if pair.cancels(specs[one].weight, specs[other].weight)
-    ]
+    """Pairs of verifiers of which one takes back what the other gives, in words.
+
+    Both vary, they correlate below -0.5 as weighted, and their sum varies less than half as much as the larger.
+    """
+    out = []
+    for (one, other), pair in sums.items():
+        if pair.n < 8:
+            continue
+        x, y = specs[one].weight, specs[other].weight
+        vx = x**2 * (pair.xx / pair.n - (pair.x / pair.n) ** 2)
+        vy = y**2 * (pair.yy / pair.n - (pair.y / pair.n) ** 2)
+        covariance = x * y * (pair.xy / pair.n - pair.x * pair.y / pair.n**2)
+        is_small = vx + vy + 2 * covariance < 0.25 * max(vx, vy)
+        if min(vx, vy) > 1e-9 and covariance / math.sqrt(vx * vy) < -0.5 and is_small:
+            out.append(f"`{one}` and `{other}` cancel: where one pays, the other does not ({pair.n} samples)")
+    return out

@@ -30,6 +30,7 @@ _NUMBERED = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+\S", re.MULTILINE)
 _HIGHLIGHT = re.compile(r"\*\*[^\s*][^*\n]*\*\*|(?<!\*)\*[^\s*][^*\n]*\*(?!\*)")
 _TITLE = re.compile(r"<<([^<>\n]+)>>")
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]+\]")
+_BETWEEN_BLOCKS = re.compile(r"\n[ \t]*\n|^[ \t]*\*{3,}[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 
 _MARKUP = r"(?:[^\w\n]|_){0,10}"
@@ -65,12 +66,6 @@ def sentences_of(text: str) -> int:
     ends = list(_SENTENCE_END.finditer(text))
     rest = text[ends[-1].end() :] if ends else text
     return len(ends) + bool(words_of(rest))
-
-
-def paragraphs_of(text: str) -> list[str]:
-    """Blocks between blank lines or `***` rules."""
-    blocks = re.split(r"\n[ \t]*\n|^[ \t]*\*{3,}[ \t]*$", text, flags=re.MULTILINE)
-    return [block.strip() for block in blocks if block and block.strip()]
 
 
 def _divided(text: str, divider: str) -> list[str]:
@@ -123,7 +118,7 @@ def _postscript(text: str, args: Args) -> bool:
 CHECKS: dict[str, Check] = {
     "words": lambda text, args: args.allows(len(words_of(text))),
     "sentences": lambda text, args: args.allows(sentences_of(text)),
-    "paragraphs": lambda text, args: args.allows(len(paragraphs_of(text))),
+    "paragraphs": lambda text, args: args.allows(sum(bool(block.strip()) for block in _BETWEEN_BLOCKS.split(text))),
     "parts": lambda text, args: all(parts := _divided(text, "***")) and args.allows(len(parts)),
     "lines": lambda text, args: args.allows(sum(bool(line.strip()) for line in text.splitlines())),
     "characters": lambda text, args: args.allows(len(text.strip())),

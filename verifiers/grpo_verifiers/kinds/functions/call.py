@@ -29,7 +29,6 @@ from grpo_verifiers.kinds.functions.conventions import (
     find,
     names_keys_of_messages,
     place_of,
-    takes_parser,
 )
 from grpo_verifiers.kinds.functions.value import BadReturn, ReturnReader, listed
 from grpo_verifiers.kinds.functions.waiting import WAITS_S, Waiting
@@ -139,9 +138,9 @@ class UserFunction:
             "log_metric": lambda name, value: print(f"log_metric {name}={value}"),
             "log_extra": lambda column, values: self._columns.update({column: values}),
         }
-        if takes_parser(function):
-            # the parser that rubric functions get where none is named, if its package is here
-            with contextlib.suppress(ImportError, AttributeError):
+        # the parser that rubric functions get where none is named, if its package is here and the signature can be read
+        with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):
+            if "parser" in inspect.signature(function).parameters:
                 self._extra["parser"] = importlib.import_module("verifiers").Parser()
         self.signature = Signature.of(function, name, has_parser="parser" in self._extra)
         is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(

@@ -227,14 +227,6 @@ class Signature:
         return {name: lists[name] for name in self.names | of_all if name in lists}
 
 
-def takes_parser(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter `parser`."""
-    try:
-        return "parser" in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
 DERIVED = ("ground_truth", "data_source", "extra_info", "info", "task")
 
 
