@@ -166,8 +166,9 @@ def _choices(row: Mapping[str, Any]) -> dict[str, str]:
         raise BadGold("`choices` must be a list of two or more options, or a mapping of letters to options")
     out = {}
     for letter, words in value.items():  # options that are written with their letters lose them
-        label = rf"\A\s*+[(\[]?{re.escape(str(letter))}\s*+[)\].:]\s*+(?=\S)"
-        out[str(letter).strip().upper()] = normal(re.sub(label, "", str(words), count=1, flags=re.I))
+        text, name = str(words), str(letter)
+        label = re.match(rf"\A\s*+[(\[]?{re.escape(name)}\s*+[)\].:]\s*+(?=\S)", text, re.I)
+        out[name.strip().upper()] = normal(text[label.end() :] if label else text)
     return out
 
 
