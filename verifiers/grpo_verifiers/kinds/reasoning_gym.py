@@ -35,7 +35,7 @@ class GymOptions:
     """Options of `reasoning_gym`."""
 
     dataset: str | None = None
-    """Name of the data set; left out, the row's column `rg` or its metadata names it."""
+    """Name of the data set; left out, the row's column `rg` or its metadata says."""
     extract: Where = "box_or_line"
     """Where the answer is looked for; answers of several lines (grids) need `whole` or `<answer>` tags."""
     right_at: float = 1.0
