@@ -41,7 +41,9 @@ def find(spec: str) -> Callable[..., Any]:
     """
     where, _, name = spec.rpartition(":")
     if where.endswith(".py"):
-        paths = [os.path.join(folder, os.path.expanduser(where)) for folder in [*sys.path, ""]]  # beside the recipe first
+        paths = [
+            os.path.join(folder, os.path.expanduser(where)) for folder in [*sys.path, ""]
+        ]  # beside the recipe first
         path = next(filter(os.path.isfile, paths), None)
         if path is None:
             raise BadFunction(f"no file `{where}` beside the recipe or here")
