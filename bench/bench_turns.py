@@ -76,7 +76,7 @@ def measure(policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times:
             began = time.perf_counter()
             done = play.generate(SamplingSettings(turns * (TURN_TOKENS + between), seed=seed % 2))
             seconds.append(time.perf_counter() - began)
-        spoken = sum(completion.spoken for (completion,) in done)
+        spoken = sum(completion.sampled_tokens for (completion,) in done)
     finally:
         worlds.close()
     return {

@@ -52,12 +52,12 @@ class Credit:
     values: Sequence[Sequence[Sequence[float]]] | None = None
     pull_PG: Tensor | None = None
 
-    def pulls(self, spoken_PG: Tensor) -> Tensor:
+    def pulls(self, tokens_PG: Tensor) -> Tensor:
         """(P, G) how hard each sample pulls: |advantage| summed over the tokens that the model generated, so many of them."""
         if self.pull_PG is not None:
             return self.pull_PG
         # advantages of both signs would cancel in the mean that A_PG is then
-        return self.A_PG.abs() * spoken_PG if self.A_PGT is None else self.A_PGT.abs().sum(dim=-1)
+        return self.A_PG.abs() * tokens_PG if self.A_PGT is None else self.A_PGT.abs().sum(dim=-1)
 
     def rows(self, own: slice, width: int) -> Tensor:
         """(B,) or (B, width) advantages of these samples, counted through the batch, in rows padded to `width` tokens."""

@@ -1,7 +1,7 @@
 """What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on. And the
 rate of a run that goes on longer than its checkpoint knows.
 
-The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded beside it. With FSDP2 they
+The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded, in the same folder. With FSDP2 they
 are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
 With ZeRO they are in the precision it computes in; DeepSpeed keeps those it trains with its state, and reads them back
 on as many ranks as wrote them.
@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from transformers.trainer import SCHEDULER_NAME
 from trl import GRPOTrainer
 
-from grpo_cli.distributed.sharding import held_bytes, open_path
+from grpo_cli.distributed.sharding import bytes_of_rank, open_path
 from grpo_cli.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.course import Strategy
 
 
-class SideLearner(Protocol):
-    """What learns beside the model, and is saved and loaded with it."""
+class SavedWithModel(Protocol):
+    """What learns in addition to the model, and is saved and loaded with it."""
 
     def save(self, checkpoint: Path) -> None: ...
     def load(self, checkpoint: Path) -> None: ...
@@ -40,11 +40,11 @@ class SideLearner(Protocol):
 class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer under a `launch.strategy`; with `ddp` every method is TRL's own."""
 
-    beside: SideLearner | None = None
+    also_saved: SavedWithModel | None = None
 
     def __init__(self, strategy: Strategy, replica: Replica | None, **more: object) -> None:
         self.strategy, self.replica = strategy, replica
-        self._held: dict[str, float] = {}
+        self._rank_memory: dict[str, float] = {}
         super().__init__(**more)
 
     def create_accelerator_and_postprocess(self) -> None:
@@ -53,8 +53,8 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The weights of a plain folder, into a model that is not sharded yet; afterwards they are there already."""
-        if self.beside is not None:
-            self.beside.load(Path(resume_from_checkpoint))
+        if self.also_saved is not None:
+            self.also_saved.load(Path(resume_from_checkpoint))
         if self.is_sharded:
             return
         was, self.is_fsdp_enabled = self.is_fsdp_enabled, False  # type: ignore[has-type]
@@ -94,13 +94,13 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         """Whether the ranks have split the model among them yet."""
         return any(isinstance(p, DTensor) for p in self.model.parameters())
 
-    def held(self) -> dict[str, float]:
+    def rank_memory(self) -> dict[str, float]:
         """What one of several processes holds (rank 0's share), measured after the first update."""
         # which makes the optimizer's state; a batch without signal is none (DeepSpeed steps on it all the same)
         updated = self.strategy.startswith("zero") or self.optimizer.state
-        if not self._held and updated and self.accelerator.num_processes > 1:
-            self._held = {"memory/held_mib": held_bytes(self.model, self.optimizer) / 2**20}
-        return self._held
+        if not self._rank_memory and updated and self.accelerator.num_processes > 1:
+            self._rank_memory = {"memory/held_mib": bytes_of_rank(self.model, self.optimizer) / 2**20}
+        return self._rank_memory
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """A plain Hugging Face folder, or an adapter's, written by rank 0."""
@@ -126,8 +126,8 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         super()._save(output_dir, state_dict)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        if self.beside is not None and self.args.should_save:
-            self.beside.save(Path(output_dir))
+        if self.also_saved is not None and self.args.should_save:
+            self.also_saved.save(Path(output_dir))
         if self.strategy != "fsdp2":
             super()._save_optimizer_and_scheduler(output_dir)
             return

@@ -113,7 +113,7 @@ def gathered(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, parameter.detach()
 
 
-def held_bytes(model: nn.Module, optimizer: Optimizer) -> int:
+def bytes_of_rank(model: nn.Module, optimizer: Optimizer) -> int:
     """Bytes of parameters and optimizer state that lie on this rank."""
     tensors: list[Tensor] = [*model.parameters()]
     while hasattr(optimizer, "optimizer"):  # accelerate's and DeepSpeed's wrappers

@@ -19,7 +19,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.reward.group import sample_record
-from grpo_cli.reward.group_judge import judge_spoken, texts_of
+from grpo_cli.reward.group_judge import judge_finished, texts_of
 from grpo_cli.reward.judge import Judge, Judgement, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes
@@ -221,7 +221,7 @@ class Evaluator:
         flat = self._completions(some, samples, settings, on_progress)
         texts = texts_of(flat, self.policy.decode)
         tasks = [self.tasks[row] for row in range(n)[some] for _ in range(samples)]
-        found = judge_spoken(self.judge, flat, texts, tasks)
+        found = judge_finished(self.judge, flat, texts, tasks)
         judgements = [j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])]
         local_records = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
         place = {row.id: i for i, row in enumerate(self.rows)}

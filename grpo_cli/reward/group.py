@@ -37,7 +37,7 @@ class Group:
     @property
     def tokens(self) -> int:
         """Tokens of all samples that are the model's own."""
-        return sum(c.spoken for c in self.completions)
+        return sum(c.sampled_tokens for c in self.completions)
 
     @property
     def judged(self) -> int:
@@ -153,12 +153,12 @@ def sample_record(
         reward=_known(reward),
         outcome_reward=_known(outcome_reward),
         advantage=advantage,
-        tokens=completion.spoken,
+        tokens=completion.sampled_tokens,
         truncated=completion.finish == "length",
         assistant_prefix=assistant_prefix,
         turns=turn_lines(completion, advantage, advantages),
         values=values,
-        env_tokens=len(completion.token_ids) - completion.spoken,
+        env_tokens=len(completion.token_ids) - completion.sampled_tokens,
         primary=judgement.primary,
     )
 

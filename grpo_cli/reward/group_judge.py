@@ -1,7 +1,7 @@
 """From the samples of a rollout to groups with rewards: verdicts, shaping, and the placebo arm where one is asked for.
 
 How this works. The rollout calls `listening` around its engine and `groups` after it. Where a verifier works in processes of its own,
-`StreamingJudge` judges each sample as it is finished; else `judge_spoken` judges all at the end. `CreditMarker` marks the places
+`StreamingJudge` judges each sample as it is finished; else `judge_finished` judges all at the end. `CreditMarker` marks the places
 that `train.credit` reads, `RewardRule` (`reward/pay.py`) makes rewards of verdicts, and a `Group` holds the result.
 """
 
@@ -47,7 +47,7 @@ class GroupJudge:
             judgements = self.early.judgements([len(s.completions) for s in sampled])
         else:
             tasks = [self.tasks[s.row] for s in sampled for _ in s.completions]
-            judgements = judge_spoken(self.judge, flat, texts, tasks)
+            judgements = judge_finished(self.judge, flat, texts, tasks)
         found, at = [], 0
         for s in sampled:
             own = slice(at, at + len(s.completions))
@@ -62,8 +62,8 @@ class GroupJudge:
             completions = self.marks.put(completions)
         # of the call too: a row that is sampled twice in a step has another chance as a placebo
         place = f"{call.step}/{call.number}/{sampled.row}"
-        spoken, invalid = [c.spoken for c in completions], [c.invalid for c in completions]
-        paid = self.pay.of(judged, texts, spoken, place, invalid)
+        tokens, invalid = [c.sampled_tokens for c in completions], [c.invalid for c in completions]
+        paid = self.pay.of(judged, texts, tokens, place, invalid)
         return Group(
             sampled.row,
             completions,
@@ -88,7 +88,7 @@ def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
     return [next(plain) if c.episode is None else c.episode.judged for c in completions]
 
 
-def judge_spoken(
+def judge_finished(
     judge: Judge, completions: Sequence[Completion], texts: Sequence[str], tasks: Sequence[Task]
 ) -> list[Judgement]:
     """The judgement of each, in order, with what environments returned for those that are episodes."""

@@ -76,7 +76,7 @@ class Episode:
         return self.transcript if self.answer is None else self.answer
 
     @property
-    def spoken(self) -> int:
+    def sampled_tokens(self) -> int:
         """Tokens that the model generated."""
         return sum(turn.tokens for turn in self.turns)
 
@@ -161,9 +161,9 @@ class Completion:
         return [1] * length if self.episode is None else self.episode.mask(length)
 
     @property
-    def spoken(self) -> int:
+    def sampled_tokens(self) -> int:
         """Tokens that the model generated."""
-        return len(self.token_ids) if self.episode is None else self.episode.spoken
+        return len(self.token_ids) if self.episode is None else self.episode.sampled_tokens
 
     @property
     def invalid(self) -> int:

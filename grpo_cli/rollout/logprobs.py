@@ -43,7 +43,7 @@ class Scores:
 
 
 def can_share(model: nn.Module) -> bool:
-    """Whether the model's scores can be had this way; the engine's rehearsal has the last word."""
+    """Whether the model's scores can be had this way; the engine's trial run decides."""
     base: Any = causal_model(model)
     if draws_dropout(model):
         return False  # samples of one prompt would share its dropout mask

@@ -86,7 +86,7 @@ def beside_outcome(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG:
     if train.baseline == "critic" or not all(group.outcomes for group in groups):
         return {}
     # |advantage| times tokens: what a group adds to a loss that averages over tokens
-    tokens_PG = _tensor([[c.spoken for c in group.completions] for group in groups])
+    tokens_PG = _tensor([[c.sampled_tokens for c in group.completions] for group in groups])
     pull_P = (A_PG.abs().double() * tokens_PG).sum(dim=1)
     apart_P = told_apart(_outcomes(groups), ddof=train.std_ddof)
     found = {"group/near_tie": float((apart_P & ~alive_P).double().mean())}

@@ -329,10 +329,11 @@ def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> di
 
     `leaves_cut`: a cut sample is left out of the loss, so that it pulls nothing.
     """
-    spoken = [[0 if leaves_cut and c.finish == "length" else c.spoken for c in g.completions] for g in groups]
-    spoken_PG = torch.tensor(spoken)
+    tokens_PG = torch.tensor(
+        [[0 if leaves_cut and c.finish == "length" else c.sampled_tokens for c in g.completions] for g in groups]
+    )
     pulls = dict.fromkeys((group.row for group in groups), 0.0)
-    for group, own in zip(groups, (credit.pulls(spoken_PG) * spoken_PG.ne(0)).tolist(), strict=True):
+    for group, own in zip(groups, (credit.pulls(tokens_PG) * tokens_PG.ne(0)).tolist(), strict=True):
         pulls[group.row] += math.fsum(own)  # a row may stand in a batch twice
     return pulls
 

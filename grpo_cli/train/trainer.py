@@ -139,7 +139,7 @@ class Trainer(ShardedTrainer):
         self.critic = CriticLearning.of(
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
-        self.beside = self.critic  # saved and loaded with the model
+        self.also_saved = self.critic  # saved and loaded with the model
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -272,7 +272,7 @@ class Trainer(ShardedTrainer):
             return  # the closing summary of transformers' loop; the end card shows the same and more
         self.updates.optimizer_step(logs, self._metrics["train"])
         if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as asked
-            more = self.held() | self.mini.metrics()
+            more = self.rank_memory() | self.mini.metrics()
             learned = self.updates.end_of_batch(skipped_steps=self.guard.skipped, **more)
             super().log(self.loop.close(self.before, learned), start_time)
 

@@ -103,7 +103,7 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
         train = plain.train.model_copy(update={"trl": fields})
         try:
             config = grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False)
-            _rehearse(config, fields)
+            _dry_run(config, fields)
         except Exception as err:  # noqa: BLE001 - returned: libraries raise every class here
             return err
         return None
@@ -122,7 +122,7 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
     ) from error
 
 
-def _rehearse(config: GRPOConfig, stated: Collection[str]) -> None:
+def _dry_run(config: GRPOConfig, stated: Collection[str]) -> None:
     """Make the optimizer, the schedule and what else reads the settings in the first step; raises what the libraries raise.
 
     `stated`: the names in `train.trl`.

@@ -216,9 +216,9 @@ def test_a_model_that_keeps_its_window_to_itself_is_not_driven():
         layer.self_attn.config = copy.deepcopy(model.config)
         layer.self_attn.config.sliding_window = None
     found = str(supports(model))
-    assert "a rehearsal differs" in found, found
+    assert "a trial run differs" in found, found
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_supported_families_rehearse_without_a_reason(family):
+def test_supported_families_pass_the_trial_run(family):
     assert supports(tiny(family)) is None

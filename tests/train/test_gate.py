@@ -244,7 +244,7 @@ def played(said: Recipe, *episodes: Completion) -> Group:
         assert one.episode is not None and one.episode.outcome is not None
         found = verdict(one.episode.outcome)
         judged.append(Judgement({"environment": found}, found.outcome, said.verify["environment"].weight * found.score))
-    tokens, invalid = [c.spoken for c in episodes], [c.invalid for c in episodes]
+    tokens, invalid = [c.sampled_tokens for c in episodes], [c.invalid for c in episodes]
     paid = RewardRule(said).of(judged, ["x"] * len(episodes), tokens, "0/0/0", invalid)
     return Group(0, list(episodes), ["x"] * len(episodes), judged, paid.rewards, outcomes=paid.outcomes)
 

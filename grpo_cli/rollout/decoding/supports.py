@@ -130,9 +130,9 @@ def _dry_run(model: nn.Module) -> str | None:
             plain = base(input_ids=tokens, use_cache=False).logits[:, -2:].float()
     # Any model can be handed in: whatever it raises means that it does not follow the interface, and `auto` goes on.
     except Exception as err:  # noqa: BLE001
-        return f"a rehearsal failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
+        return f"a trial run failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
     # relative to the largest logit: half precision has 8 bits, and layers add their roundings
     scale = plain.abs().max().item() + 1e-6
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale
     error = max((first - plain[:, -2]).abs().max().item(), (second - plain[:, -1]).abs().max().item())
-    return None if error <= bound else f"a rehearsal differs from a plain forward pass by {error:.2g}"
+    return None if error <= bound else f"a trial run differs from a plain forward pass by {error:.2g}"

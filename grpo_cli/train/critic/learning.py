@@ -229,7 +229,7 @@ WARMUP = 20
 
 
 class CriticTrainer(KlTrainer, Protocol):
-    """What this needs of the trainer beside what the KL does."""
+    """What this needs of the trainer in addition to what the KL needs."""
 
     takes_logps: bool
 

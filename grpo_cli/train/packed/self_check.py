@@ -1,4 +1,4 @@
-"""Whether the packed update stands for TRL's own on a model: shown on that model, with its weights and on this device.
+"""Whether the packed update matches TRL's own on a model: measured on that model, with its weights and on this device.
 
 How this works. `unfit` names settings and models that no packed row can compute. `difference` scores random rows twice, packed and each
 alone through the model's own code, and compares log-probs and gradients; `replay_difference` does the same with a captured

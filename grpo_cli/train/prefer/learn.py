@@ -48,7 +48,7 @@ class Update:
 
 
 def update_of(prefer: Prefer, examples: int, longest: int, device: torch.device) -> Update:
-    """How `examples` are dealt into updates: all of one at once on a CPU, what fits a budget of tokens on a GPU.
+    """How `examples` are split into updates: all of one at once on a CPU, what fits a budget of tokens on a GPU.
 
     Args:
         prefer: whose batch and micro-batch count.
@@ -61,7 +61,7 @@ def update_of(prefer: Prefer, examples: int, longest: int, device: torch.device)
     most = batch if prefer.micro_batch is None else min(prefer.micro_batch, batch)
     if prefer.micro_batch is None and device.type == "cuda":
         most = max(1, GPU_TOKENS_A_FORWARD // (2 * max(longest, 1)))
-    least = 2 if prefer.loss == "kto" and batch > 1 else 1  # its KL needs another prompt's answer beside each
+    least = 2 if prefer.loss == "kto" and batch > 1 else 1  # its KL needs another prompt's answer for each
     fits = [size for size in range(least, batch + 1) if batch % size == 0]
     micro = max((size for size in fits if size <= most), default=fits[0])
     return Update(micro, batch // micro, examples // batch)
@@ -154,7 +154,7 @@ RENAMED = {
 }
 """What TRL logs, and what it is called in `metrics.jsonl`; the rest is left out."""
 LAST = ("loss", "chosen/logps", "rejected/logps", "prefer/margin", "prefer/accuracy")
-"""Of these the last update's too: how far the step came, beside the mean over it."""
+"""Of these the last update's too: how far the step came, in addition to the mean over it."""
 
 
 NO_PAIRS = "`grpo probe RECIPE` says what the model is right and wrong on; more rows, samples or tokens may help"

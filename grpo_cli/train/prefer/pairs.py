@@ -152,14 +152,14 @@ def _shuffled_anew(rows: Sequence[_RowSet], seed: int) -> list[_RowSet]:
         (row.index, one.text) for row in rows for pair in row.found.pairs for one in (pair.chosen, pair.rejected)
     )
     gap, a_sample = max(pair.gap for pair in pairs), max(uses.values())
-    dealt = []
+    redistributed = []
     for row in rows:
         answers = shuffle_labels(row.found.answers, f"{seed}/{row.found.row}")
         limits = PairLimits(len(row.found.pairs), a_sample, gap)
         made = pair_up(answers, limits)
         cause = None if made else NoPair.LENGTHS
-        dealt.append(replace(row, found=replace(row.found, answers=answers, pairs=made, cause=cause)))
-    return dealt
+        redistributed.append(replace(row, found=replace(row.found, answers=answers, pairs=made, cause=cause)))
+    return redistributed
 
 
 # Pairs of a step as token ids, in the order in which they are learned. No torch.

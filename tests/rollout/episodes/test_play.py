@@ -35,7 +35,7 @@ def test_an_episode_is_its_turns_with_the_observations_between_them() -> None:
     assert done.logps == [-0.5, -0.5, 0.0, 0.0, -0.5, -0.5]
     assert done.finish == "stop"
     assert done.episode is not None
-    assert done.spoken == 4
+    assert done.sampled_tokens == 4
     assert done.episode.outcome == 0.75
     assert done.episode.turns == (
         Turn(0, 2, state="s0", text="5", observation="seen", reward=0.25, milestone="half"),

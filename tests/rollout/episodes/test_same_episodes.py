@@ -82,4 +82,4 @@ def test_recorded_log_probs_are_those_of_one_pass_over_the_whole_episode(policy:
             plain = plain_logps(policy.model, prompt, completion.token_ids)
             for value, found, is_own in zip(plain, completion.logps, completion.mask, strict=True):
                 assert found == pytest.approx(float(value) if is_own else 0.0, abs=1e-4)
-            assert sum(completion.mask) == completion.spoken < len(completion.token_ids)
+            assert sum(completion.mask) == completion.sampled_tokens < len(completion.token_ids)
