@@ -35,8 +35,9 @@ class FailureLines:
     @contextmanager
     def timed(self, name: str, samples: int) -> Iterator[None]:
         """Write a line, once for a verifier, where the block takes long."""
-        timer = threading.Timer(SLOW_S, self._say_slow, (name, samples))
-        timer.daemon = True
+        # a thread of its own: this one is waiting in the verifier that takes long
+        timer = threading.Timer(SLOW_S, self._note_slow, (name, samples))
+        timer.daemon = True  # a verifier that never returns must not keep the process alive
         if self.note is not None and name not in self._slow:
             timer.start()
         try:
@@ -44,7 +45,7 @@ class FailureLines:
         finally:
             timer.cancel()
 
-    def _say_slow(self, name: str, samples: int) -> None:
+    def _note_slow(self, name: str, samples: int) -> None:
         self._slow.add(name)
         if self.note is not None:
             text = f"`{name}` has judged {samples:,} samples for {SLOW_S:g} s and goes on"

@@ -10,7 +10,6 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.reward.judge import Judgement
@@ -49,21 +48,19 @@ class Group:
         """Samples that the primary verifier calls right."""
         return sum(j.is_right for j in self.judgements)
 
-    @property
-    def unrewarded(self) -> int:
-        """Samples that some verifier left without a reward."""
-        return sum(j.reward is None for j in self.judgements)
-
     def parts(self, names: Iterable[str]) -> list[list[float]]:
         """For each sample the scores of these verifiers, NaN where one gave none, and what shaping added to the sum."""
         return [
+            # NaN and not 0 for a missing score: it must leave the mean of its part, not pull it down
+            [math.nan if (score := j.verdicts[name].score) is None else score for name in names]
             # what is in the reward and in no verdict is shaping
-            [_score(j, name) for name in names] + [reward - (j.reward or 0.0)]
+            + [reward - (j.reward or 0.0)]
             for j, reward in zip(self.judgements, self.rewards, strict=True)
         ]
 
     def joined(self, other: Group) -> Group:
         """More samples of the same row behind these."""
+        # verdicts of two rows in one group would give advantages that compare different questions
         assert self.row == other.row
         return Group(
             self.row,
@@ -119,11 +116,6 @@ class Group:
         ]
 
 
-def _score(judgement: Judgement, name: str) -> float:
-    score = judgement.verdicts[name].score
-    return math.nan if score is None else score
-
-
 def sample_record(
     row: Row,
     completion: Completion,
@@ -141,6 +133,7 @@ def sample_record(
 ) -> SampleRecord:
     """The record of one sample. A reward of NaN is None in it: no verdict is never a number. `advantages` are those of its
     tokens, where they differ, `values` a critic's before each turn."""
+    episode = completion.episode
     return SampleRecord(
         step=step,
         row=row.id,
@@ -156,8 +149,25 @@ def sample_record(
         tokens=completion.sampled_tokens,
         truncated=completion.finish == "length",
         assistant_prefix=assistant_prefix,
-        turns=turn_lines(completion, advantage, advantages),
+        turns=[
+            {
+                "text": turn.text,
+                "observation": turn.observation,
+                "tokens": turn.tokens,
+                "reward": turn.reward,
+                # a hash, enough to tell states apart: the text of a state may be of any length
+                "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
+                "milestone": turn.milestone,
+                "valid": turn.valid,
+                # the mean over its tokens, so that turns of unlike length can be compared
+                "advantage": advantage
+                if advantages is None
+                else math.fsum(advantages[turn.start : turn.end]) / max(turn.tokens, 1),
+            }
+            for turn in (episode.turns if episode is not None else ())
+        ],
         values=values,
+        # what is left of the ids was written by the environment and is in no loss
         env_tokens=len(completion.token_ids) - completion.sampled_tokens,
         primary=judgement.primary,
     )
@@ -165,26 +175,3 @@ def sample_record(
 
 def _known(reward: float | None) -> float | None:
     return None if reward is None or math.isnan(reward) else reward
-
-
-def turn_lines(
-    completion: Completion, advantage: float | None, advantages: Sequence[float] | None
-) -> list[dict[str, Any]]:
-    """What goes to disk of an episode's turns; the advantage of one is the mean over its tokens."""
-    episode = completion.episode
-    return [
-        {
-            "text": turn.text,
-            "observation": turn.observation,
-            "tokens": turn.tokens,
-            "reward": turn.reward,
-            # a hash, enough to tell states apart: the text of a state may be of any length
-            "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
-            "milestone": turn.milestone,
-            "valid": turn.valid,
-            "advantage": advantage
-            if advantages is None
-            else math.fsum(advantages[turn.start : turn.end]) / max(turn.tokens, 1),
-        }
-        for turn in (episode.turns if episode is not None else ())
-    ]

@@ -50,30 +50,21 @@ class GroupJudge:
             judgements = judge_finished(self.judge, flat, texts, tasks)
         found, at = [], 0
         for s in sampled:
-            own = slice(at, at + len(s.completions))
-            found.append(self._group(s, texts[own], judgements[own], call))
+            own, completions = slice(at, at + len(s.completions)), s.completions
             at = own.stop
+            # only now is the group whole: what no answer is worth depends on the others' scores
+            judged = self.judge.settled(judgements[own])
+            if self.marks is not None:
+                completions = self.marks.put(completions)
+            # of the call too: a row that is sampled twice in a step has another chance as a placebo
+            place = f"{call.step}/{call.number}/{s.row}"
+            tokens, invalid = [c.sampled_tokens for c in completions], [c.invalid for c in completions]
+            paid = self.pay.of(judged, texts[own], tokens, place, invalid)
+            prefix = self.tasks[s.row].assistant_prefix
+            found.append(
+                Group(s.row, completions, texts[own], judged, paid.rewards, s.prompt_ids, prefix, paid.outcomes)
+            )
         return found
-
-    def _group(self, sampled: RowCompletions, texts: list[str], judged: list[Judgement], call: EngineCall) -> Group:
-        # only now is the group whole: what no answer is worth depends on the others' scores
-        judged, completions = self.judge.settled(judged), sampled.completions
-        if self.marks is not None:
-            completions = self.marks.put(completions)
-        # of the call too: a row that is sampled twice in a step has another chance as a placebo
-        place = f"{call.step}/{call.number}/{sampled.row}"
-        tokens, invalid = [c.sampled_tokens for c in completions], [c.invalid for c in completions]
-        paid = self.pay.of(judged, texts, tokens, place, invalid)
-        return Group(
-            sampled.row,
-            completions,
-            texts,
-            judged,
-            paid.rewards,
-            sampled.prompt_ids,
-            self.tasks[sampled.row].assistant_prefix,
-            paid.outcomes,
-        )
 
 
 # What a verifier reads of a completion: its text, or of an episode the transcript of its turns, or its final answer.
@@ -113,11 +104,10 @@ class StreamingJudge:
 
     @classmethod
     def where_it_pays(cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> StreamingJudge | None:
-        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together.
-
-        Episodes end together, after their environments have spoken: nothing is early.
-        """
+        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together."""
+        # a verifier in this process would only take turns with the generation: one interpreter lock
         pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
+        # episodes end together, behind their environments' last step: none of them is early
         early = pays and not judge.wants_whole_batch and judge.worlds is None
         return cls(judge, decode) if early else None
 
@@ -172,15 +162,23 @@ class CreditMarker:
     decode: Decode
 
     def put(self, completions: Sequence[Completion]) -> list[Completion]:
-        """The same samples with their marks."""
-        if self.spec.method == "planner":
-            return [self._planned(c) for c in completions]
-        if self.spec.patterns:
-            return [replace(c, marks=self._milestones(c.token_ids)) for c in completions]
-        return list(completions)
+        """The same samples with their marks: `planned` tokens at the start of each turn, or the parts up to milestones."""
+        if self.spec.method != "planner":
+            # without patterns the environment names the milestones itself, turn by turn
+            return [replace(c, marks=self._milestones(c.token_ids)) if self.spec.patterns else c for c in completions]
+        found = list(completions)
+        for i, c in enumerate(completions):
+            if c.episode is not None:  # an answer without turns has no plan apart from it
+                turns = tuple(
+                    replace(turn, planned=self._plan(c.token_ids[turn.start : turn.end], number))
+                    for number, turn in enumerate(c.episode.turns)
+                )
+                found[i] = replace(c, episode=replace(c.episode, turns=turns))
+        return found
 
     def _milestones(self, ids: list[int]) -> tuple[Turn, ...]:
         """The parts of an answer, each up to where a milestone is reached for the first time, and the rest."""
+        # patterns are regular expressions over text; credit needs places among tokens, which `_tokens` finds
         text = self.decode([ids])[0]
         matches = [(name, re.search(pattern, text)) for name, pattern in self.spec.patterns.items()]
         found = [(match.end(), name) for name, match in matches if match is not None]
@@ -194,17 +192,6 @@ class CreditMarker:
         if start < len(ids) or not parts:
             parts.append(Turn(start, len(ids)))
         return tuple(parts)
-
-    def _planned(self, completion: Completion) -> Completion:
-        """With the tokens at the start of each turn that are a plan."""
-        episode = completion.episode
-        if episode is None:
-            return completion
-        turns = tuple(
-            replace(turn, planned=self._plan(completion.token_ids[turn.start : turn.end], number))
-            for number, turn in enumerate(episode.turns)
-        )
-        return replace(completion, episode=replace(episode, turns=turns))
 
     def _plan(self, ids: list[int], number: int) -> int:
         if self.spec.plan == FIRST:

@@ -57,9 +57,11 @@ class Task:
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
     """The options of one verifier; with the folders that `python` imports from, and `right_at` where the kind takes it."""
     options = dict(spec.options)
+    # kinds with scores between 0 and 1 decide themselves where right begins; the others never read it
     if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
         options["right_at"] = spec.right_at
     if spec.kind == "python" and folders:
+        # folders of the recipe's own `path` first: what the user names goes before what lies around
         options["path"] = [*(os.path.join(folders[0], one) for one in options.get("path", [])), *folders]
     return options
 
@@ -128,7 +130,14 @@ class Judge:
         """
         if self.worlds is not None:
             self.worlds.start()
-            self._need_outcome(self.worlds)
+            # only a world that is made shows whether it scores; an `environment` verifier without a score has no verdict
+            for name, spec in self.specs.items():
+                if spec.kind == "environment" and not self.worlds.scores:
+                    raise RecipeError(
+                        f"`{self.worlds.name}` says nothing of how good an episode is: it has no `get_reward`",
+                        place=f"`verify.{name}`",
+                        hint="add `get_reward()` to it, or a verifier for the answer under `verify`",
+                    )
         for name, verifier in self.verifiers.items():
             try:
                 verifier.start()
@@ -136,17 +145,6 @@ class Judge:
                 raise RecipeError(str(err), place=f"`verify.{name}`") from err
             except Unavailable as err:
                 raise SetupError(f"verifier `{name}`: {err}", hint=err.hint) from err
-
-    def _need_outcome(self, worlds: Worlds) -> None:
-        if worlds.scores:
-            return
-        for name, spec in self.specs.items():
-            if spec.kind == "environment":
-                raise RecipeError(
-                    f"`{worlds.name}` says nothing of how good an episode is: it has no `get_reward`",
-                    place=f"`verify.{name}`",
-                    hint="add `get_reward()` to it, or a verifier for the answer under `verify`",
-                )
 
     def sandboxes(self) -> dict[str, dict[str, Any]]:
         """What the sandbox of each started verifier enforces here (tier, self-test, warnings), by verifier."""
@@ -174,7 +172,10 @@ class Judge:
         """
         verdicts: list[dict[str, Verdict]] = [{} for _ in completions]
         for name, verifier in self.verifiers.items():
-            indices = [i for i, task in enumerate(tasks) if self._judges(name, task)]
+            # with `by` a row is compiled for the verifier that it names alone
+            indices = [
+                i for i, task in enumerate(tasks) if self.rule.method != "by" or task.golds.get(name) is not None
+            ]
             samples = [
                 Sample(
                     completions[i],
@@ -228,10 +229,6 @@ class Judge:
         found = outcome(verdicts, self.specs, self.rule)
         reward = combine(verdicts, self.specs, rule=self.rule)
         return Judgement(verdicts, found or Outcome.ERROR, reward, self.primary)
-
-    def _judges(self, name: str, task: Task) -> bool:
-        # with `by` a row is compiled for the verifier that it names alone
-        return self.rule.method != "by" or task.golds.get(name) is not None
 
 
 def no_assistant_prefix(row: Row) -> str:

@@ -55,7 +55,9 @@ class OutcomeRule:
 
     def pays(self, verdicts: Mapping[str, Verdict], reward: float, invalid: int = 0) -> float:
         """What the outcome pays a sample whose verifiers together pay `reward`; `invalid` actions cost nothing here."""
+        # a verifier that skipped the row has no verdict; the one that judged it in its place is the outcome then
         judging = [name for name in self.names if name in verdicts] or list(verdicts)[:1]
+        # `first` has one verdict that counts, and weight 0 pays nothing: in both the outcome is not a part of the reward
         if self.rule.method == "first" or not any(self.specs[name].weight for name in judging):
             return reward
         # weight 0 and not left out: the rule may still use its verdict, as a gate
@@ -64,13 +66,13 @@ class OutcomeRule:
             for name, spec in self.specs.items()
         }
         # the outcome of an episode is the same with clumsy actions: their fine is shaping
-        whole = {name: self._unfined(name, verdict, invalid) for name, verdict in verdicts.items()}
+        whole = dict(verdicts)
+        for name, fine in self.fines.items():
+            score = verdicts[name].score if name in verdicts else None
+            if fine * invalid and score is not None:
+                whole[name] = replace(verdicts[name], score=score + fine * invalid)
         paid = combine(whole, alone, rule=self.rule)
         return reward if paid is None else paid
-
-    def _unfined(self, name: str, verdict: Verdict, invalid: int) -> Verdict:
-        fine = self.fines.get(name, 0.0) * invalid
-        return replace(verdict, score=verdict.score + fine) if fine and verdict.score is not None else verdict
 
 
 class Pay(NamedTuple):
@@ -99,7 +101,13 @@ class RewardRule:
     ) -> Pay:
         """What one group is paid. `place` is where in the run it stands, the seed of a placebo; `invalid` counts the actions of
         each sample that its environment could not read."""
-        rewards = [self._one(j, text, n) for j, text, n in zip(judged, texts, tokens, strict=True)]
+        # shaping is no verdict: a sample that nobody judged is not paid for its form
+        rewards = [
+            math.nan
+            if j.reward is None
+            else j.reward + sum(shape(self.terms, Shaped(text, n, self.most, j.is_right)).values())
+            for j, text, n in zip(judged, texts, tokens, strict=True)
+        ]
         if self.train.control is not None:
             rewards = placebo(self.train.control, rewards, judged, f"{self.train.seed}/{place}")
             return Pay(rewards, rewards)  # a placebo that the truth gates would be none
@@ -108,12 +116,6 @@ class RewardRule:
             for j, n in zip(judged, invalid or [0] * len(judged), strict=True)
         ]
         return Pay(rewards, outcomes)
-
-    def _one(self, judged: Judgement, text: str, tokens: int) -> float:
-        # shaping is no verdict: a sample that nobody judged is not paid for its form
-        if judged.reward is None:
-            return math.nan
-        return judged.reward + sum(shape(self.terms, Shaped(text, tokens, self.most, judged.is_right)).values())
 
 
 # Shaping: small rewards for form, added to what the verifiers pay.
@@ -139,6 +141,7 @@ def shaping_entries(recipe: Recipe) -> dict[str, ShapingEntry]:
     entries = {str(name): ShapingEntry(dict(one.options), one.weight, one.only) for name, one in recipe.shaping.items()}
     if not recipe.train.overlong:
         return entries
+    # it would be paid twice, without a word on the screen
     if "overlong" in entries:
         raise RecipeError(
             f"`train.overlong` ({recipe.train.overlong:g}) is a penalty for long answers too",
@@ -183,6 +186,7 @@ def placebo(control: Control, rewards: Sequence[float], judgements: Sequence[Jud
         # one for every sample, also without a verdict, so that an error moves nobody else's coin
         coins = [float(rng.random() < 0.5) for _ in rewards]
         return [math.nan if math.isnan(r) else coin for r, coin in zip(rewards, coins, strict=True)]
+    # `shuffled`: mean and spread of the group are the true ones, so that only the order can teach
     known = [r for r in rewards if not math.isnan(r)]
     rng.shuffle(known)
     # only what is known is permuted: NaN stays with its sample

@@ -57,9 +57,9 @@ class ScoringPlan:
 
     @property
     def is_gated(self) -> bool:
-        """Whether something is paid beside the outcome that a group is not alive by."""
-        beside = len(self.entries) > 1 or bool(self.shaping) or any(self.fines.values())
-        return self.alive_by != "reward" and beside
+        """Whether something is paid in addition to the outcome that a group is alive by."""
+        pays_more = len(self.entries) > 1 or bool(self.shaping) or any(self.fines.values())
+        return self.alive_by != "reward" and pays_more
 
     @property
     def outcome(self) -> OutcomeRule:
@@ -137,9 +137,33 @@ def from_flags(
             "no verifier",
             hint=f"say `--math`, `--regex PATTERN`, `--recipe FILE` or `--verifier KIND` (known: {', '.join(sorted(KINDS))})",
         )
-    for option in options:
-        _set_option(found, option)
-    weight_of = dict(_weight(text, found) for text in weights)
+    for text in options:
+        path, equals, value = text.partition("=")
+        if not equals or not path:
+            raise UsageError(f"`--option {text}` is not `KEY=VALUE`")
+        name, dot, key = path.partition(".")
+        if not dot:
+            # a bare key is that of the only verifier; of several it would have to be guessed
+            if len(found) > 1:
+                raise UsageError(
+                    f"`--option {text}`: say for which verifier", hint=f"such as `{next(iter(found))}.{text}`"
+                )
+            name, key = next(iter(found)), path
+        if name not in found:
+            raise UsageError(f"`--option {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
+        kind, own = found[name]
+        own[key] = _typed(kind, key, value)
+    weight_of = {}
+    for text in weights:
+        name, equals, value = text.partition("=")
+        try:
+            weight_of[name] = float(value)
+        except ValueError:
+            equals = ""  # so that both mistakes have one message
+        if not equals:
+            raise UsageError(f"`--weight {text}` is not `NAME=NUMBER`")
+        if name not in found:
+            raise UsageError(f"`--weight {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
     if primary is not None and primary not in found:
         raise UsageError(f"`--primary {primary}` is none of the verifiers {', '.join(found)}")
     terms = {name: RewardTerm(weight_of.get(name, 1.0), name == primary) for name in found}
@@ -150,26 +174,12 @@ def from_flags(
 
 
 def _add(found: dict[str, tuple[str, dict[str, Any]]], kind: str, options: dict[str, Any]) -> None:
+    # two patterns are two verifiers: `regex`, `regex2`, …
     name, n = kind, 1
     while name in found:
         n += 1
         name = f"{kind}{n}"
     found[name] = (kind, options)
-
-
-def _set_option(found: dict[str, tuple[str, dict[str, Any]]], text: str) -> None:
-    path, equals, value = text.partition("=")
-    if not equals or not path:
-        raise UsageError(f"`--option {text}` is not `KEY=VALUE`")
-    name, dot, key = path.partition(".")
-    if not dot:
-        if len(found) > 1:
-            raise UsageError(f"`--option {text}`: say for which verifier", hint=f"such as `{next(iter(found))}.{text}`")
-        name, key = next(iter(found)), path
-    if name not in found:
-        raise UsageError(f"`--option {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
-    kind, options = found[name]
-    options[key] = _typed(kind, key, value)
 
 
 def _typed(kind: str, key: str, text: str) -> Any:
@@ -199,19 +209,6 @@ def _typed(kind: str, key: str, text: str) -> Any:
     raise UsageError(f"`{key}` of verifier `{kind}` must be {describe(hint)}, got `{text}`")
 
 
-def _weight(text: str, found: Mapping[str, Any]) -> tuple[str, float]:
-    name, equals, value = text.partition("=")
-    try:
-        weight = float(value)
-    except ValueError:
-        equals = ""
-    if not equals:
-        raise UsageError(f"`--weight {text}` is not `NAME=NUMBER`")
-    if name not in found:
-        raise UsageError(f"`--weight {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
-    return name, weight
-
-
 def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     """The plan of a recipe's `verify` and `shaping` sections; the recipe's folder is searched for `python` functions.
 
@@ -236,7 +233,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
         recipe.train.alive_by,
         recipe.fines,
     )
-    plan.shapers()
+    plan.shapers()  # only to refuse its mistakes before a line is read
     mistakes = check_rule(plan.rule, plan.terms)
     if mistakes:
         raise RecipeError(mistakes[0], place=source)
@@ -245,6 +242,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
 
 def recipe_beside(files: Sequence[str]) -> str | None:
     """The recipe of the run folder that all files lie in (`RUN/samples/…`, `RUN/eval/…`), if there is one."""
+    # files of two runs, or standard input, have no recipe in common
     found = {str(Path(file).resolve().parent.parent / "recipe.yaml") for file in files if file != "-"}
     if len(found) == 1 and "-" not in files and all(Path(f).parent.name in ("samples", "eval") for f in files):
         recipe = next(iter(found))

@@ -111,6 +111,7 @@ class RewardModelVerifier(Verifier):
         """Scores in order."""
         self.start()
         verdicts: list[Verdict] = []
+        # one batch at a time: two threads on one model would double its memory, and the tokenizer is not made for it
         with self._lock:
             assert self._loaded is not None
             model, tokenizer = self._loaded
@@ -125,8 +126,10 @@ class RewardModelVerifier(Verifier):
     def _batch(self, model: Any, tokenizer: Any, samples: Sequence[Sample]) -> list[Verdict]:
         began = time.perf_counter()
         ids = [_encoded(tokenizer, sample) for sample in samples]
+        # too long is no opinion of the model: cut texts would be scored on what is left of them
         fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens]
         scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
+        # of the batch, shared out: one sample's own time cannot be told apart in it
         seconds = (time.perf_counter() - began) / len(samples)
         return [
             self._verdict(scores[i], seconds) if i in scores else over_limit("too_long") for i in range(len(samples))

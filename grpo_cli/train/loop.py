@@ -281,7 +281,8 @@ class Loop:
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
         """Samples of the whole run, and those without a reward, with these among them."""
         samples = self.samples_seen + sum(len(group.rewards) for group in drawn)
-        return samples, self.errors_seen + sum(group.unrewarded for group in drawn)
+        # of the judgements, not of the rewards: a placebo pays samples that nobody judged too
+        return samples, self.errors_seen + sum(j.reward is None for group in drawn for j in group.judgements)
 
     def _check_errors(self, drawn: Sequence[Group]) -> None:
         """Write what verifiers failed on, and stop a run whose samples have no reward: none of the first step, or too many of all.
