@@ -110,7 +110,7 @@ def write_model(folder: Path) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.model import byte_tokenizer
 
     tokenizer = byte_tokenizer()
     torch.manual_seed(0)

@@ -93,20 +93,22 @@ def move_window(
         size: places of the cluster.
         skipped: places that are stepped over, and that nothing moves to while others are free.
     """
-    if len(window) >= size:
+    if len(window) >= size:  # the whole cluster: there is no other place to move to
         return sorted(window)
+    # 1.
     wish: dict[int, int] = {}
     for place in window:
         rate = rates.get(place)
         wish[place] = 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
     found = {place for place, way in wish.items() if way == 0}
+    # 2. and 3. Outermost first, so that rows that move side by side do not take each other's places
     easier = sorted(place for place, way in wish.items() if way < 0)
     harder = sorted((place for place, way in wish.items() if way > 0), reverse=True)
     for place in easier + harder:
         way = wish[place]
         ahead = range(place + way, size if way > 0 else -1, way)
         wanted = next((p for p in ahead if p not in skipped), min(max(place + way, 0), size - 1))
-        # outwards from there, in turn on both sides
+        # 4. Outwards from there, in turn on both sides
         near = [wanted] + [p for far in range(1, size) for p in (wanted + way * far, wanted - way * far)]
         free = [p for p in near if 0 <= p < size and p not in found]
         found.add(next((p for p in free if p not in skipped), place if place not in found else free[0]))

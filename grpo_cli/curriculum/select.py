@@ -1,4 +1,4 @@
-"""Which rows the next rollout uses. RowChoice inside the rollout hook, after the last batch was judged: no lag.
+"""Which rows the next rollout uses. They are chosen inside the rollout hook, after the last batch was judged: no lag.
 
 TRL's own sampler draws a batch ahead and replays epoch 0's order after a resume; it is not used. History pays
 where useless rows stay useless and costs where they soon stop being so: `auto` measures which it is (persistence).
@@ -12,17 +12,17 @@ from typing import Any
 
 from grpo_cli.curriculum.ads import Ads
 from grpo_cli.curriculum.ledger import Ledger, RowOutcome
-from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Order, Priority, Screen, Strategy, Uniform
+from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Order, Priority, Screen, Uniform
 
 
 class Selection:
     """The rows of a run: their ledger, their order, and the strategy that `train.select` names."""
 
-    def __init__(self, name: str, ids: Sequence[str], seed: int, strategy: Strategy | None = None) -> None:
+    def __init__(self, name: str, ids: Sequence[str], seed: int, strategy: Uniform | None = None) -> None:
         """`strategy`: the one of that name, where it is made with more than its defaults."""
         self.name, self.seed = name, seed
         self.ledger, self.order = Ledger(ids), Order(len(ids), seed)
-        self.strategy: Strategy = strategy or strategies()[name]()
+        self.strategy = strategy or strategies()[name]()
 
     @property
     def screens(self) -> bool:
@@ -68,7 +68,7 @@ class Selection:
         self.ledger.load_state(state["ledger"])
 
 
-def strategies() -> dict[str, type[Strategy]]:
+def strategies() -> dict[str, type[Uniform]]:
     """Every strategy by the name that `train.select` knows."""
     return {
         "uniform": Uniform,

@@ -3,19 +3,18 @@
 All of these keep looking at rows they think useless, now and then: a policy moves, and a ledger goes stale. A row
 never seen counts as promising as a pass rate of one half.
 
-How this works: `Order` is the uniform order that every strategy falls back to. A `Strategy` picks rows from the ledger and the
-order before a step, gets the outcomes after it, and saves what the ledger does not hold. `select.py` has the table of names.
+How this works: `Order` is the uniform order that every strategy falls back to. A strategy is `Uniform` or a class below it: it picks
+rows from the ledger and the order before a step, gets the outcomes after it, and saves what the ledger does not hold.
+`select.py` has the table of names.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from grpo_cli.curriculum.ledger import Ledger, RowOutcome
-
-# The order of rows, and what a strategy that departs from it has to be able to do.
 
 
 class Order:
@@ -50,42 +49,26 @@ class Order:
         return found
 
 
-class Strategy(Protocol):
-    """A way to pick rows by what is known of them."""
+class Uniform:
+    """Every row once an epoch, in a new order each epoch."""
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         """`n` different rows, none of `exclude`; fewer only where no others are left."""
+        return order.take(n, exclude)
 
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         """What came of a draw; the ledger has it already."""
 
     def metrics(self) -> dict[str, float]:
-        """What it knows after a step."""
+        """What the strategy knows after a step, by metric name."""
+        return {}
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
+        return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Back from a checkpoint."""
-
-
-class Uniform:
-    """Every row once an epoch, in a new order each epoch."""
-
-    def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
-        return order.take(n, exclude)
-
-    def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
-        pass
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        pass
 
 
 class Screen(Uniform):
@@ -117,6 +100,7 @@ class Priority(Uniform):
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
+        # the standard error of a group's gradient is largest at p = 1/2: an all-right or all-wrong group has none
         weights = {row: variance(ledger.pass_rate(row)) for row in rows}
         stale = sorted(
             (row for row in rows if row in ledger.entries), key=lambda row: (ledger.entries[row].last_step, row)
@@ -193,6 +177,7 @@ class Mopps(Uniform):
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
+        # Thompson sampling over a pool: a draw from each posterior, so that doubtful rows are tried now and then
         pool = rng.sample(rows, min(len(rows), self.candidates * n))
         drawn = {}
         for row in pool:
@@ -210,6 +195,7 @@ class EasyToHard(Uniform):
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         n = min(n, order.n_rows - len(exclude))
         if len([row for row in self.queue if row not in exclude]) < n:
+            # a stable sort of a shuffled epoch: rows of equal difficulty come in a new order each time
             mixed = [order.next() for _ in range(order.n_rows)]
             self.queue = sorted(mixed, key=lambda row: -(ledger.pass_rate(row) or 0.0))
         chosen = [row for row in self.queue if row not in exclude][:n]
@@ -246,6 +232,7 @@ class Auto(Uniform):
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         persistence = ledger.persistence
         if persistence is not None:
+            # two bars: at one alone the choice would flip from step to step
             self.is_on = persistence > (self.off_at if self.is_on else self.on_at)
 
     def state(self) -> dict[str, Any]:

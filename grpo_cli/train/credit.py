@@ -6,7 +6,7 @@ How this works. `Method.credit` takes the groups of a step, all of one size, and
 2. `credit` of `algorithm/credit.py` makes one advantage a sample.
 3. With `train.credit`, `turn_parts` compares the turns of episodes of the same row (`algorithm/turn_credit.py`), and
    `token_credit` puts the result on the tokens of those turns.
-4. `beside_outcome` measures how much of the batch is learned from what is paid in addition to the outcome.
+4. `shaping_metrics` measures how much of the batch is learned from what is paid in addition to the outcome.
 
 An episode is compared with the others of its row only. What it is paid in addition to its steps (a score at its end, a verifier,
 shaping) counts as paid at its last turn, so that its turns add up to its reward. Under a placebo the steps are paid
@@ -67,18 +67,7 @@ def paid(train: Train, groups: Sequence[Group]) -> Paid:
     return Paid(rewards_PG, alive_P, has_gate_P & ~alive_P)
 
 
-def paid_by_turn(groups: Sequence[Group], gated_P: Tensor, fine: float) -> list[Group]:
-    """These groups as turns and tokens are paid: gated ones the outcome alone, which invalid actions still cost `fine` each,
-    since the turns that took them are paid so."""
-    return [
-        replace(g, rewards=[t - fine * c.invalid for t, c in zip(g.outcomes, g.completions, strict=True)])
-        if is_gated
-        else g
-        for g, is_gated in zip(groups, gated_P.tolist(), strict=True)
-    ]
-
-
-def beside_outcome(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG: Tensor) -> dict[str, float]:
+def shaping_metrics(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG: Tensor) -> dict[str, float]:
     """The metrics of what is paid in addition to the outcome; `A_PG` (P, G) are the samples' own advantages, `alive_P` as in `Paid`.
 
     None is measured with a critic, which has no groups, nor where outcomes are not known apart from rewards.
@@ -92,21 +81,19 @@ def beside_outcome(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG:
     found = {"group/near_tie": float((apart_P & ~alive_P).double().mean())}
     if whole := float(pull_P.sum()):
         found["shape/alone"] = float(pull_P[~alive_P].sum()) / whole
-    inverted = [one for group in groups for one in _inverted(group)]
+    # of each right sample with a reward, whether a wrong one of its group is paid as much
+    inverted = list[bool]()
+    for group in groups:
+        pay = [
+            (j.is_right, reward)
+            for j, reward in zip(group.judgements, group.rewards, strict=True)
+            if j.outcome is not Outcome.ERROR and not math.isnan(reward)
+        ]
+        best_wrong = max((reward for is_right, reward in pay if not is_right), default=-math.inf)
+        inverted += [reward <= best_wrong for is_right, reward in pay if is_right]
     if inverted and train.control is None:  # a placebo does not depend on right and wrong
         found["group/inverted"] = sum(inverted) / len(inverted)
     return found
-
-
-def _inverted(group: Group) -> list[bool]:
-    """Of each right sample with a reward, whether a wrong one of its group is paid as much."""
-    pay = [
-        (j.is_right, reward)
-        for j, reward in zip(group.judgements, group.rewards, strict=True)
-        if j.outcome is not Outcome.ERROR and not math.isnan(reward)
-    ]
-    best_wrong = max((reward for is_right, reward in pay if not is_right), default=-math.inf)
-    return [reward <= best_wrong for is_right, reward in pay if is_right]
 
 
 def _outcomes(groups: Sequence[Group]) -> Tensor:
@@ -146,7 +133,11 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
     assert spec is not None
     flat = [completion for group in groups for completion in group.completions]
     parts = [row for group in found.parts for row in group]
-    on = partial(_on_tokens, groups=len(groups), width=max((len(c.token_ids) for c in flat), default=0))
+    width = max((len(c.token_ids) for c in flat), default=0)
+
+    def on(rows: Sequence[Sequence[Span]]) -> Tensor:
+        return spread(rows, width).view(len(groups), -1, width)
+
     model = on([[(turn.start, turn.end, 1.0) for turn in turns(c)] for c in flat])
     if spec.method != "planner":
         values = [
@@ -170,10 +161,6 @@ def turns(completion: Completion) -> Sequence[Turn]:
     if completion.episode is not None:
         return completion.episode.turns
     return completion.marks or (Turn(0, len(completion.token_ids)),)
-
-
-def _on_tokens(rows: Sequence[Sequence[Span]], *, groups: int, width: int) -> torch.Tensor:
-    return spread(rows, width).view(groups, -1, width)
 
 
 def _episodes(group: Group, is_placebo: bool) -> list[Steps]:
@@ -279,7 +266,7 @@ class Method:
             # shaping is the last part
             weights_K = torch.tensor([*self.weights.values(), 1.0], dtype=torch.float64)
         own = credit(self.train, rewards_PG, parts_PGK, weights_K)
-        metrics = beside_outcome(self.train, groups, pay.alive_P, own.A_PG)
+        metrics = shaping_metrics(self.train, groups, pay.alive_P, own.A_PG)
         if self.train.credit is None:
             made = own if penalty_PG is None else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
             return replace(made, metrics=metrics)
@@ -295,8 +282,14 @@ class Method:
         return replace(made, metrics=metrics)
 
     def by_turn(self, groups: Sequence[Group]) -> list[Group]:
-        """These groups with the rewards that are spread over turns or tokens: as `paid`, less what invalid actions cost."""
-        return paid_by_turn(groups, paid(self.train, groups).gated_P, self.fine)
+        """These groups with the rewards that are spread over turns or tokens: gated ones the outcome alone, which invalid actions
+        still cost `fine` each, since the turns that took them are paid so."""
+        return [
+            replace(g, rewards=[t - self.fine * c.invalid for t, c in zip(g.outcomes, g.completions, strict=True)])
+            if is_gated
+            else g
+            for g, is_gated in zip(groups, paid(self.train, groups).gated_P.tolist(), strict=True)
+        ]
 
     def has_signal(self, group: Group) -> bool:
         """Whether some advantage of it is not 0, in whatever batch it stands."""

@@ -48,8 +48,15 @@ def add_reference(
         [samples of all ranks], what the KL takes off each reward; None where it takes off nothing.
     """
     beta = trainer.objective.reward_beta
-    # the mask leaves cut answers out of the loss; a reward is paid for all that was sampled
-    whole = _uncut(out, sampled) if beta else out
+    whole = out
+    if beta:
+        # cut answers are left out of the loss by an empty mask, but they are paid a reward, and what is paid is less the KL:
+        # so it is measured over every token that was sampled
+        mask = out["completion_mask"]
+        lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
+        every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
+        if not torch.equal(every, mask):
+            whole = {**out, "completion_mask": every}
     with reference.swapped_in():
         out["ref_per_token_logps"] = score(trainer, whole)
     if not beta:
@@ -74,15 +81,6 @@ def sampled_logps(
         return logps
     width = out["completion_ids"].shape[1]
     return padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, out)
-
-
-def _uncut(out: Batch, sampled: list[Completion]) -> Batch:
-    """The batch with every sampled token in its mask: cut answers are left out of the loss by an empty one, but they are paid
-    a reward, and what is paid is less the KL."""
-    mask = out["completion_mask"]
-    lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
-    every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
-    return out if torch.equal(every, mask) else {**out, "completion_mask": every}
 
 
 class KlWatch:

@@ -225,7 +225,17 @@ def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row
         SamplingSettings(max_tokens=min(TOKENS, most), temperature=trainer.temperature, seed=0),
     )
     sampled = [completions[0] for completions in found]
-    scored_BT = score(trainer, _batch(prompts, sampled, policy.device)).float().cpu()
+    # as TRL pads a batch: prompts to the left, completions to the right
+    before, after = max(map(len, prompts)), max(len(c.token_ids) for c in sampled)
+    lead, tail = [before - len(p) for p in prompts], [after - len(c.token_ids) for c in sampled]
+    rows = {
+        "prompt_ids": [[0] * n + list(p) for n, p in zip(lead, prompts, strict=True)],
+        "prompt_mask": [[0] * n + [1] * len(p) for n, p in zip(lead, prompts, strict=True)],
+        "completion_ids": [c.token_ids + [0] * n for n, c in zip(tail, sampled, strict=True)],
+        "completion_mask": [[1] * len(c.token_ids) + [0] * n for n, c in zip(tail, sampled, strict=True)],
+    }
+    batch = {name: torch.tensor(ids, device=policy.device) for name, ids in rows.items()}
+    scored_BT = score(trainer, batch).float().cpu()
     apart = [(row[: len(c.logps)] - torch.tensor(c.logps)).abs() for row, c in zip(scored_BT, sampled, strict=True)]
     mean = float(torch.cat(apart).mean())
     exact = policy.autocast is None and next(policy.model.parameters()).dtype == torch.float32
@@ -235,16 +245,3 @@ def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row
             f" {mean:.2g} nats apart from those of the training pass",
             hint="set `sample.engine: transformers`; if that disagrees as well, the model cannot be trained on padded rows",
         )
-
-
-def _batch(prompts: Sequence[Sequence[int]], sampled: Sequence[Completion], device: torch.device) -> Batch:
-    """As TRL pads a batch: prompts to the left, completions to the right."""
-    before, after = max(map(len, prompts)), max(len(c.token_ids) for c in sampled)
-    lead, tail = [before - len(p) for p in prompts], [after - len(c.token_ids) for c in sampled]
-    rows = {
-        "prompt_ids": [[0] * n + list(p) for n, p in zip(lead, prompts, strict=True)],
-        "prompt_mask": [[0] * n + [1] * len(p) for n, p in zip(lead, prompts, strict=True)],
-        "completion_ids": [c.token_ids + [0] * n for n, c in zip(tail, sampled, strict=True)],
-        "completion_mask": [[1] * len(c.token_ids) + [0] * n for n, c in zip(tail, sampled, strict=True)],
-    }
-    return {name: torch.tensor(ids, device=device) for name, ids in rows.items()}

@@ -92,9 +92,17 @@ class StepAccount:
             for record in group.records(step, number, rows[group.row], [0.0] * len(group.rewards))
         ]
         signals = [method.has_signal(group) for group in before.drawn]
+        # the mean of -log p over sampled tokens estimates the policy's entropy without bias where samples are the policy's own
+        logps = [
+            p
+            for group in before.groups
+            for c in group.completions
+            for p, own in zip(c.logps, c.mask, strict=True)
+            if own
+        ]
         drawn: dict[str, Any] = {
             # how sure the policy was, unless truncation hides it
-            "entropy/sampled": None if sampling(recipe).truncates else sampled_entropy(before.groups),
+            "entropy/sampled": None if sampling(recipe).truncates or not logps else -math.fsum(logps) / len(logps),
             "tokens/drawn": sum(group.tokens for group in before.drawn),
         }
         drawn |= drawn_stats(every, size, signals)
@@ -148,7 +156,14 @@ class Loop:
     ) -> None:
         self.recipe, self.rows, self.collect, self.run, self.display = recipe, rows, collect, run, display
         self.clock, self.method = clock, method_of(recipe)
-        self.select = selection_of(recipe, [row.id for row in rows], clusters)
+        train, ids, strategy = recipe.train, [row.id for row in rows], None
+        if clusters is not None:
+            spec = train.ads or AdsSpec()
+            active = min(spec.active, len(clusters.members))
+            # rounded up: a step may draw less than a window, never more than all of them
+            width = math.ceil(recipe.sample.prompts / active)
+            strategy = Ads(clusters, ids, active=active, width=width, reset=spec.reset)
+        self.select = Selection(train.select, ids, train.seed, strategy)
         self.steps_done = self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
         self.utilisation: Utilisation | None = None
@@ -177,7 +192,7 @@ class Loop:
         """The half before the update.
 
         Raises:
-            TrainingError: too many samples went without a verdict.
+            TrainingError: none of the first step's samples has a verdict, or too few of all; with the commonest failure.
             ServerLost: everything a checkpoint keeps of this object is as it was before the call.
         """
         # the only state that moves before the step is closed
@@ -189,7 +204,22 @@ class Loop:
         except ServerLost:
             self.select.roll_back(order)
             raise
-        self._check_errors(before.drawn)
+        found = Failures()
+        for group in before.drawn:
+            row = self.rows[group.row]
+            for judgement in group.judgements:
+                found.add(judgement.verdicts, row.place or row.id, row.fields)
+        self.lines.see(found)
+        # in the first step at once: a broken verifier would otherwise burn the whole of it again and again
+        samples, errors = self._seen(before.drawn)
+        allowed, text = self.recipe.stop.verifier_errors, ""
+        if self.samples_seen == 0 and samples == errors and allowed < 1:
+            text = f"none of the first {samples} samples got a verdict"
+        elif samples >= ENOUGH and errors / samples > allowed:
+            text = f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%})"
+        if text:
+            cause = f": {found.commonest[0]}" if found.failed else ""
+            raise TrainingError(f"{text}{cause}", hint=ERRORS_HINT)
         self.display.phase("update")
         return before
 
@@ -251,7 +281,12 @@ class Loop:
         metrics |= {**gpu_memory(), **account.drawn}
         # the clock starts anew here: what follows, an evaluation or a checkpoint, is a pause of the next step
         phases, whole = self.clock.split()
-        metrics |= self._utilised(before, phases["update"])
+        if self.utilisation is not None and phases["update"] > 0:
+            # a group without signal needs no arithmetic: where its rows are computed all the same, that is no use of the card
+            trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
+            lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
+            done_share = self.utilisation.share(lengths, self.recipe.train.inner_epochs, phases["update"])
+            metrics["mfu"] = done_share / self.ranks.world  # every process has a card and an equal part of the rows
         metrics |= timing_stats(
             phases,
             metrics["tokens/drawn"],
@@ -268,61 +303,16 @@ class Loop:
         self.display.step(metrics, view_samples(account.records, places=places))
         return metrics
 
-    def _utilised(self, before: StepBatch, seconds: float) -> dict[str, float]:
-        """`mfu` over the rows that have a gradient; every process has a card and an equal part of them."""
-        if self.utilisation is None or seconds <= 0:
-            return {}
-        # a group without signal needs no arithmetic: where its rows are computed all the same, that is no use of the card
-        trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
-        lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
-        passes = self.recipe.train.inner_epochs
-        return {"mfu": self.utilisation.share(lengths, passes, seconds) / self.ranks.world}
-
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
         """Samples of the whole run, and those without a reward, with these among them."""
         samples = self.samples_seen + sum(len(group.rewards) for group in drawn)
         # of the judgements, not of the rewards: a placebo pays samples that nobody judged too
         return samples, self.errors_seen + sum(j.reward is None for group in drawn for j in group.judgements)
 
-    def _check_errors(self, drawn: Sequence[Group]) -> None:
-        """Write what verifiers failed on, and stop a run whose samples have no reward: none of the first step, or too many of all.
-
-        Raises:
-            TrainingError: with the commonest failure of these samples.
-        """
-        found = Failures()
-        for group in drawn:
-            row = self.rows[group.row]
-            for judgement in group.judgements:
-                found.add(judgement.verdicts, row.place or row.id, row.fields)
-        self.lines.see(found)
-        # in the first step at once: a broken verifier would otherwise burn the whole of it again and again
-        samples, errors = self._seen(drawn)
-        allowed = self.recipe.stop.verifier_errors
-        if self.samples_seen == 0 and samples == errors and allowed < 1:
-            said = f"none of the first {samples} samples got a verdict"
-        elif samples >= ENOUGH and errors / samples > allowed:
-            said = f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%})"
-        else:
-            return
-        cause = f": {found.commonest[0]}" if found.failed else ""
-        raise TrainingError(f"{said}{cause}", hint=ERRORS_HINT)
-
 
 def method_of(recipe: Recipe) -> CreditMethod:
     """What a recipe's steps learn from their samples."""
     return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe)
-
-
-def selection_of(recipe: Recipe, ids: Sequence[str], clusters: Clusters | None = None) -> Selection:
-    """How a recipe chooses among rows; in `clusters` of them with `select: ads`."""
-    train, strategy = recipe.train, None
-    if clusters is not None:
-        spec = train.ads or AdsSpec()
-        active = min(spec.active, len(clusters.members))
-        width = math.ceil(recipe.sample.prompts / active)
-        strategy = Ads(clusters, ids, active=active, width=width, reset=spec.reset)
-    return Selection(train.select, ids, train.seed, strategy)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:
@@ -337,12 +327,3 @@ def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> di
     for group, own in zip(groups, (credit.pulls(tokens_PG) * tokens_PG.ne(0)).tolist(), strict=True):
         pulls[group.row] += math.fsum(own)  # a row may stand in a batch twice
     return pulls
-
-
-def sampled_entropy(groups: Sequence[Group]) -> float | None:
-    """-log p of the tokens the model sampled in a step, over all groups of the batch, dropped ones among them.
-
-    An unbiased estimate of the policy's entropy where the samples come from the policy.
-    """
-    logps = [p for group in groups for c in group.completions for p, own in zip(c.logps, c.mask, strict=True) if own]
-    return -math.fsum(logps) / len(logps) if logps else None

@@ -134,7 +134,17 @@ class Trainer(ShardedTrainer):
         fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
         self.fused: list[Patch] = update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
-        self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
+        trl = TrlLogProbs(absolute)
+        # our own forward pass computes the same from fewer tokens: each prompt once. What is named here needs TRL's own:
+        # other ranks wait in it, or it computes more than we do
+        shares = (
+            loop.ranks.world == 1
+            and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
+            and can_share(model)
+        )
+        self.source: LogProbSource = self.packed or (
+            SharedPromptLogProbs(self.accelerator, self.model, self.temperature, trl) if shares else trl
+        )
         self.mini = MiniBatches.of(args)
         self.critic = CriticLearning.of(
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
@@ -156,43 +166,36 @@ class Trainer(ShardedTrainer):
     # the half before the update: groups, credit, the batch that TRL trains on
 
     def _generate_and_score_completions(self, inputs: list[Batch]) -> Batch:
-        self.before = self._begin()
+        self.sync_weights()
+        try:
+            before = self.before = self.loop.begin()
+        except ServerLost:  # the weights are intact, and so is the rest: it stands between two steps
+            done = self.loop.steps_done
+            if done and not self.loop.run.checkpoint_path(done).exists():
+                self._save_checkpoint(self.model, None)
+            raise
         # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
-        torch.manual_seed(step_seed(self.loop.recipe.train.seed, self.before.step + 1))
+        torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         with self.log_probs_from(sampled if self.takes_logps else self.source):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
-        self.before = self._with_kl(self.before, out, samples)
-        put_credit(out, self.before.credit, samples.places, prunes=self.objective.kept < 1)
-        if self.critic is not None:
-            self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
-        return out
-
-    def _begin(self) -> StepBatch:
-        self.sync_weights()
-        try:
-            return self.loop.begin()
-        except ServerLost:  # the weights are intact, and so is the rest: it stands between two steps
-            done = self.loop.steps_done
-            if done and not self.loop.run.checkpoint_path(done).exists():
-                self._save_checkpoint(self.model, None)
-            raise
-
-    def _with_kl(self, before: StepBatch, out: Batch, samples: RankSamples) -> StepBatch:
-        """The step with the KL monitor's metrics, and with credit less the KL where it is taken off the rewards."""
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
             with self.loop.clock.phase("monitor"):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
-        if self.reference is None:
-            return before
-        penalty = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
-        if penalty is None:
-            return before
-        penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
-        return replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
+        if self.reference is not None:
+            penalty = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
+            if penalty is not None:
+                # the KL is taken off the rewards: credit is given once more, since baseline and spread move too
+                penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
+                before = replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
+        self.before = before
+        put_credit(out, before.credit, samples.places, prunes=self.objective.kept < 1)
+        if self.critic is not None:
+            self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
+        return out
 
     @property
     def samples(self) -> RankSamples:
@@ -395,18 +398,6 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
     if not trainer.objective.every_row and not trainer.loop.recipe.launch.strategy.startswith("zero"):
         trainer.mini.find_empty(batches, trainer.loop.ranks.largest)
     return batches
-
-
-def log_prob_source(trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool) -> LogProbSource:
-    """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `TrlLogProbs`."""
-    # each of these needs TRL's own pass: other ranks wait in it, or it computes more than we do
-    shares = (
-        loop.ranks.world == 1
-        and not (args.gradient_checkpointing or trainer._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
-        and can_share(model)
-    )
-    trl = TrlLogProbs(absolute)
-    return SharedPromptLogProbs(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
 
 
 def packed_source(

@@ -69,11 +69,6 @@ class RankSamples:
     prompts: list[Prompt]
     places: range
 
-    @property
-    def has_turns(self) -> bool:
-        """Whether the environment's tokens stand between the model's own in any of them."""
-        return any(c.episode is not None for c in self.completions)
-
     @classmethod
     def of(cls, before: StepBatch, rows: Sequence[Row], places: range) -> RankSamples:
         """The samples at these places of the batch, counted group by group."""
@@ -101,7 +96,8 @@ class RankSamples:
         ids = _arrays([c.token_ids for c in self.completions])
         logps = [c.logps for c in self.completions] if with_logps else None
         # TRL multiplies its loss by this mask, so that observations of an environment have no gradient
-        masks = [c.mask for c in self.completions] if self.has_turns else None
+        has_turns = any(c.episode is not None for c in self.completions)
+        masks = [c.mask for c in self.completions] if has_turns else None
         return _arrays(self.prompt_ids), ids, masks, answers, logps, {}, None, []
 
 

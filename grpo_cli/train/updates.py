@@ -61,8 +61,15 @@ class MiniBatches:
 
     def find_empty(self, batches: list[Rows], largest: Callable[[int], int]) -> None:
         """Note which mini-batches have no advantage on any token that counts, on all ranks; `largest` of a number over them."""
-        windows = [batches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
-        self.empty = [largest(sum(map(_teaches, window))) == 0 for window in windows]
+        teaches = []
+        for batch in batches:
+            advantages = batch["advantages"]
+            per_token = advantages if advantages.dim() > 1 else advantages[:, None]
+            # of a row that is left out of the loss, as a cut one may be, no advantage has a gradient
+            teaches.append(bool((per_token * loss_mask(batch)).any()))
+        windows = [teaches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
+        # on all ranks alike: one that steps alone would have other weights from then on
+        self.empty = [largest(sum(window)) == 0 for window in windows]
 
     def skips_update(self, micro_steps: int, model: nn.Module) -> bool:
         """Whether the mini-batch that ended after so many micro-batches makes no update; its gradients are thrown away."""
@@ -77,13 +84,6 @@ class MiniBatches:
         """`updates/empty` since the last call."""
         passed, self.passed = self.passed, 0
         return {"updates/empty": passed}
-
-
-def _teaches(batch: Rows) -> bool:
-    advantages = batch["advantages"]
-    per_token = advantages if advantages.dim() > 1 else advantages[:, None]
-    # of a row that is left out of the loss, as a cut one may be, no advantage has a gradient
-    return bool((per_token * loss_mask(batch)).any())
 
 
 def reshuffled(batches: list[Rows], seed: int) -> list[Rows]:
@@ -114,39 +114,35 @@ def by_group(batches: list[Rows], window: int, group: int, drops_dead: bool) -> 
     """The same rows in as many micro-batches of the same size within every `window` of them: samples of one prompt
     together, and about as many tokens in each. `drops_dead` rows of zero advantage count for nothing.
     """
-    return [
-        batch
-        for start in range(0, len(batches), window)
-        for batch in _grouped(batches[start : start + window], group, drops_dead)
-    ]
-
-
-def _grouped(batches: list[Rows], group: int, drops_dead: bool) -> list[Rows]:
-    samples = torch.cat([batch["sample"] for batch in batches]).tolist()
-    masks = torch.cat([batch["completion_mask"].sum(dim=1) for batch in batches])
-    if drops_dead:
-        alive = torch.cat([batch["advantages"] for batch in batches]) != 0
-        # they are dropped before the pass, so they cost nothing
-        masks = masks * (alive if alive.dim() == 1 else alive.any(dim=1))
-    members: dict[int, list[int]] = {}
-    for place, sample in enumerate(samples):
-        members.setdefault(sample // group, []).append(place)
-    tokens = masks.tolist()
-    # the largest first, each to the micro-batch that has least so far and room for it; what is left fills the gaps
-    largest = sorted(members.values(), key=lambda rows: -sum(tokens[row] for row in rows))
-    room = [len(batch["sample"]) for batch in batches]
-    filled: list[list[int]] = [[] for _ in batches]
-    rest: list[int] = []
-    for rows in largest:
-        open_ = [i for i, taken in enumerate(filled) if room[i] - len(taken) >= len(rows)]
-        if open_:
-            filled[min(open_, key=lambda i: sum(tokens[row] for row in filled[i]))] += sorted(rows)
-        else:
-            rest += sorted(rows)
-    left = iter(rest)
-    for size, taken in zip(room, filled, strict=True):
-        taken += [next(left) for _ in range(size - len(taken))]
-    return _in_order(batches, [row for taken in filled for row in taken])
+    found: list[Rows] = []
+    for start in range(0, len(batches), window):
+        own = batches[start : start + window]
+        samples = torch.cat([batch["sample"] for batch in own]).tolist()
+        masks = torch.cat([batch["completion_mask"].sum(dim=1) for batch in own])
+        if drops_dead:
+            alive = torch.cat([batch["advantages"] for batch in own]) != 0
+            # they are dropped before the pass, so they cost nothing
+            masks = masks * (alive if alive.dim() == 1 else alive.any(dim=1))
+        members: dict[int, list[int]] = {}
+        for place, sample in enumerate(samples):
+            members.setdefault(sample // group, []).append(place)
+        tokens = masks.tolist()
+        # the largest first, each to the micro-batch that has least so far and room for it; what is left fills the gaps
+        largest = sorted(members.values(), key=lambda rows: -sum(tokens[row] for row in rows))
+        room = [len(batch["sample"]) for batch in own]
+        filled: list[list[int]] = [[] for _ in own]
+        rest: list[int] = []
+        for rows in largest:
+            open_ = [i for i, taken in enumerate(filled) if room[i] - len(taken) >= len(rows)]
+            if open_:
+                filled[min(open_, key=lambda i: sum(tokens[row] for row in filled[i]))] += sorted(rows)
+            else:
+                rest += sorted(rows)
+        left = iter(rest)
+        for size, taken in zip(room, filled, strict=True):
+            taken += [next(left) for _ in range(size - len(taken))]
+        found += _in_order(own, [row for taken in filled for row in taken])
+    return found
 
 
 def _in_order(batches: list[Rows], order: list[int]) -> list[Rows]:

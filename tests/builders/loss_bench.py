@@ -15,7 +15,7 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from grpo_cli.distributed.ranks import Ranks
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.recipe.arithmetic import Batching
 from grpo_cli.recipe.engines import EngineKind
 from grpo_cli.recipe.sections.recipe import Recipe

@@ -43,7 +43,7 @@ class Served:
     """A running `trl vllm-serve` of the tiny model with weights of its own, in a session of its own."""
 
     def __init__(self, folder: Path) -> None:
-        from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+        from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 
         self.folder, self.port = folder, free_port()
         self.model, self.log = folder / "other-weights", folder / "server.log"
@@ -142,7 +142,7 @@ def test_another_model_is_refused_before_a_weight_is_sent(served: Served, tmp_pa
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from grpo_cli.errors import SetupError
-    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.model import byte_tokenizer
 
     shallow = AutoConfig.from_pretrained(served.model)
     shallow.num_hidden_layers = 1

@@ -154,7 +154,7 @@ IGNORES = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
     ("line", "what"), [({"prompt": CHAT}, "tool_calls"), ({"prompt": CHAT[:1], "tools": [TOOL]}, "tools")]
 )
 def test_tools_and_calls_reach_the_template_or_are_refused(tmp_path: Path, line: dict[str, Any], what: str) -> None:
-    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.model import byte_tokenizer
     from grpo_cli.policy.tokens import encode
 
     (row,) = rows(tmp_path, [line], prompt="{prompt}")

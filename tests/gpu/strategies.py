@@ -144,7 +144,7 @@ def _apart(one: Path, other: Path, step: int) -> float:
 def _random_model(folder: Path, width: int, layers: int) -> Path:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.model import byte_tokenizer
 
     tokenizer = byte_tokenizer()
     tokenizer.save_pretrained(folder)

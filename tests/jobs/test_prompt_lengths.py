@@ -12,7 +12,7 @@ from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.rows import PromptTokenCounts, fit_split
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tokens import encode
 from tests.builders.loss_bench import recipe

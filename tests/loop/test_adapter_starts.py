@@ -15,8 +15,7 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_cli.jobs.export.folder import write_folder
 from grpo_cli.jobs.train.job import Job
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
-from grpo_cli.policy.model import load_config, load_model
+from grpo_cli.policy.model import byte_tokenizer, load_config, load_model, tiny_llama
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.resilience.model_source import find_model_source, open_model
 from grpo_cli.resilience.starts import pinned

@@ -11,7 +11,7 @@ import torch
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.measure.clustering import PARTS, Embeddings, clusters_of_run, embed, k_means, make_clusters, principal
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Recipe
 from tests.builders.rollout_models import tiny

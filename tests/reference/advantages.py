@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from tests.reference import world
 from tests.reference.case import Case, Errors
 from tests.reference.drive import scores

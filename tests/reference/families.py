@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 
 CONTEXT = 96
 _PLAIN: dict[str, Any] = {

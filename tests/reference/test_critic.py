@@ -16,8 +16,7 @@ import torch
 from transformers import AutoConfig
 
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.builtin import byte_tokenizer
-from grpo_cli.policy.model import load_model
+from grpo_cli.policy.model import byte_tokenizer, load_model
 from grpo_cli.policy.tokens import refuse_other_tokens
 from grpo_cli.recipe.sections.recipe import Model
 from tests.reference.case import Case

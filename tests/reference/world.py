@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.rollout.collect import Collect, EngineCall, RowCompletions
 from grpo_cli.rollout.engine import Completion, Episode, Request, SamplingSettings, Turn
 from tests.reference.policy import Said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.recipe.sections.recipe import TurnCredit
 from grpo_cli.reward.group_judge import CreditMarker
 from grpo_cli.rollout.engine import Completion, Episode, Turn

@@ -10,7 +10,7 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.graph.stepper import GraphStepper

@@ -4,7 +4,7 @@ from types import MethodType
 
 import torch
 
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import make_engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.train.clock import Utilisation, arithmetic
 from tests.builders.rollout_models import tiny

@@ -56,7 +56,7 @@ class ValueTarget:
 
 
 class Critic:
-    """A backbone, a head in float32 that says 0 at the start, and their optimizer."""
+    """A backbone, a head in float32 that returns 0 at the start, and their optimizer."""
 
     def __init__(self, backbone: CriticBackbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics) -> None:
         self.backbone, self.spec, self.numbers = backbone, spec, numbers
@@ -97,7 +97,7 @@ class Critic:
         self.unit = new
 
     def _said(self, out: Batch, rows: Tensor) -> Tensor:
-        """[rows, T + 1] float32 what the head says, in its unit."""
+        """[rows, T + 1] float32 what the head returns, in its unit."""
         at = rows.to(out["completion_ids"].device)
         ids_BS = torch.cat([out["prompt_ids"][at], out["completion_ids"][at]], dim=1)
         mask_BS = torch.cat([out["prompt_mask"][at], out["completion_mask"][at]], dim=1)
@@ -208,7 +208,7 @@ class LayersBackbone:
     """Layers of the critic's own, all of which it trains."""
 
     def __init__(self, base: Any, *, absolute: bool) -> None:
-        """`absolute`: the layers have to be told where tokens stand."""
+        """`absolute`: the layers need the positions of tokens as an input."""
         self.base, self.absolute = base, absolute
         self.base.eval()  # dropout would make a value of the start differ from the same value of the update
         self.base.requires_grad_(True)
@@ -263,6 +263,6 @@ class PolicyBackbone:
 
 
 def _states(call: Any, ids_BS: Tensor, mask_BS: Tensor, absolute: bool) -> Tensor:
-    told = {"position_ids": positions_of(mask_BS)} if absolute else {}
-    found: Tensor = call(input_ids=ids_BS, attention_mask=mask_BS, use_cache=False, **told).last_hidden_state
+    placed = {"position_ids": positions_of(mask_BS)} if absolute else {}
+    found: Tensor = call(input_ids=ids_BS, attention_mask=mask_BS, use_cache=False, **placed).last_hidden_state
     return found

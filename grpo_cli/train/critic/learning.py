@@ -115,7 +115,23 @@ def critic_credit(
         )
         for i, (completion, reward) in enumerate(zip(completions, rewards, strict=True))
     ]
-    whole, returns, shown = _measured(rows, gathered)
+    # tokens that do not count are in none of the moments
+    gains, returns, guesses = (
+        [x for row in rows for x, m in zip(getattr(row, name), row.mask, strict=True) if m]
+        for name in ("gains", "returns", "values")
+    )
+    errors = [r - v for r, v in zip(returns, guesses, strict=True)]
+    # one exchange between ranks for all four; they come back four a rank, one rank after the other
+    every = gathered([Moments.of(part) for part in (gains, returns, guesses, errors)])
+    whole, whole_returns, whole_guesses, whole_errors = (Moments.joined(every[k::4]) for k in range(4))
+    shown = {
+        "adv/mean": whole.mean,
+        "adv/std": whole.std,
+        "value/mean": whole_guesses.mean,
+        "return/mean": whole_returns.mean,
+    }
+    explained = explained_variance(whole_returns, whole_errors)
+    shown |= {} if explained is None else {"critic/explained_variance": explained}
     # over all tokens of all ranks, as PPO's advantages are usually scaled: a rank alone would have another unit
     white = [whitened(row.gains, row.mask, whole) for row in rows]
     target = ValueTarget(
@@ -123,7 +139,7 @@ def critic_credit(
         values_BT1[:, :-1].double(),
         counted_BT,
     )
-    return CriticCredit(torch.tensor(white, dtype=torch.float32, device=device), target, shown, returns)
+    return CriticCredit(torch.tensor(white, dtype=torch.float32, device=device), target, shown, whole_returns)
 
 
 def _row(
@@ -152,32 +168,6 @@ def _row(
     ahead = advantages(paid, own, mask, gamma=spec.gamma, decay=1.0, after=after) if is_adaptive else gains
     returns = [a + v if m else 0.0 for a, v, m in zip(ahead, own, mask, strict=True)]
     return _Row(paid, own, mask, gains, returns)
-
-
-def _measured(
-    rows: Sequence[_Row], gathered: Callable[[Sequence[Moments]], list[Moments]]
-) -> tuple[Moments, Moments, dict[str, float]]:
-    """The moments of all advantages of the batch and of all returns, and what is shown of it; one exchange between ranks."""
-
-    # tokens that do not count are in none of the moments
-    def of(name: str) -> list[float]:
-        return [x for row in rows for x, m in zip(getattr(row, name), row.mask, strict=True) if m]
-
-    gains, returns, values = of("gains"), of("returns"), of("values")
-    errors = [r - v for r, v in zip(returns, values, strict=True)]
-    own = [Moments.of(part) for part in (gains, returns, values, errors)]
-    every = gathered(own)
-    # four a rank, one rank after the other
-    whole_gains, whole_returns, whole_values, whole_errors = (Moments.joined(every[k::4]) for k in range(4))
-    explained = explained_variance(whole_returns, whole_errors)
-    shown = {
-        "adv/mean": whole_gains.mean,
-        "adv/std": whole_gains.std,
-        "value/mean": whole_values.mean,
-        "return/mean": whole_returns.mean,
-    }
-    shown |= {} if explained is None else {"critic/explained_variance": explained}
-    return whole_gains, whole_returns, shown
 
 
 @dataclass(frozen=True)
@@ -253,7 +243,7 @@ class CriticLearning:
         *,
         absolute: bool,
     ) -> CriticLearning | None:
-        """The critic that the recipe asks for, beside a policy whose weights are whole still; `whole` is what scores while
+        """The critic that the recipe asks for, made while the policy's weights are whole; `whole` is what scores while
         they are not. None where it asks for none.
 
         Raises:
@@ -298,10 +288,15 @@ class CriticLearning:
         with self.loop.clock.phase("critic"):
             # values first: all that is learned of this batch is learned from the critic as it was
             values = self.critic.values(out)
-            pull = self._pull(trainer, out, samples.completions, mask_BT)
+            pull, beta = None, self.objective.token_beta
+            if beta:
+                logps = sampled_logps(trainer, out, samples.completions, are_exact=trainer.takes_logps)
+                ref = out["ref_per_token_logps"]
+                trainer._metrics["train"]["kl"].append(token_kl(logps, ref, mask_BT, trainer.accelerator))
+                pull = TokenKlPenalty(beta, logps, ref)
             found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, gathered)
             self.critic.follow(found.returns)
-            # of the step: a run that is resumed deals its rows out alike
+            # of the step: a run that is resumed splits its rows alike
             seed = step_seed(self.loop.recipe.train.seed, before.step + 1)
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
         if self.objective.imitates:
@@ -311,16 +306,6 @@ class CriticLearning:
         shown["critic/warmup"] = float(self.warms)
         before = replace(before, credit=credit_of(before.credit, worth), measured={**before.measured, **shown})
         return before, found.advantages_BT
-
-    def _pull(
-        self, trainer: CriticTrainer, out: Batch, sampled: list[Completion], mask_BT: Tensor
-    ) -> TokenKlPenalty | None:
-        beta = self.objective.token_beta
-        if not beta:
-            return None
-        logps, ref = (sampled_logps(trainer, out, sampled, are_exact=trainer.takes_logps), out["ref_per_token_logps"])
-        trainer._metrics["train"]["kl"].append(token_kl(logps, ref, mask_BT, trainer.accelerator))
-        return TokenKlPenalty(beta, logps, ref)
 
     def _imitation(self, before: StepBatch, places: range, mask_BT: Tensor) -> Tensor:
         """(B, T) weights with which the token mean of the whole batch is one over the tokens of right answers."""

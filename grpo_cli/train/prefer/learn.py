@@ -2,14 +2,13 @@
 
 How this works. `PairLearner.learn` makes pairs of the groups of a step (`prefer/pairs.py`), puts them in order, and hands them to one of
 TRL's trainers (`prefer/trainers.py`) with the configuration that `trl_config` makes of the recipe. The trainer, its optimizer
-and its reference last for one step; what it logged is renamed and averaged by `update_metrics`.
+and its reference last for one step; what it logged is renamed and averaged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,30 @@ def trl_config(
     """TRL's configuration of one step; `counts` are its right and wrong answers, which KTO is balanced by."""
     # SimPO's beta weighs mean log-probs a token, so it needs a larger one
     fields: dict[str, Any] = {"beta": prefer.beta or BETA.get(prefer.loss, 0.1)}
-    fields |= _common(train, folder, update, on_cpu=on_cpu, bf16=bf16)
+    fields |= {
+        "output_dir": str(folder),
+        "per_device_train_batch_size": update.micro,
+        "gradient_accumulation_steps": update.accumulate,
+        "max_steps": update.count,
+        "learning_rate": train.lr,
+        "lr_scheduler_type": scheduler(train.schedule),
+        "warmup_steps": train.lr_warmup_steps or 0,
+        "max_grad_norm": train.max_grad_norm,
+        "train_sampling_strategy": "sequential",  # the order is ours
+        "logging_steps": 1,
+        # it would put a mean of earlier losses in a NaN's place
+        "logging_nan_inf_filter": False,
+        # the trainer lasts for one step; checkpoints are the run's
+        "save_strategy": "no",
+        "report_to": [],
+        "use_cpu": on_cpu,
+        "bf16": bf16,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "seed": train.seed,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": not on_cpu,
+    }
     made: TrainingArguments
     if prefer.loss == "kto":
         right, wrong = kto_weights(*counts)
@@ -111,31 +133,6 @@ def kto_weights(right: int, wrong: int) -> tuple[float, float]:
         # wrong ones weigh more until right : wrong is 4/3
         return 1.0, ratio * 3 / 4
     return 1.0, 1.0
-
-
-def _common(train: Train, folder: Path, update: Update, *, on_cpu: bool, bf16: bool) -> dict[str, Any]:
-    return {
-        "output_dir": str(folder),
-        "per_device_train_batch_size": update.micro,
-        "gradient_accumulation_steps": update.accumulate,
-        "max_steps": update.count,
-        "learning_rate": train.lr,
-        "lr_scheduler_type": scheduler(train.schedule),
-        "warmup_steps": train.lr_warmup_steps or 0,
-        "max_grad_norm": train.max_grad_norm,
-        "train_sampling_strategy": "sequential",  # the order is ours
-        "logging_steps": 1,
-        "logging_nan_inf_filter": False,
-        "save_strategy": "no",
-        "report_to": [],
-        "use_cpu": on_cpu,
-        "bf16": bf16,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-        "seed": train.seed,
-        "dataloader_num_workers": 0,
-        "dataloader_pin_memory": not on_cpu,
-    }
 
 
 RENAMED = {
@@ -170,7 +167,7 @@ class PairLearner:
     def learn(self, at: int, groups: Sequence[Group], on_update: Callable[[int, int], None]) -> dict[str, float]:
         """Update the policy on the pairs of step `at` (from 0); what it measured.
 
-        A later step without any pair learns nothing, says so and is counted (`updates` is 0).
+        A later step without any pair learns nothing, writes a line and is counted (`updates` is 0).
 
         Raises:
             TrainingError: no pair in the first step, or a loss that is not finite.
@@ -192,10 +189,39 @@ class PairLearner:
             return {**summary_metrics(summary), "updates": 0}
         # dropout and whatever else TRL leaves to chance, the same after a resume
         torch.manual_seed(step_seed(self.recipe.train.seed, at + 1))
-        heard = UpdateLog(on_update)
-        with unpatched(self.policy.model):
-            self._train(at, examples, heard)
-        return {**summary_metrics(summary), **update_metrics(heard.updates)}
+        recipe, policy, prefer, log = self.recipe, self.policy, self.recipe.prefer, UpdateLog(on_update)
+        assert prefer is not None
+        labels = [one.label for one in examples if isinstance(one, LabelledExample)]
+        config = trl_config(
+            prefer,
+            recipe.train,
+            self.folder,
+            update_of(prefer, len(examples), max(one.width for one in examples), policy.device),
+            on_cpu=policy.device.type == "cpu",
+            bf16=policy.autocast is not None,
+            counts=(sum(labels), len(labels) - sum(labels)) if labels else (1, 1),
+        )
+        inner = causal_model(policy.model)
+        own = inner.__dict__.get("forward")
+        try:
+            trainer = make_pair_trainer(prefer.loss, policy.model, config, examples, policy.tokenizer, log)
+            trainer.guard, trainer.at = self.guard, at + 1
+            trainer.train()
+        finally:
+            # what TRL puts around the model's forward pass is taken off, else every step would add a layer of it
+            if own is None:
+                inner.__dict__.pop("forward", None)
+            else:
+                inner.__dict__["forward"] = own
+        # means over the updates; a value that is not finite was refused by the guard and is in no mean
+        measured: dict[str, float] = {"updates": len(log.updates)}
+        for theirs, ours in RENAMED.items():
+            values = [u[theirs] for u in log.updates if theirs in u and math.isfinite(u[theirs])]
+            if values:
+                measured[ours] = math.fsum(values) / len(values)
+                if ours in LAST:
+                    measured[f"{ours}/last"] = values[-1]
+        return {**summary_metrics(summary), **measured}
 
     def _examples(self, at: int, pairs: PairSet) -> list[Example]:
         prefer, seed = self.recipe.prefer, step_seed(self.recipe.train.seed, at + 1)
@@ -209,37 +235,6 @@ class PairLearner:
         micro = update_of(prefer, len(ordered), width, self.policy.device).micro
         return [*keep_rows_apart(ordered, micro)]
 
-    def _train(self, at: int, examples: Sequence[Example], heard: UpdateLog) -> None:
-        recipe, policy, prefer = self.recipe, self.policy, self.recipe.prefer
-        assert prefer is not None
-        labels = [one.label for one in examples if isinstance(one, LabelledExample)]
-        config = trl_config(
-            prefer,
-            recipe.train,
-            self.folder,
-            update_of(prefer, len(examples), max(one.width for one in examples), policy.device),
-            on_cpu=policy.device.type == "cpu",
-            bf16=policy.autocast is not None,
-            counts=(sum(labels), len(labels) - sum(labels)) if labels else (1, 1),
-        )
-        trainer = make_pair_trainer(prefer.loss, policy.model, config, examples, policy.tokenizer, heard)
-        trainer.guard, trainer.at = self.guard, at + 1
-        trainer.train()
-
-
-@contextmanager
-def unpatched(model: nn.Module) -> Iterator[None]:
-    """What TRL puts around the model's forward pass is taken off afterwards, else every step would add a layer of it."""
-    inner = causal_model(model)
-    own = inner.__dict__.get("forward")
-    try:
-        yield
-    finally:
-        if own is None:
-            inner.__dict__.pop("forward", None)
-        else:
-            inner.__dict__["forward"] = own
-
 
 def summary_metrics(summary: PairSummary) -> dict[str, float]:
     """Counts of pairs and of rows without one, and the length gap of a step."""
@@ -251,18 +246,6 @@ def summary_metrics(summary: PairSummary) -> dict[str, float]:
     }
     if summary.length_gap is not None:
         found["prefer/length_gap"] = summary.length_gap.mean
-    return found
-
-
-def update_metrics(updates: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Means over the updates of a step, and `NAME/last` of those whose course matters; without non-finite ones."""
-    found: dict[str, float] = {"updates": len(updates)}
-    for theirs, ours in RENAMED.items():
-        values = [u[theirs] for u in updates if theirs in u and math.isfinite(u[theirs])]
-        if values:
-            found[ours] = math.fsum(values) / len(values)
-            if ours in LAST:
-                found[f"{ours}/last"] = values[-1]
     return found
 
 

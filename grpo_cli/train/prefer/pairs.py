@@ -1,6 +1,6 @@
 """What one step of preference learning learns from: pairs as token ids, made of a step's groups or read from a file.
 
-How this works. `PairMethod` is the method of a `prefer` recipe, asked of groups: which samples of a group make pairs, and whether it
+How this works. `PairMethod` is the method of a `prefer` recipe and decides for each group: which samples of a group make pairs, and whether it
 gives any. `PairSet` holds the pairs of a step as `PairExample` or, for KTO, `LabelledExample`. `in_order` is the order in
 which they are learned. Samples keep the ids that were sampled, so that what is learned is what was drawn; only the texts
 of a file are tokenised.
@@ -53,7 +53,14 @@ class PairSet:
     @classmethod
     def of_groups(cls, groups: Sequence[Group], found: Sequence[RowPairs]) -> PairSet:
         """What `found` has of these groups, with the ids that were sampled."""
-        return cls(PairSummary.of(found), pair_examples(groups, found), labelled_examples(groups, found))
+        pairs, answers = list[PairExample](), list[LabelledExample]()
+        for group, row in zip(groups, found, strict=True):
+            ids = [c.token_ids for c in group.completions]
+            pairs += [
+                PairExample(group.row, group.prompt_ids, ids[p.chosen.place], ids[p.rejected.place]) for p in row.pairs
+            ]
+            answers += [LabelledExample(group.row, group.prompt_ids, ids[a.place], a.is_right) for a in row.answers]
+        return cls(PairSummary.of(found), pairs, answers)
 
     @classmethod
     def of_file(
@@ -199,28 +206,6 @@ Example = PairExample | LabelledExample
 E_co = TypeVar("E_co", PairExample, LabelledExample)
 
 
-def pair_examples(groups: Sequence[Group], found: Sequence[RowPairs]) -> list[PairExample]:
-    """The pairs that `found` has of these groups."""
-    return [
-        PairExample(group.row, group.prompt_ids, _ids(group, p.chosen.place), _ids(group, p.rejected.place))
-        for group, row in zip(groups, found, strict=True)
-        for p in row.pairs
-    ]
-
-
-def labelled_examples(groups: Sequence[Group], found: Sequence[RowPairs]) -> list[LabelledExample]:
-    """All usable answers of these groups."""
-    return [
-        LabelledExample(group.row, group.prompt_ids, _ids(group, answer.place), answer.is_right)
-        for group, row in zip(groups, found, strict=True)
-        for answer in row.answers
-    ]
-
-
-def _ids(group: Group, place: int) -> list[int]:
-    return group.completions[place].token_ids
-
-
 def in_order(examples: Sequence[E_co], epochs: int, batch: int, seed: int) -> list[E_co]:
     """What is learned, one epoch after the other, each shuffled anew; what does not fill a last batch is left out.
 
@@ -259,7 +244,7 @@ def keep_rows_apart(examples: Sequence[E_co], batch: int) -> list[E_co]:
 
 @dataclass(frozen=True)
 class PairMethod:
-    """`train.method: prefer`, asked of groups as `Method` is.
+    """`train.method: prefer`, which gives credit to groups as `Method` does.
 
     An advantage is the number of pairs that a sample wins less those that it loses (`kto`: 1 or -1 for every usable
     sample), so that 0 means here too that nothing is learned from it. `placebo` shuffles labels inside a row by this seed.

@@ -195,7 +195,7 @@ class SupervisedTrainer(RoundTrainer):
     def _step(self) -> dict[str, Any]:
         policy, seed = self.policy, self.loop.recipe.train.seed
         pad_id = policy.tokenizer.pad_token_id
-        assert pad_id is not None  # `prepare_tokenizer` gave it one
+        assert pad_id is not None  # `load_model` gave it one
         last: dict[str, Any] = {}
         encoded: dict[int, list[int]] = {}
         for i, (phase, rows) in enumerate(self.phases):

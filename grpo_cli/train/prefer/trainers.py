@@ -7,7 +7,7 @@ very weights that drew the samples, so that no second model is held. ORPO and Si
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -17,10 +17,6 @@ from trl import DPOTrainer, KTOTrainer
 
 from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairExample
 from grpo_cli.train.updates import NonFinite, Norm
-
-if TYPE_CHECKING:
-    pass
-
 
 Inputs = dict[str, Any]
 

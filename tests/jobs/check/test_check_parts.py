@@ -138,7 +138,7 @@ def test_a_sample_of_prompts_says_of_how_many() -> None:
 
 
 def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
-    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.model import byte_tokenizer
     from grpo_cli.policy.tokens import encode
 
     tokenizer = byte_tokenizer()
@@ -151,7 +151,7 @@ def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
 
 
 def test_token_counts_are_those_of_the_chat_template_with_its_options(tmp_path: Path) -> None:
-    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.model import byte_tokenizer
     from grpo_cli.policy.tokens import encode
 
     tokenizer = byte_tokenizer()
@@ -180,7 +180,7 @@ def test_chat_rows_need_a_chat_template(tmp_path: Path) -> None:
 
 
 def test_parameters_are_added_up_as_the_model_has_them() -> None:
-    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+    from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 
     sizes = read_sizes(TINY, model_files(TINY))
     assert sizes is not None
@@ -189,8 +189,7 @@ def test_parameters_are_added_up_as_the_model_has_them() -> None:
 
 
 def test_adapter_parameters_are_those_of_peft() -> None:
-    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
-    from grpo_cli.policy.model import attach_lora
+    from grpo_cli.policy.model import attach_lora, byte_tokenizer, tiny_llama
     from grpo_cli.recipe.sections.recipe import Lora
 
     sizes = read_sizes(TINY, model_files(TINY))
@@ -200,7 +199,7 @@ def test_adapter_parameters_are_those_of_peft() -> None:
 
 
 def test_safetensors_headers_count_before_the_config_does(tmp_path: Path) -> None:
-    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+    from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 
     tiny_llama(byte_tokenizer(), seed=0).save_pretrained(tmp_path)
     model = Model(path=str(tmp_path))

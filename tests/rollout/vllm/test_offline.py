@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.method import Sample

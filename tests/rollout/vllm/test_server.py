@@ -18,7 +18,7 @@ import requests
 import torch
 
 from grpo_cli.errors import Exit, SetupError
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.recipe.sections.method import Sample
 from grpo_cli.rollout.vllm import server as vllm_server
 from grpo_cli.rollout.vllm.server import (

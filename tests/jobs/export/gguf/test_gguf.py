@@ -14,7 +14,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.jobs.export.gguf.architecture import architecture_of, neighbours
 from grpo_cli.jobs.export.gguf.modelfile import UNKNOWN, chat_form, modelfile
 from grpo_cli.jobs.export.gguf.writing import check_gguf, vocabulary_of, write_gguf
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import load
 from tests.builders.gguf_models import LLAMA3, policy, tokenizer
