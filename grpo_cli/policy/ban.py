@@ -42,6 +42,7 @@ def banned_ids(
         RecipeError: a text is no single token of this tokenizer, or nothing would be left to end a sample.
     """
     found = {text: list(encode(text)) for text in texts}
+    # a text of two tokens would ban its first one in every other word too
     for text, ids in found.items():
         if len(ids) != 1:
             shown = ", ".join(f"`{spell(token)}`" for token in ids)
@@ -80,6 +81,7 @@ def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
 
     head: Any = causal_model(model).get_output_embeddings()
     head = getattr(head, "base_layer", head)  # under an adapter
+    # a cap bends the logits after the bias (Gemma 2): -3e4 would come out as -30, and the token would still be drawn
     capped = getattr(causal_model(model).config.get_text_config(), "final_logit_softcapping", None)
     if not isinstance(head, torch.nn.Linear) or head.bias is not None or capped is not None:
         raise no_plain_head()
@@ -91,7 +93,7 @@ def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
 
 @contextmanager
 def lifted(model: nn.Module) -> Iterator[None]:
-    """The whole distribution inside: a demonstration may say what samples must not."""
+    """The whole distribution inside: a demonstration may hold tokens that samples must not."""
     head: Any = causal_model(model).get_output_embeddings()
     head = getattr(head, "base_layer", head)
     if not hasattr(head, "banned"):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -28,7 +28,7 @@ from grpo_cli.policy.ban import lifted
 from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.muon import orthogonal_dtype
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.warmup import Phase, WarmupText, cache_folder, content_key, supervise
+from grpo_cli.policy.warmup import Phase, WarmupText, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.run.cache import cache_root
 
@@ -65,8 +65,8 @@ def warm_up(
     play: PlayRows | None = None,
     held_out: Sequence[Row] = (),
 ) -> ColdStart | None:
-    """The recipe's warm-up on a policy, whose weights it changes; None where it has none. `play` is asked for phases that say no
-    demonstration of their own.
+    """The recipe's warm-up on a policy, whose weights it changes; None where it has none. `play` makes the demonstrations of phases
+    without a template of their own.
 
     Raises:
         RecipeError, DataError: as `cold_start` and `phase_rows`.
@@ -74,32 +74,24 @@ def warm_up(
     if not recipe.warmup:
         return None
     with lifted(policy.model):
-        return _warmed(recipe, phase_rows(recipe, "warmup", rows, base, held_out), policy, on_progress, play)
-
-
-def _warmed(
-    recipe: Recipe,
-    phases: Sequence[tuple[WarmupPhase, Sequence[Row]]],
-    policy: Policy,
-    on_progress: Callable[[int, int], None],
-    play: PlayRows | None,
-) -> ColdStart:
-    device = policy.device.type
-    # sums on a CPU are split over its threads, and their last bits with them
-    threads = torch.get_num_threads() if device == "cpu" else 0
-    # other numbers than those of torch's Muon, which older versions kept under the same key
-    kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
-    muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase, _ in phases) else ""
-    start = "" if recipe.model.path == "builtin:tiny" else f"/{weights_digest(policy.model)}"
-    return cold_start(
-        policy,
-        phases,
-        # a longer context changes no weight
-        model_key=f"{recipe.model.model_dump_json(exclude={'context'})}/{device}/{threads}{muon}{start}",
-        seed=recipe.train.seed,
-        on_progress=on_progress,
-        play=play,
-    )
+        phases = phase_rows(recipe, "warmup", rows, base, held_out)
+        device = policy.device.type
+        # sums on a CPU are split over its threads, and their last bits with them
+        threads = torch.get_num_threads() if device == "cpu" else 0
+        # other numbers than those of torch's Muon, which older versions kept under the same key
+        kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
+        muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase, _ in phases) else ""
+        # the built-in model is made from its seed; any other is known by its weights alone
+        start = "" if recipe.model.path == "builtin:tiny" else f"/{weights_digest(policy.model)}"
+        return cold_start(
+            policy,
+            phases,
+            # a longer context changes no weight
+            model_key=f"{recipe.model.model_dump_json(exclude={'context'})}/{device}/{threads}{muon}{start}",
+            seed=recipe.train.seed,
+            on_progress=on_progress,
+            play=play,
+        )
 
 
 def phase_rows(
@@ -146,20 +138,21 @@ def cold_start(
         for i, (phase, rows) in enumerate(phases)
     ]
     plans = [plan_of(phase) for phase, _ in phases]
-    folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
+    folder = cache_root() / "warmup" / content_key(model_key, made, plans, seed)
     count = sum(plan.steps * plan.batch for plan in plans)
     if (folder / WEIGHTS).is_file():
         try:
             with numbers_only(folder / WEIGHTS):
-                held = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
-            model.load_state_dict(held, strict=False)
+                saved = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
+            # not strict: buffers that are not saved, such as a ban, have no entry
+            model.load_state_dict(saved, strict=False)
         except (EOFError, OSError, RuntimeError, TypeError):  # cut off, or of another model: made again
             shutil.rmtree(folder, ignore_errors=True)
         else:
             on_progress(total, total)
             return ColdStart(total, time.perf_counter() - began, count, True)
     done, pad_id = 0, policy.tokenizer.pad_token_id
-    assert pad_id is not None  # `prepare_tokenizer` gave it one
+    assert pad_id is not None  # `load_model` gave it one
     for i, plan in enumerate(plans):
         base = done
         supervise(
@@ -171,7 +164,17 @@ def cold_start(
             on_step=lambda step, loss, base=base: on_progress(base + step, total),  # type: ignore[misc]
         )
         done += plan.steps
-    _store(model, folder, {"steps": total, "demonstrations": count})
+    # written under another name and renamed, so that the folder is whole or not there
+    fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
+    try:
+        fresh.mkdir(parents=True)
+        torch.save({name: p.detach().cpu() for name, p in model.state_dict().items()}, fresh / WEIGHTS)
+        about = {"steps": total, "demonstrations": count}
+        (fresh / "about.json").write_text(json.dumps(about), encoding="utf-8")
+        # another run may have put the same there meanwhile: then the rename fails, and its copy is as good
+        os.rename(fresh, folder)
+    except (OSError, RuntimeError):  # torch reports a full disk as an error of its own; a cache is no reason to stop
+        shutil.rmtree(fresh, ignore_errors=True)
     return ColdStart(total, time.perf_counter() - began, count, False)
 
 
@@ -204,6 +207,7 @@ def demonstrations(
     """
     templates = [parse(d.template) for d in phase.demonstration]
     weights = [d.weight for d in phase.demonstration]
+    # another stream than the one that draws batches from `seed`: else template and row would be drawn together
     draw, found = random.Random(seed + 5), []
     for row in rows[: phase.limit]:
         text = draw.choices(templates, weights)[0].fill(row.fields)
@@ -211,17 +215,3 @@ def demonstrations(
             encoded[id(row)] = policy.encode(row)
         found.append(WarmupText(encoded[id(row)], policy.encode_answer(text)))
     return found
-
-
-def _store(model: nn.Module, folder: Path, about: dict[str, Any]) -> None:
-    """Write beside and rename; a cache that cannot be written is no reason to stop."""
-    beside = folder.with_name(f"{folder.name}.{os.getpid()}")
-    try:
-        beside.mkdir(parents=True)
-        trained = {name: p.detach().cpu() for name, p in model.state_dict().items()}
-        torch.save(trained, beside / WEIGHTS)
-        (beside / "about.json").write_text(json.dumps(about), encoding="utf-8")
-        # another run may have put the same there meanwhile: then the rename fails, and its copy is as good
-        os.rename(beside, folder)
-    except (OSError, RuntimeError):  # torch reports a full disk as an error of its own
-        shutil.rmtree(beside, ignore_errors=True)

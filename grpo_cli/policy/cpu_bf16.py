@@ -39,6 +39,7 @@ def measure_cpu_bf16() -> bool:
     import torch
 
     full = _seconds(torch.float32, TRIES)
+    # one try first: emulated bfloat16 takes 25 times as long, and four of those would be felt at every start
     if _seconds(torch.bfloat16, 1) > 4 * full:
         return False
     return GAIN * _seconds(torch.bfloat16, TRIES) < full
@@ -53,4 +54,5 @@ def _seconds(dtype: torch.dtype, tries: int) -> float:
         began = time.perf_counter()
         matrix @ matrix
         taken.append(time.perf_counter() - began)
+    # the fastest: what disturbs a measurement only ever makes it slower
     return min(taken[1:])

@@ -11,17 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from grpo_cli.data.sources import leave_hub
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of
 from grpo_cli.policy.loading.coverage import layers_of, no_such_layer, refuse_targets
 from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
 from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
 from grpo_cli.policy.tokens import refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_cli.text import path_of
@@ -29,7 +37,7 @@ from grpo_cli.text import path_of
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-    from grpo_cli.policy.contract import CausalLM, GenerationIds, Tokenizer
+    from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 HUB_HINT = "is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -50,7 +58,30 @@ def device_name(device: torch.device, processes: int = 1) -> str:
 
 
 Accept = Callable[["Tokenizer"], None]
-"""Hears of the tokenizer before weights are loaded, and may refuse."""
+"""Takes the tokenizer before weights are loaded, and may refuse it."""
+
+
+def byte_tokenizer(context: int | None = None) -> PreTrainedTokenizerFast:
+    """The tokenizer of `builtin:tiny` (`tiny.byte_level`) as transformers wants it."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=byte_level(),
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
+        padding_side="left",
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=sizes(context)["max_position_embeddings"],
+    )
+
+
+def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> LlamaForCausalLM:
+    """`builtin:tiny`: a Llama of three layers of width 96, tied embeddings, float32, random weights of this seed."""
+    torch.manual_seed(seed)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    model = LlamaForCausalLM(LlamaConfig(**sizes(context), bos_token_id=None, **ids))
+    # the ids of a generation config are not taken from the model's, and a checkpoint has both
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return model
 
 
 def load_model(
@@ -68,7 +99,11 @@ def load_model(
     refuse_flaws(spec, trains=training)
     with loading_failures(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
         tokenizer = load_tokenizer(spec)
-        prepare_tokenizer(tokenizer)
+        # left: the last column of every prompt predicts the first token, whatever the prompts' lengths
+        tokenizer.padding_side = "left"
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        refuse_unpadded(tokenizer.pad_token_id)
         if accept is not None:
             accept(tokenizer)
         if whole.path == "builtin:tiny":
@@ -77,7 +112,21 @@ def load_model(
             model = _load_gguf(gguf, dtype, tokenizer)
         else:
             model = _load_weights(whole, dtype, device)
-        prepare_ids(tokenizer, model)
+        # its `generation_config.json` acts on nothing here, and goes into every checkpoint
+        config = model.generation_config
+        config.pad_token_id = tokenizer.pad_token_id
+        if config.eos_token_id is None:
+            config.eos_token_id = tokenizer.eos_token_id
+        # transformers refuses to write one with a sampling value and no `do_sample`: that is completed, anything worse left out
+        for _ in range(2):
+            try:
+                config.validate(strict=True)
+                break
+            except ValueError:
+                config.do_sample = True
+        else:
+            ids = {name: value for name, value in config.to_dict().items() if name.endswith("token_id")}
+            model.generation_config = GenerationConfig(**ids)
         model.to(device)
         if folder is not None:
             model = attach_saved(model, folder, training=training)
@@ -104,6 +153,7 @@ def load_tokenizer(spec: Model) -> Tokenizer:
     """
     _ask_hub(spec)
     folder = adapter_folder(spec)
+    # an adapter that brings no tokenizer has its base's
     is_alone = folder is not None and not any((folder / name).is_file() for name in TOKENIZER_FILES)
     with loading_failures(f"cannot load the tokenizer of `{spec.path}`"):
         if spec.tokenizer is not None:
@@ -154,43 +204,6 @@ def gguf_path(spec: Model) -> Path | None:
     return path_of(spec.path) if spec.path.endswith(".gguf") else None
 
 
-def prepare_tokenizer(tokenizer: Tokenizer) -> None:
-    """Left padding, and a pad token: the end token where there is none.
-
-    Raises:
-        SetupError: it has neither.
-    """
-    tokenizer.padding_side = "left"
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    refuse_unpadded(tokenizer.pad_token_id)
-
-
-def prepare_ids(tokenizer: Tokenizer, model: CausalLM) -> None:
-    """Let the model know its tokenizer's pad token, and its end token where it has none of its own.
-
-    The rest of its `generation_config.json` acts on nothing here and goes into every checkpoint. Where transformers would
-    refuse to write it there, a sampling value without `do_sample` is completed, and anything worse left out.
-    """
-    config = model.generation_config
-    config.pad_token_id = tokenizer.pad_token_id
-    if config.eos_token_id is None:
-        config.eos_token_id = tokenizer.eos_token_id
-    if not _can_be_saved(config):
-        config.do_sample = True
-    if not _can_be_saved(config):
-        ids = {name: value for name, value in config.to_dict().items() if name.endswith("token_id")}
-        model.generation_config = GenerationConfig(**ids)
-
-
-def _can_be_saved(config: GenerationIds) -> bool:
-    try:
-        config.validate(strict=True)
-    except ValueError:
-        return False
-    return True
-
-
 def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
     """A fresh adapter on the frozen model; its output is unchanged until the first update.
 
@@ -199,10 +212,12 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
     """
     from peft import LoraConfig, get_peft_model
 
+    # by our own list of layers first: peft takes some targets that no log-prob of ours would see, and names none it refuses
     layers = layers_of(model)
     unknown = [] if lora.targets == "all-linear" else refuse_targets(layers, lora.targets)
     config = LoraConfig(
         r=lora.r,
+        # the update is alpha / r times B A: at a fixed ratio the learning rate need not follow the rank
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.r,
         lora_dropout=lora.dropout,
         target_modules=lora.targets,
@@ -242,7 +257,8 @@ def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch
         return DTYPES[name]
     if device.type == "cpu":
         return torch.float32
-    # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256
+    # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256. Weights that are
+    # only read (measuring, or frozen under an adapter) lose nothing
     return torch.float32 if training and not lora else torch.bfloat16
 
 
@@ -259,6 +275,7 @@ def _ask_hub(spec: Model) -> None:
 
 def _is_hub(spec: Model) -> bool:
     path = spec.path
+    # a folder of the name goes before a repository of it, as in transformers
     return not (path.startswith((".", "/", "~", "builtin:")) or path_of(path).exists())
 
 
@@ -282,9 +299,11 @@ def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
         SetupError: tensors are missing or have another shape than the configuration says.
     """
     model: CausalLM
+    # transformers itself fills what is missing with random numbers and warns; here every such tensor is an error
     model, found = AutoModelForCausalLM.from_pretrained(
         name, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **extra
     )
+    # the smallest name: the same file gives the same message each time
     if found["mismatched_keys"]:
         key, there, wanted = min(found["mismatched_keys"])
         raise SetupError(
@@ -312,6 +331,7 @@ def _load_gguf(file: Path, dtype: torch.dtype, tokenizer: Tokenizer) -> CausalLM
         trust_remote_code=False,
         quantization_config=GgufConfig(dequantize=True),
     )
+    # the same weights in a model that was never a GGUF: its class and configuration, without the word of a quantiser
     plain = loaded.config.to_dict()
     plain.pop("quantization_config", None)
     plain.update(_name_or_path=str(file), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)

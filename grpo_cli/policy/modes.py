@@ -48,6 +48,7 @@ def unwrapped_forward(model: nn.Module) -> Iterator[None]:
     if own is None or wrapper is None:
         yield
         return
+    # on the instance, as accelerate has put its own there: the class's method stays what it is
     base.forward = own
     try:
         yield

@@ -14,7 +14,6 @@ from grpo_cli.policy.tokens import decode, encode, end_tokens, prompts_of, speci
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
     from grpo_cli.data.rows import Row
     from grpo_cli.policy.contract import CausalLM, Tokenizer
@@ -29,8 +28,8 @@ class Policy:
     """A model on its device, with its tokenizer.
 
     `autocast` is what forward passes compute in, in training and generation alike (None: in the weights' own type);
-    any of `end_ids` ends a completion; `chat` is what the chat template gets beside the messages; tokens in `banned` have
-    probability 0 in all that the model says. `is_pretrained` is False for random weights.
+    any of `end_ids` ends a completion; `chat` is what the chat template gets in addition to the messages; tokens in `banned` have
+    probability 0 in every distribution of the model. `is_pretrained` is False for random weights.
     """
 
     model: CausalLM
@@ -53,7 +52,8 @@ class Policy:
     @property
     def context(self) -> int | None:
         """Most tokens of prompt and completion together; None where the model sets no limit."""
-        return context_of(self.model)
+        base: Any = causal_model(self.model)
+        return getattr(base.config.get_text_config(), "max_position_embeddings", None)
 
     @property
     def vocabulary(self) -> int:
@@ -61,7 +61,7 @@ class Policy:
         return int(causal_model(self.model).get_input_embeddings().num_embeddings)
 
     def without(self, texts: Sequence[str], *, can_stop: bool) -> Policy:
-        """The policy that never says the tokens of these texts; `can_stop`: samples end otherwise than with an end token too.
+        """The policy that never draws the tokens of these texts; `can_stop`: samples end otherwise than with an end token too.
 
         Raises:
             RecipeError: a text is no single token, or nothing would be left to end a sample.
@@ -86,6 +86,7 @@ class Policy:
     def encode_answer(self, text: str, stop: Sequence[str] = ()) -> list[int]:
         """The token ids of a whole answer: of its text, and the token that ends it, where none of the texts `stop` does."""
         ids = [*self.tokenizer(text, add_special_tokens=False).input_ids]
+        # a sample that a stop text ended has no end token either: a demonstration must look like a sample
         if any(text.endswith(one) for one in stop):
             return ids
         # of several end tokens without a preferred one the lowest: any, and always the same
@@ -102,21 +103,16 @@ class Policy:
 
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts as verifiers read them: without special tokens, but with those that are tags (`<think>`)."""
+        # the tags of a tokenizer do not change, and looking through its vocabulary takes longer than decoding
         return decode(self.tokenizer, token_ids, self._tags)
-
-    def decode_whole(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
-        """Texts with all special tokens, with which some models write calls of tools."""
-        return decode(self.tokenizer, token_ids, set(special_tokens(self.tokenizer)))
 
     @cached_property
     def _tags(self) -> set[int]:
         return tag_tokens(self.tokenizer)
 
-
-def context_of(model: nn.Module) -> int | None:
-    """Most tokens that a model takes; None where its configuration sets no limit."""
-    base: Any = causal_model(model)
-    return getattr(base.config.get_text_config(), "max_position_embeddings", None)
+    def decode_whole(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
+        """Texts with all special tokens, with which some models write calls of tools."""
+        return decode(self.tokenizer, token_ids, set(special_tokens(self.tokenizer)))
 
 
 def compute_dtype(dtype: str, device: torch.device, parameters: int) -> torch.dtype | None:
@@ -125,5 +121,6 @@ def compute_dtype(dtype: str, device: torch.device, parameters: int) -> torch.dt
 
     if dtype != "auto":
         return torch.bfloat16 if dtype == "bfloat16" else None
+    # small models wait for memory and launches, not for products, so that casting only adds work
     pays = device.type == "cuda" or (parameters >= BIG and cpu_bf16_pays())
     return torch.bfloat16 if pays else None

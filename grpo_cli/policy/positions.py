@@ -1,5 +1,5 @@
 """Where a token stands in its row, behind left padding. A model with relative positions does not care; one that adds an
-embedding of the place (GPT-2, GPT-Neo, BigCode, BioGPT) counts the padding too, unless it is told.
+embedding of the place (GPT-2, GPT-Neo, BigCode, BioGPT) counts the padding too, unless it is given positions.
 
 B rows, S tokens of a row, padding among them.
 """
@@ -33,6 +33,7 @@ def positions_of(mask_BS: Tensor) -> Tensor:
 def positions_from_mask(model: nn.Module) -> Iterator[None]:
     """While inside, forward passes that are given a mask and no positions take them from the mask."""
 
+    # a hook and not another call: transformers and TRL make the call, and neither takes positions from here
     def add(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
         mask = named.get("attention_mask")
         if mask is None or named.get("position_ids") is not None:
@@ -47,12 +48,12 @@ def positions_from_mask(model: nn.Module) -> Iterator[None]:
 
 
 def needs_positions(model: nn.Module) -> bool:
-    """Whether rows behind left padding have to be told their positions: one row, alone and behind padding, is tried.
+    """Whether rows behind left padding need their positions as an input: one row, alone and behind padding, is tried.
 
     Models that need none are given none, so that they compute what they always did, to the last bit.
 
     Raises:
-        SetupError: the padding changes what the model says of a row, whatever positions it is told.
+        SetupError: the padding changes the logits of a row, whatever positions are given.
     """
     import torch
 
@@ -73,15 +74,16 @@ def needs_positions(model: nn.Module) -> bool:
         alone = logits(input_ids=row)
         behind: Mapping[str, Tensor] = {"input_ids": ids, "attention_mask": mask}
         without = _apart(logits(**behind), alone)
-        # told positions or not, it says the same
+        # relative positions: the same logits with positions and without
         if without <= bound:
             return False
-        told = without
+        placed = without
         if "position_ids" in inspect.signature(base.forward).parameters:
-            told = _apart(logits(**behind, position_ids=positions_of(mask)), alone)
-    if told > bound:
+            placed = _apart(logits(**behind, position_ids=positions_of(mask)), alone)
+    # layers that mix in masked tokens (a convolution, a state space) differ whatever they are given
+    if placed > bound:
         raise SetupError(
-            f"`{type(base).__name__}` says something else of a row behind padding (by {told:.0%}): answers of unequal"
+            f"`{type(base).__name__}` says something else of a row behind padding (by {placed:.0%}): answers of unequal"
             " length cannot be trained on together, their gradients would be wrong",
             hint="train a model whose layers leave masked tokens out",
         )

@@ -16,6 +16,7 @@ class Reference:
     """A frozen copy of a model's trainable parameters; `offload` keeps it in main memory between uses."""
 
     def __init__(self, model: nn.Module, *, offload: bool = False) -> None:
+        # what is frozen is the same in both, and is held once
         self.trained = [p for p in model.parameters() if p.requires_grad]
         self.frozen = [p.detach().to("cpu" if offload else p.device, copy=True) for p in self.trained]
 
@@ -27,6 +28,7 @@ class Reference:
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
         """The model is the reference inside; afterwards it has its own tensors back, at the same addresses."""
+        # `.data` and not a copy: an optimizer, a captured graph and DDP's buckets hold these very tensors
         own = [p.data for p in self.trained]
         try:
             for p, f in zip(self.trained, self.frozen, strict=True):

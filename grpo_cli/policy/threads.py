@@ -12,8 +12,21 @@ from grpo_verifiers.processes.pool import allowed_cores
 
 def cgroup_quota(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> float | None:
     """The smallest CPU quota, in cores, of this process's cgroup and its parents (v2, then v1); None without one."""
+    folders = [root, root / "cpu"]
+    try:
+        lines = membership.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        # a line of v2 names no controllers; of v1 only the line with `cpu` among them counts
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        here = (root / "cpu" if controllers else root) / path.strip("/")
+        # a parent's quota holds for all below it
+        folders += [here, *[parent for parent in here.parents if parent.is_relative_to(root)]]
     quotas = []
-    for folder in _cgroup_folders(root, membership):
+    for folder in folders:
         try:
             if (folder / "cpu.max").exists():
                 limit, period = (folder / "cpu.max").read_text().split()
@@ -27,26 +40,12 @@ def cgroup_quota(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/
     return min(quotas) if quotas else None
 
 
-def _cgroup_folders(root: Path, membership: Path) -> list[Path]:
-    folders = [root, root / "cpu"]
-    try:
-        lines = membership.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return folders
-    for line in lines:
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        here = (root / "cpu" if controllers else root) / path.strip("/")
-        folders += [here, *[parent for parent in here.parents if parent.is_relative_to(root)]]
-    return folders
-
-
 def usable_cores() -> int:
     """Whole cores this process may use: the affinity mask, cut by the cgroup quota; at least 1."""
     cores = allowed_cores()
     quota = cgroup_quota()
     if quota is not None:
+        # rounded down: a thread more than the quota is stopped in every period, and the others spin until it is back
         cores = min(cores, int(quota))
     return max(1, cores)
 
@@ -63,16 +62,17 @@ def choose_threads(asked: int | None = None) -> tuple[int, str]:
     if asked:
         return asked, "asked for"
     try:
-        told = int(os.environ.get("OMP_NUM_THREADS", ""))
+        given = int(os.environ.get("OMP_NUM_THREADS", ""))
     except ValueError:
-        told = 0
-    if told > 0:
-        return told, "OMP_NUM_THREADS"
+        given = 0
+    if given > 0:
+        return given, "OMP_NUM_THREADS"
     cores = usable_cores()
     try:
         load = os.getloadavg()[0]
     except OSError:
         load = 0.0
+    # the load is the whole machine's, so it is taken from the whole machine's cores, not from ours
     idle = (os.cpu_count() or cores) - load
     if idle < cores - 0.5:
         return max(1, min(cores, round(idle))), f"{cores} usable cores, load {load:.1f}"

@@ -1,4 +1,4 @@
-"""What `builtin:tiny` is, without torch: its sizes, its chat template, its tokenizer. `builtin` makes the model of it."""
+"""What `builtin:tiny` is, without torch: its sizes, its chat template, its tokenizer. `model` makes the model of it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ CHAT_TEMPLATE = (
 )
 
 SIZES: dict[str, Any] = {
+    # every byte is a token: any text encodes, and no merges have to be learned or shipped
     "vocab_size": 256 + len(SPECIAL) + len(WHOLE),
     "hidden_size": 96,
     "intermediate_size": 256,
@@ -38,6 +39,7 @@ def byte_level() -> Any:
     inner = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     inner.decoder = decoders.ByteLevel()
+    # special ones are dropped by decoding; the structural ones are text that verifiers read
     inner.add_special_tokens(SPECIAL)
     inner.add_tokens([AddedToken(text, normalized=False) for text in WHOLE])
     return inner

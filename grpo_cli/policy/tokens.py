@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def prompts_of(tokenizer: Tokenizer, chat: Mapping[str, object] | None = None) -> Prompts:
-    """How rows become prompts with this tokenizer's chat template, which gets `chat` beside the messages."""
+    """How rows become prompts with this tokenizer's chat template, which gets `chat` in addition to the messages."""
     templates = tokenizer.chat_template
     if not templates:
         return Prompts(None)
@@ -34,6 +34,7 @@ def encode(tokenizer: Tokenizer, row: Row, chat: Mapping[str, object] | None = N
         SetupError, DataError: as `Prompts.text`.
     """
     text = prompts_of(tokenizer, chat).text(row)
+    # a second first token would shift every position, and no model was trained on two
     return list(tokenizer(text, add_special_tokens=row.messages is None).input_ids)
 
 
@@ -45,6 +46,7 @@ def decode(tokenizer: Tokenizer, token_ids: Sequence[Sequence[int]], kept: Set[i
     arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
     if not kept:
         return [tokenizer.decode(ids, skip_special_tokens=True) for ids in arrays]
+    # dropped as ids: `skip_special_tokens` knows all of them or none
     dropped = sorted(special_tokens(tokenizer).keys() - kept)
     kept_ids = (ids[~np.isin(ids, dropped)] for ids in arrays)
     return [tokenizer.decode(ids, skip_special_tokens=False) for ids in kept_ids]
@@ -78,6 +80,7 @@ def refuse_other_tokens(
     Raises:
         SetupError: some of the policy's tokens are others to the critic's model, or unknown to it; it begins with `said`.
     """
+    # by text and number: two vocabularies of one size may hold the same words in another order
     others = [text for text, number in own.items() if there.get(text) != number]
     hint = "name a model with the policy's own tokenizer"
     if others:

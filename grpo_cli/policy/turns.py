@@ -66,6 +66,7 @@ class TurnSuffixes:
 
         A turn that was cut off is closed first, with the token that the template closes turns with.
         """
+        # rendering asks another process, and a world has few observations that it gives again and again
         found = self._kept.get(observation)
         if found is None:
             found = self.conversation.suffix(observation, WORDS)

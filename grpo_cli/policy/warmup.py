@@ -12,7 +12,6 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -68,7 +67,22 @@ def supervise(
     torch.manual_seed(seed)
     device = next(model.parameters()).device
     model.train()
-    optimizers = _optimizers(model, phase)
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [
+        p
+        for name, p in trained
+        # embeddings and head go through AdamW: they are tables by token, not maps of states
+        if phase.muon_lr and p.ndim == 2 and "embed" not in name and "lm_head" not in name
+    ]
+    taken = {id(p) for p in matrices}
+    others = [p for _, p in trained if id(p) not in taken]
+    optimizers: list[tuple[torch.optim.Optimizer, float]] = []
+    if matrices and phase.muon_lr:
+        optimizers.append((Muon(matrices, phase.muon_lr), phase.muon_lr))
+    if others:
+        optimizers.append((torch.optim.AdamW(others, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.0), phase.lr))
+    head = causal_model(model).get_output_embeddings()
+    assert head is not None, "a causal language model has a head"
     loss_value = math.nan
     for step in range(phase.steps):
         batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
@@ -77,9 +91,19 @@ def supervise(
         for optimizer, base in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = base * factor
+        wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
+        # the head sees the N states that are learned from and no others: (N, V) logits in place of (B, T, V)
+        handle = head.register_forward_pre_hook(
+            lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:])
+        )
+        try:
+            logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        finally:
+            handle.remove()
         # over the tokens of the batch: long completions weigh more
-        loss = F.cross_entropy(*_predicted(model, ids, mask, labels))
+        loss = F.cross_entropy(logits[0].float(), labels[:, 1:][wanted[:, :-1]])
         loss_value = loss.item()
+        # before the backward pass: weights that met a NaN are lost, and the cache would keep them
         if not math.isfinite(loss_value):
             raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
         loss.backward()  # type: ignore[no-untyped-call]
@@ -89,25 +113,6 @@ def supervise(
         model.zero_grad(set_to_none=True)
         on_step(step + 1, loss_value)
     return loss_value
-
-
-def _predicted(
-    model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(N, V) logits of the N tokens that are learned, and those tokens: the head sees no other states."""
-    wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
-
-    def keep(_: nn.Module, states: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        return (states[0][wanted][None], *states[1:])
-
-    head = causal_model(model).get_output_embeddings()
-    assert head is not None, "a causal language model has a head"
-    handle = head.register_forward_pre_hook(keep)
-    try:
-        logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-    finally:
-        handle.remove()
-    return logits[0].float(), labels[:, 1:][wanted[:, :-1]]
 
 
 def schedule(step: int, phase: Phase) -> float:
@@ -142,28 +147,11 @@ def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, tor
     return ids, mask, labels
 
 
-def _optimizers(model: nn.Module, phase: Phase) -> list[tuple[torch.optim.Optimizer, float]]:
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [
-        p
-        for name, p in trained
-        # embeddings and head go through AdamW: they are tables by token, not maps of states
-        if phase.muon_lr and p.ndim == 2 and "embed" not in name and "lm_head" not in name
-    ]
-    taken = {id(p) for p in matrices}
-    others = [p for _, p in trained if id(p) not in taken]
-    found: list[tuple[torch.optim.Optimizer, float]] = []
-    if matrices and phase.muon_lr:
-        found.append((Muon(matrices, phase.muon_lr), phase.muon_lr))
-    if others:
-        found.append((torch.optim.AdamW(others, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.0), phase.lr))
-    return found
-
-
 def content_key(
     model_key: str, demonstrations: Sequence[Sequence[WarmupText]], phases: Sequence[Phase], seed: int
 ) -> str:
     """A hash of everything that decides the warmed-up weights, so that a second run may reuse them."""
+    # torch's version too: its kernels change the last bits from one to the next
     digest = hashlib.sha256()
     head = {"model": model_key, "seed": seed, "torch": torch.__version__, "phases": [asdict(p) for p in phases]}
     digest.update(json.dumps(head, sort_keys=True).encode())
@@ -174,8 +162,3 @@ def content_key(
         # between phases: the same texts split otherwise are another course
         digest.update(b"|")
     return digest.hexdigest()[:24]
-
-
-def cache_folder(key: str, root: Path) -> Path:
-    """Where warmed-up weights with this key live; it exists only when whole (written beside, then renamed)."""
-    return root / "warmup" / key

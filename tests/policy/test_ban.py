@@ -10,7 +10,7 @@ import torch
 
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.ban import ban, lifted
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.reference import Reference
 from grpo_cli.rollout.engine import Request, SamplingSettings

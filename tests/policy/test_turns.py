@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from grpo_cli.environments.tools.calls import turn_with_calls
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.policy.tiny import byte_level
 from grpo_cli.policy.turns import TurnSuffixes
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from grpo_cli.policy import cpu_bf16, muon
-from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.muon import Muon, orthogonal, orthogonal_dtype
 from grpo_cli.policy.warmup import IGNORED, Phase, WarmupText, collate, supervise
 from tests.reference.families import make_model

@@ -1,4 +1,4 @@
-"""Starting from a LoRA folder: the base it belongs to, its weights on that base, and what of `model.lora` holds beside it.
+"""Starting from a LoRA folder: the base it belongs to, its weights on that base, and what of `model.lora` still holds.
 
 Every job opens such a start in the same way, so that what is measured is base and adapter together.
 """
@@ -39,12 +39,12 @@ def adapter_folder(spec: Model) -> Path | None:
 def base_of(spec: Model, seed: int) -> AdapterBase:
     """The whole model behind a recipe's: itself, or where it is a LoRA folder that one's base.
 
-    The base is what `model.base` names, else the model in the recipe beside the adapter (a checkpoint has one), else the
+    The base is what `model.base` names, else the model in the recipe in the adapter's folder (a checkpoint has one), else the
     name in its `adapter_config.json`. How it is loaded (`dtype`, `attention`, `load_in_4bit`) is as the recipe says.
 
     Raises:
         SetupError: the base is named nowhere, or is not here.
-        RecipeError: `model.base` beside a whole model.
+        RecipeError: `model.base` with a whole model.
     """
     if spec.base is not None and adapter_folder(spec) is None:
         raise RecipeError(
@@ -61,16 +61,24 @@ def base_of(spec: Model, seed: int) -> AdapterBase:
 
 
 def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
-    # how a base is loaded is the recipe's word, not the adapter's
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    # how a base is loaded is decided by the recipe of this run, not by the adapter's
     kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit")}
     if spec.base is not None:
         return Model(path=spec.base, **kept), seed
-    said = _recipe_beside(folder)
+    try:
+        made_by = YAML(typ="safe").load((folder / RECIPE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError):
+        made_by = None  # an adapter of somebody else's has none
+    recipe: dict[str, Any] = made_by if isinstance(made_by, dict) else {}
     named = _config(folder).get("base_model_name_or_path")
-    found = said.get("model")
+    # the recipe before peft's own name: of a base with random weights it has the seed, without which they are others
+    found = recipe.get("model")
     if isinstance(found, dict) and _is_here(found.get("path")):
         own = Model.model_validate(found | {"lora": None} | kept)
-        train = said.get("train")
+        train = recipe.get("train")
         return own, int(train.get("seed", seed)) if isinstance(train, dict) else seed
     if isinstance(named, str) and named and _is_here(named):
         return Model(path=named, **kept), seed
@@ -111,10 +119,11 @@ def _refuse_tensors(adapted: CausalLM, folder: Path) -> None:
     from peft import get_peft_model_state_dict
 
     wanted = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
-    held = _tensor_names(folder)
-    wrong = sorted(wanted - held) or sorted(name for name in held - wanted if "lora_" in name)
+    saved = _tensor_names(folder)
+    # what is left over and no adapter's (embeddings that were saved with it) does no harm
+    wrong = sorted(wanted - saved) or sorted(name for name in saved - wanted if "lora_" in name)
     if wrong:
-        which = "lacks" if wanted - held else "has no place on this base for"
+        which = "lacks" if wanted - saved else "has no place on this base for"
         raise SetupError(
             f"the adapter in `{folder}` {which} {len(wrong)} tensors, first `{wrong[0]}`",
             hint="is it whole, and is this the base it was trained on? `model.base` names another",
@@ -129,7 +138,8 @@ def refuse_adapter(lora: Lora | None, folder: Path) -> None:
         RecipeError: `model.lora` asks for another adapter than the one that goes on.
     """
     there = _config(folder)
-    _weights_file(folder)
+    _weights_file(folder)  # for its error
+    # the saved adapter goes on as it is; a `model.lora` that asks for the same is no contradiction
     if lora is None:
         return
     wanted: dict[str, Any] = {"r": lora.r, "alpha": lora.alpha or 2 * lora.r, "dropout": lora.dropout}
@@ -167,20 +177,8 @@ def _config(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _recipe_beside(folder: Path) -> dict[str, Any]:
-    """What a checkpoint's own recipe says; nothing for an adapter of others."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        found = YAML(typ="safe").load((folder / RECIPE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, YAMLError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _is_here(name: object) -> bool:
-    """Whether it can be opened as far as can be told without opening it: a hub id may be."""
+    """Whether it can be opened, as far as its name shows: a hub id may be."""
     if not isinstance(name, str) or not name:
         return False
     looks_local = name.startswith(("/", ".", "~")) or name.endswith(".gguf") or name.count("/") > 1
@@ -203,5 +201,6 @@ def _tensor_names(folder: Path) -> set[str]:
             return set(opened.keys())
     import torch
 
+    # only its names are wanted, but a pickle has no header to read them from
     with numbers_only(file):
         return set(torch.load(file, map_location="cpu", weights_only=True))

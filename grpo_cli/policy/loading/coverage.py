@@ -62,6 +62,7 @@ def refuse_targets(layers: Mapping[str, LayerKind], targets: Sequence[str]) -> l
     """
     unknown = []
     for target in targets:
+        # as peft matches: a whole name, or its end behind a dot
         found = {kind for name, kind in layers.items() if name == target or name.endswith(f".{target}")} - {"linear"}
         if found:
             kind = min(found, key=list(NOT_ADAPTED).index)
@@ -97,6 +98,7 @@ def layers_of(model: CausalLM) -> dict[str, LayerKind]:
     head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
 
     def kind(module: nn.Module) -> LayerKind:
+        # the head first: where it is tied its weight is the embeddings', but the module is its own
         if module is head:
             return "head"
         if module is embeddings or isinstance(module, nn.Embedding):
@@ -114,6 +116,7 @@ def coverage(model: CausalLM) -> Coverage:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     base: Any = model.get_base_model()  # type: ignore[operator]
+    # by the identity of weights: an adapter on a stack of experts wraps a parameter, not a module of its own
     adapted: set[int] = set()
     for module in base.modules():
         if isinstance(module, BaseTunerLayer):
@@ -127,6 +130,7 @@ def coverage(model: CausalLM) -> Coverage:
         count = weight.numel() if packed is None else prod(packed.shape)
         layer, _, own = name.replace(".base_layer", "").rpartition(".")
         kind = layer.rpartition(".")[2]
+        # a stack of experts has several weights of unlike size, and each is listed by its own name
         kind = kind if own in ("weight", "bias") else f"{kind}.{own}"
         (covered if id(weight) in adapted else left)[kind] += count
     return Coverage(covered, left)
@@ -139,6 +143,7 @@ def layers_of_shapes(shapes: Shapes) -> dict[str, LayerKind]:
     for name, shape in shapes.items():
         layer, _, own = name.rpartition(".")
         parts = layer.split(".")
+        # the blocks around a layer have no tensor of their own, and are no target
         found |= {".".join(parts[:n]): "other" for n in range(1, len(parts))}
         if own == "weight":
             found[layer] = ends.get(parts[-1], "linear" if len(shape) == 2 else "other")

@@ -23,17 +23,9 @@ def sentence(err: BaseException) -> str:
     return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
 
 
-def _is_ours(err: BaseException) -> bool:
-    """Whether it was raised by a line of this package itself."""
-    trace = err.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("grpo_cli")
-
-
 @contextmanager
 def loading_failures(what: str, hint: str = "") -> Iterator[None]:
-    """A library's failures inside become `what: its words`; a bug of this program flies.
+    """A library's failures inside become `what: its words`; what a line of this package itself raised is raised as it is.
 
     Raises:
         SetupError: a library failed, in whatever class.
@@ -43,14 +35,18 @@ def loading_failures(what: str, hint: str = "") -> Iterator[None]:
     except UserError:
         raise
     except Exception as err:
-        if _is_ours(err):
+        trace = err.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        # by where it was raised, not by its class: libraries and our own mistakes both raise KeyError
+        if trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("grpo_cli"):
             raise
         raise SetupError(f"{what}: {sentence(err)}", hint=hint) from err
 
 
 @contextmanager
 def quiet_peft() -> Iterator[None]:
-    """Nothing that PEFT warns of reaches the screen inside: `coverage` says which layers have an adapter."""
+    """Nothing that PEFT warns of reaches the screen inside: `coverage` shows which layers have an adapter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -50,7 +50,7 @@ class ModelFiles:
             return None
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError):  # deep brackets are no JSON of a model's
             return None
         return value if isinstance(value, dict) else None
 
@@ -82,6 +82,7 @@ def end_ids(files: ModelFiles) -> set[int] | None:
     config = files.json("config.json")
     if config is None:
         return None
+    # the union, as loading takes it: a chat model's files often disagree, and each names a token that does end a turn
     found: set[int] = set()
     for holder in (files.json("generation_config.json"), config, config.get("text_config")):
         token = holder.get("eos_token_id") if isinstance(holder, dict) else None

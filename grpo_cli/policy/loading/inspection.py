@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import chain
@@ -22,8 +22,8 @@ from typing import Any
 from grpo_cli.data.sources import why_offline
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adapter
-from grpo_cli.policy.loading.files import ModelFiles, model_files, smollm2_file, tokenizer_files
-from grpo_cli.policy.loading.packages import model_needs, quantizer_needs
+from grpo_cli.policy.loading.files import model_files, smollm2_file, tokenizer_files
+from grpo_cli.policy.loading.packages import QUANTIZERS, PackageNeed, model_needs
 from grpo_cli.policy.loading.weights import wrong_weights
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_cli.text import path_of
@@ -91,7 +91,7 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
         whole = whole.model_copy(update={"lora": Lora()})
     # each a generator: what comes behind a fatal flaw is not even looked at
     parts = (
-        *(_place(whole), _needs(whole), _config(whole), _weights(whole)),
+        *(_place(whole), _unmet(model_needs(whole)), _config(whole), _weights(whole)),
         *(_tokenizer(model, whole), _vocabulary(model, whole)),
     )
     for flaw in chain.from_iterable(parts):
@@ -143,12 +143,12 @@ def _folder(folder: Path) -> Iterator[ModelFlaw]:
     yield ModelFlaw(f"`{folder}` holds no model: there is no `config.json`", hint)
 
 
-def _needs(model: Model) -> Iterator[ModelFlaw]:
-    for need in model_needs(model):
+def _unmet(needs: Iterable[PackageNeed], mend: str = "") -> Iterator[ModelFlaw]:
+    for need in needs:
         try:
             need.require()
         except SetupError as err:
-            yield ModelFlaw.of(err)
+            yield replace(ModelFlaw.of(err), hint=f"{err.hint}{mend}")
 
 
 def _config(model: Model) -> Iterator[ModelFlaw]:
@@ -165,12 +165,26 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
         return
     yield from _kind(model, config)
     yield from _quantised(model, config)
-    text = config.get("text_config")
-    yield from _shapes(text if isinstance(text, dict) else config)
+    # a model of text and images keeps the numbers of its text part in a section of their own
+    inner = config.get("text_config")
+    text = inner if isinstance(inner, dict) else config
+    hidden, heads, kv_heads = (text.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
+        return
+    if hidden % heads and not text.get("head_dim"):
+        yield ModelFlaw(
+            f"`config.json`: `hidden_size` {hidden:,} does not divide into `num_attention_heads` {heads}",
+            "one of the two is wrong, or `head_dim` is missing",
+        )
+    elif isinstance(kv_heads, int) and kv_heads > 0 and heads % kv_heads:
+        yield ModelFlaw(
+            f"`config.json`: `num_attention_heads` {heads} is no multiple of `num_key_value_heads` {kv_heads}"
+        )
 
 
 def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     kind, version = config.get("model_type"), _version()
+    # `_table` reads the source as text: the import takes seconds, and `grpo check` is to answer at once
     known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table("configuration_auto.py", "CONFIG_MAPPING_NAMES")
     if not known:  # another transformers keeps its tables elsewhere
         return
@@ -201,35 +215,20 @@ def _quantised(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     if not isinstance(section, dict):
         return
     method = section.get("quant_method")
+    # bitsandbytes wrote no method of its own for years
     if method is None and (section.get("load_in_4bit") or section.get("load_in_8bit")):
         method = "bitsandbytes"
-    for need in quantizer_needs(str(method)):
-        try:
-            need.require()
-        except SetupError as err:
-            yield ModelFlaw(str(err), f"{err.hint}, or take the model as it was before it was quantised")
-            return
+    why = f"the model's quantisation (`{method}`)"
+    needs = (PackageNeed(module, name, why) for module, name in QUANTIZERS.get(str(method), ()))
+    unmet = next(_unmet(needs, ", or take the model as it was before it was quantised"), None)
+    if unmet is not None:  # the first is enough: without it the others are not even asked for
+        yield unmet
+        return
     if model.lora is None:
         yield ModelFlaw(
             f"the weights of `{model.path}` are quantised (`{method}`): they cannot be trained as they are",
             "add `model.lora: {r: 16}` to train adapters on them, or take the model as it was before",
             is_fatal=False,
-        )
-
-
-def _shapes(config: dict[str, Any]) -> Iterator[ModelFlaw]:
-    hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
-    kv_heads = config.get("num_key_value_heads")
-    if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
-        return
-    if hidden % heads and not config.get("head_dim"):
-        yield ModelFlaw(
-            f"`config.json`: `hidden_size` {hidden:,} does not divide into `num_attention_heads` {heads}",
-            "one of the two is wrong, or `head_dim` is missing",
-        )
-    elif isinstance(kv_heads, int) and kv_heads > 0 and heads % kv_heads:
-        yield ModelFlaw(
-            f"`config.json`: `num_attention_heads` {heads} is no multiple of `num_key_value_heads` {kv_heads}"
         )
 
 
@@ -240,6 +239,7 @@ def _weights(model: Model) -> Iterator[ModelFlaw]:
     config = files.json("config.json")
     if config is None:
         return
+    # in the hub's cache a missing file may only not be downloaded yet
     if wrong := wrong_weights(files, config, is_whole=files.folder is not None):
         yield ModelFlaw(
             f"`{model.path}`: {wrong}", "do weights and `config.json` belong together, and is the download whole?"
@@ -282,38 +282,29 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
     files, config = tokenizer_files(model), model_files(whole).json("config.json")
     tokenizer = files.json("tokenizer.json")
     if tokenizer is None or config is None or whole.gguf_file:
-        yield from _tokenizer_code(model, files)
+        own = files.json("tokenizer_config.json") or {}
+        if own.get("auto_map") and files.path("tokenizer.json") is None:
+            yield ModelFlaw(
+                f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
+                "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
+            )
         return
     text = config.get("text_config")
     size = (text if isinstance(text, dict) else config).get("vocab_size")
-    most = _largest_id(tokenizer)
+    # the largest id and not the count: a model's table is often longer than its vocabulary, for the sake of its width
+    added, inner = tokenizer.get("added_tokens"), tokenizer.get("model")
+    ids = [one.get("id") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+    vocabulary = inner.get("vocab") if isinstance(inner, dict) else None
+    if isinstance(vocabulary, dict):
+        ids += list(vocabulary.values())
+    elif isinstance(vocabulary, list):  # Unigram: the id is the place
+        ids.append(len(vocabulary) - 1)
+    most = max((i for i in ids if isinstance(i, int)), default=None)
     if isinstance(size, int) and most is not None and most >= size:
         yield ModelFlaw(
             f"the tokenizer has a token {most:,}, the model knows {size:,} (`vocab_size`): they do not belong together",
             "set `model.tokenizer` to the tokenizer that the model was trained with",
         )
-
-
-def _tokenizer_code(model: Model, files: ModelFiles) -> Iterator[ModelFlaw]:
-    config = files.json("tokenizer_config.json") or {}
-    if config.get("auto_map") and files.path("tokenizer.json") is None:
-        yield ModelFlaw(
-            f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
-            "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
-        )
-
-
-def _largest_id(tokenizer: dict[str, Any]) -> int | None:
-    added = tokenizer.get("added_tokens")
-    ids = [one.get("id") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
-    inner = tokenizer.get("model")
-    vocabulary = inner.get("vocab") if isinstance(inner, dict) else None
-    if isinstance(vocabulary, dict):
-        ids += list(vocabulary.values())
-    elif isinstance(vocabulary, list):
-        ids.append(len(vocabulary) - 1)
-    numbers = [i for i in ids if isinstance(i, int)]
-    return max(numbers, default=None)
 
 
 @lru_cache(maxsize=8)

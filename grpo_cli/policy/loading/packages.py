@@ -83,12 +83,6 @@ QUANTIZERS = {
 """What transformers asks for to load weights that are quantised so; others need a GPU and no package."""
 
 
-def quantizer_needs(method: str) -> list[PackageNeed]:
-    """The packages behind a `quant_method` of a model's configuration."""
-    why = f"the model's quantisation (`{method}`)"
-    return [PackageNeed(module, name, why) for module, name in QUANTIZERS.get(method, ())]
-
-
 def model_needs(model: Model) -> Iterator[PackageNeed]:
     """What the section `model` asks for."""
     if model.lora is not None:
@@ -118,6 +112,7 @@ def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
         yield PackageNeed("deepspeed", "deepspeed", strategy, "deepspeed", otherwise)
     for name in recipe.run.track:
         module = next(filter(_is_here, TRACKERS[name]), name)
+        # of several modules the one that is here, so that its need is met
         yield PackageNeed(module, name, f"`run.track: [{name}]`", name)
 
 

@@ -60,6 +60,7 @@ class ModelSizes:
 
     def lora_parameters(self, r: int) -> int:
         """Parameters of adapters of rank r on all linear layers of all blocks."""
+        # A is r x in, B is out x r: r (in + out) a layer, for q and o, k and v, and the three of the MLP
         d, f, q, kv = (self.hidden, self.intermediate, self.heads * self.head_dim, self.kv_heads * self.head_dim)
         return self.layers * r * ((d + q) * 2 + (d + kv) * 2 + (d + f) * 3)
 
@@ -69,12 +70,11 @@ def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
     if model.path == "builtin:tiny":
         from grpo_cli.policy.tiny import sizes
 
-        return _sizes(sizes(model.context), None, "its definition")
+        return _sizes(sizes(model.context), files, "its definition")
     config = files.json("config.json")
     if config is None:
         return None
-    counted = _counted(files)
-    return _sizes(config.get("text_config") or config, counted, "safetensors headers" if counted else "config.json")
+    return _sizes(config.get("text_config") or config, files, "config.json")
 
 
 def local_sizes(model: Model) -> ModelSizes | None:
@@ -100,12 +100,13 @@ def full_sizes(model: Model) -> ModelSizes | None:
         config = load_config(model).to_dict()
     except SetupError:
         return None
-    files = base_files(model)
-    counted = _counted(files)
-    return _sizes(config.get("text_config") or config, counted, "safetensors headers" if counted else "its config")
+    return _sizes(config.get("text_config") or config, base_files(model), "its config")
 
 
-def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSizes | None:
+def _sizes(config: dict[str, Any], files: ModelFiles, source: str) -> ModelSizes | None:
+    # the headers of the weight files are exact, whatever the family; a sum over shapes stands in where one is missing
+    shapes = read_headers(files)
+    counted = None if shapes is None else sum(map(prod, shapes.values()))
     try:
         d, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
         f, vocab = config["intermediate_size"], config["vocab_size"]
@@ -117,6 +118,7 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSiz
     # the sum below knows no experts, and would be many times too small
     if counted is None and experts:
         return None
+    # per layer: q and o, k and v, three matrices of the MLP, two norms; and one norm behind the last
     attention = 2 * d * heads * head_dim + 2 * d * kv_heads * head_dim
     is_tied = bool(config.get("tie_word_embeddings"))
     embeddings = vocab * d * (1 if is_tied else 2)
@@ -131,13 +133,7 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSiz
         head_dim=head_dim,
         vocab=vocab,
         context=config.get("max_position_embeddings"),
-        source=source,
+        source="safetensors headers" if counted else source,
         is_tied=is_tied,
         experts=int(experts),
     )
-
-
-def _counted(files: ModelFiles) -> int | None:
-    """Parameters by the headers of all weight files; None where one is missing."""
-    shapes = read_headers(files)
-    return None if shapes is None else sum(map(prod, shapes.values()))

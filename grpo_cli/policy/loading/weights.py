@@ -34,6 +34,7 @@ def read_header(path: Path) -> Shapes:
             raise ValueError("no safetensors file")
         header = json.loads(stream.read(length))
     entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    # a download that broke off has the whole header, at its start, and a file that is too short for it
     end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     if path.stat().st_size < 8 + length + end:
         raise ValueError("the file is cut off")
@@ -84,6 +85,7 @@ def _compared(there: Shapes, expected: Shapes, config: dict[str, Any]) -> str:
     if EMBEDDING not in there and EMBEDDING.removeprefix("model.") in there:
         return ""  # saved without its head: the loader adds the prefix
     missing = [name for name in expected if name not in there]
+    # tied weights are saved once, under the embeddings' name
     if HEAD in missing and config.get("tie_word_embeddings", True):
         missing.remove(HEAD)
     if missing:
@@ -126,6 +128,7 @@ def expected_shapes(config: dict[str, Any]) -> Shapes:
     d, f, vocab, heads, layers = sizes
     if layers > MOST_LAYERS:
         return {}
+    # the heads together may be wider than the model (Qwen3, Gemma)
     width = config.get("head_dim") or d // heads
     q, kv = heads * width, (config.get("num_key_value_heads") or heads) * width
     shapes: Shapes = {EMBEDDING: (vocab, d), "model.norm.weight": (d,), HEAD: (vocab, d)}
