@@ -1,7 +1,7 @@
-"""`grpo train` on several processes: torchrun starts the ranks, this parent forwards signals and tells what failed first.
+"""`grpo train` on several processes: torchrun starts the ranks, this parent forwards signals and prints what failed first.
 
 The parent imports no torch. A rank finds its terminal again through the parent's descriptors, since torchrun's own
-chatter goes to a file. Only the ranks get a signal, never torchrun, which would kill them in the middle of a step.
+output goes to a file. Only the ranks get a signal, never torchrun, which would kill them in the middle of a step.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 DRIVERS = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
 PR_SET_PDEATHSIG = 1
 TOGETHER = (Exit.BAR_MISSED, Exit.INTERRUPTED, Exit.TERMINATED)
-"""Codes with which all ranks end together, and of which rank 0 has told."""
+"""Codes with which all ranks end together, and which rank 0 has explained."""
 UNSIGNALLED = "--signals-to-handle=SIGQUIT"
 """Slurm signals every process of a task, and torchrun would end the ranks in the middle of a step."""
 GRACE_S = 5.0
 """Seconds that ranks have to stop after the second signal."""
 WAIT_S = 30.0
-"""After so many seconds without the other machines this one says that it waits."""
+"""After so many seconds without the other machines this one prints that it waits."""
 ROOT_CAUSE = re.compile(r"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: -(\d+)", re.DOTALL)
 """The first failure in torchrun's own words, where a signal ended it."""
 
@@ -58,18 +58,14 @@ def is_main_rank(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("RANK", "0") == "0"
 
 
-def has_driver() -> bool:
-    """Whether this machine has a GPU's driver (CUDA, CUDA in WSL or ROCm), told from what the drivers leave."""
-    return shutil.which("nvidia-smi") is not None or any(place.exists() for place in DRIVERS)
-
-
 def gpu_count() -> int:
     """Visible GPUs, asked of the driver and its own tool so that no torch is loaded.
 
     `CUDA_VISIBLE_DEVICES` only hides GPUs: on a machine without a driver there are none, whatever it names.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if not has_driver():
+    # a driver (CUDA, CUDA in WSL or ROCm) leaves its tool or a device; to ask torch would take seconds
+    if shutil.which("nvidia-smi") is None and not any(place.exists() for place in DRIVERS):
         return 0
     if visible is not None:
         return len([part for part in visible.split(",") if part.strip() and part.strip() != "-1"])
@@ -183,11 +179,17 @@ def meeting_settings(nodes: Nodes, environ: Mapping[str, str] = os.environ) -> d
 
 
 def launch(
-    world: int, argv: Sequence[str], nodes: Nodes, beside: Callable[[Path], AbstractContextManager[None]] | None = None
+    world: int,
+    argv: Sequence[str],
+    nodes: Nodes,
+    meanwhile: Callable[[Path], AbstractContextManager[None]] | None = None,
 ) -> int:
     """Run `grpo ARGV` as `world` ranks on this machine and return the exit code of the whole.
 
-    `beside` lasts as long, and is given the folder that parent and ranks share.
+    `meanwhile` is entered as long, with the folder that parent and ranks share.
+
+    Raises:
+        SetupError: several machines cannot meet at `launch.rendezvous`.
     """
     from grpo_verifiers.processes.pool import allowed_cores  # every command imports this module
 
@@ -205,19 +207,22 @@ def launch(
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                # a Ctrl-C at the terminal reaches its foreground group: the ranks are told by us, once
+                # a Ctrl-C at the terminal reaches its foreground group: the ranks get it from us, once
                 start_new_session=True,
-                preexec_fn=_become_torchrun,
+                preexec_fn=_prepare_torchrun,
             )
-            around = nullcontext() if beside is None else beside(control)
+            around = nullcontext() if meanwhile is None else meanwhile(control)
             with _forwarded(control, process, is_quiet=nodes.rank > 0) as signals, around:
                 code = _waited(process, control, nodes)
-        _catch_up()
+        # rank 0 appended to our files through descriptors of its own: what is printed next goes behind that, not over it
+        for target in (1, 2):
+            with contextlib.suppress(OSError):  # a terminal or a pipe has no place
+                os.lseek(target, 0, os.SEEK_END)
         return _verdict(control, code, signals.code)
 
 
 def _waited(process: subprocess.Popen[bytes], control: Path, nodes: Nodes) -> int:
-    """torchrun's exit code; says once that, and where, this machine waits for the others."""
+    """torchrun's exit code; prints once that, and where, this machine waits for the others."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return process.wait(WAIT_S if nodes.count > 1 else None)
     if not list(control.glob("rank-*.pid")):  # torchrun starts ranks when all machines are there
@@ -236,22 +241,16 @@ def _waited(process: subprocess.Popen[bytes], control: Path, nodes: Nodes) -> in
     return process.wait()
 
 
-def _catch_up() -> None:
-    """Rank 0 appended to our files through descriptors of its own: what is said next goes behind that, not over it."""
-    for target in (1, 2):
-        with contextlib.suppress(OSError):  # a terminal or a pipe has no place
-            os.lseek(target, 0, os.SEEK_END)
+def _prepare_torchrun() -> None:
+    """In the child, before torchrun: a signal to the whole group must end no rank in the middle of a step."""
+    die_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _become_torchrun() -> None:
-    die_with_parent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def enter_rank() -> None:
@@ -269,9 +268,9 @@ def enter_rank() -> None:
 
 
 def end_rank(text: str, code: int) -> NoReturn:
-    """In a rank: leave word of how it ended, for the parent to tell, and end: the process group may wait for others.
+    """In a rank: write how it ended, for the parent to print, and end: the process group may wait for others.
 
-    A process that has no parent of ours tells it itself.
+    A process that has no parent of ours prints it itself.
     """
     text = visible_lines(text)
     if CONTROL in os.environ:

@@ -1,7 +1,7 @@
 """Which way this machine reaches the others of a run.
 
 Left alone, gloo listens at the address that this machine's own name has. On many machines that is 127.0.0.1, and the
-others knock at themselves: one rank fails, the rest wait. So gloo is told the interface that leads to machine 0.
+others connect to themselves: one rank fails, the rest wait. So gloo gets the interface that leads to machine 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ELSEWHERE = "192.0.2.1"
 
 
 def interface_settings(rendezvous: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What to add to the environment so that gloo listens where the machines at `rendezvous` (`host:port`) hear it.
+    """What to add to the environment so that gloo listens where the machines at `rendezvous` (`host:port`) reach it.
 
     Raises:
         SetupError: the host has no address or no way leads there, or the user's own choice is no interface of ours.
@@ -42,8 +42,18 @@ def interface_settings(rendezvous: str, environ: Mapping[str, str]) -> dict[str,
     if is_own(own):  # machine 0's name for itself: take the way out
         with suppress(SetupError):
             own = own_address(ELSEWHERE, 1)
-    name = interface_of(own)
-    return {INTERFACE: name} if name else {}
+    v6 = list[list[str]]()
+    with suppress(OSError):
+        v6 = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="utf-8").splitlines()]
+    for _, name in socket.if_nameindex():
+        # of IPv4 the kernel names only the first address of an interface; where it is another, gloo is left alone
+        here = [str(ipaddress.IPv6Address(bytes.fromhex(fields[0]))) for fields in v6 if fields[5] == name]
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            request = struct.pack("256s", name.encode()[:15])
+            here.append(socket.inet_ntoa(fcntl.ioctl(any_socket, SIOCGIFADDR, request)[20:24]))
+        if own in here:
+            return {INTERFACE: name}
+    return {}
 
 
 def own_address(host: str, port: int) -> str:
@@ -96,27 +106,5 @@ def check_port_free(rendezvous: str) -> None:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address means the machine that says it, so that no other can use it."""
+    """Whether an address means the machine that uses it, so that no other can reach it there."""
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-
-
-def interface_of(address: str) -> str | None:
-    """The interface with this address; None where it is not the first address of any."""
-    for _, name in socket.if_nameindex():
-        if address in (_ipv4(name), *_ipv6(name)):
-            return name
-    return None
-
-
-def _ipv4(name: str) -> str | None:
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        asked = struct.pack("256s", name.encode()[:15])
-        return socket.inet_ntoa(fcntl.ioctl(any_socket, SIOCGIFADDR, asked)[20:24])
-    return None
-
-
-def _ipv6(name: str) -> list[str]:
-    with suppress(OSError):
-        fields = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="utf-8").splitlines()]
-        return [str(ipaddress.IPv6Address(bytes.fromhex(f[0]))) for f in fields if f[5] == name]
-    return []

@@ -1,6 +1,6 @@
 """What the other ranks do, and whether they still live, on whichever machine.
 
-Each rank tells the store that torchrun keeps (on machine 0) its phase every second. That serves the message of a hang:
+Each rank writes its phase into the store that torchrun keeps (on machine 0) every second. That serves the message of a hang:
 a rank that waits is as silent as the one it waits for, so all are listed. And it ends a wait that would never end: a
 machine that lost its power or its network closes no connection, and a collective would wait for it for half an hour.
 """
@@ -65,7 +65,7 @@ CLOSED_S = 20.0
 
 @dataclass(frozen=True)
 class RankStatus:
-    """What a rank says of itself. `count` grows, so that machines need not agree on the time; `end` is how it failed."""
+    """What a rank sends of itself. `count` grows, so that machines need not agree on the time; `end` is how it failed."""
 
     machine: int
     host: str
@@ -76,7 +76,7 @@ class RankStatus:
 
 
 class Peers:
-    """This rank's word, and what it heard of the others; idle where there is one process.
+    """This rank's status, and what it received of the others; idle where there is one process.
 
     Args:
         ranks: which rank this is.
@@ -99,7 +99,7 @@ class Peers:
 
     @contextmanager
     def watching(self, give_up: Callable[[UserError], None]) -> Iterator[None]:
-        """Speak and listen while inside; `give_up` is called, in a thread, when a machine is lost.
+        """Send and receive while inside; `give_up` is called, in a thread, when a machine is lost.
 
         Raises:
             UserError: instead of the broken connection to a rank that failed or died, saying which.
@@ -119,14 +119,17 @@ class Peers:
             found = self.explain(err) if is_broken_connection(err) else None
             if found is not None:
                 raise found from err
-            self._tell_end(err.render() if isinstance(err, UserError) else f"{type(err).__name__}: {err}")
+            text = err.render() if isinstance(err, UserError) else f"{type(err).__name__}: {err}"
+            self.status = replace(self.status, end=text.removeprefix("error: ").splitlines()[0])
+            # long enough for the thread to send it once
+            time.sleep(min(1.2 * self.every_s, OLD_S))
             raise
         finally:
             self._over.set()
             threads[1].join()
 
     def leave(self, phase: str, silent_s: float) -> None:
-        """Say what this rank does and for how long nothing has moved in it."""
+        """Note what this rank does and for how long nothing has moved in it; the thread sends it."""
         self.status = replace(self.status, phase=phase, silent_s=silent_s)
 
     def others(self) -> str:
@@ -139,7 +142,7 @@ class Peers:
         return "; ".join(said)
 
     def explain(self, err: Exception) -> UserError | None:
-        """What ended the connection that `err` tells of: a rank that failed or is silent; None where all are well."""
+        """What ended the connection that broke with `err`: a rank that failed or is silent; None where all are well."""
         deadline = time.monotonic() + 2 * self._old_s
         while time.monotonic() < deadline:
             for rank, (status, _) in sorted(self._heard.items()):
@@ -173,13 +176,9 @@ class Peers:
             age = min(self._age(rank) for rank in ranks)
             if age > self.lost_s:
                 host = self._heard[ranks[0]][0].host
-                return self._lost(f"machine {machine} ({host}, {_ranks(ranks)})", age)
+                which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {min(ranks)}-{max(ranks)}"
+                return self._lost(f"machine {machine} ({host}, {which})", age)
         return None
-
-    def _tell_end(self, text: str) -> None:
-        self.status = replace(self.status, end=text.removeprefix("error: ").splitlines()[0])
-        # long enough for the thread to tell it once
-        time.sleep(min(1.2 * self.every_s, OLD_S))
 
     @property
     def _old_s(self) -> float:
@@ -210,26 +209,22 @@ class Peers:
         store: Any = None
         while not self._over.is_set():
             try:
+                # a client of its own: one that torch waits with would not answer, and a hang is when this is needed
                 store = store or self._connect()
-                self._exchange(store)
+                self.status = replace(self.status, count=self.status.count + 1)
+                store.set(_key(self.ranks.rank), json.dumps(asdict(self.status)))
+                others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
+                # reading a key that is not there would wait for it
+                there = [rank for rank in others if rank in self._heard or store.check([_key(rank)])]
+                for rank, sent in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
+                    status = RankStatus(**json.loads(sent))
+                    # by our own clock, from when the count moved: the machines' clocks may differ by more than a silence
+                    if rank not in self._heard or status.count != self._heard[rank][0].count:
+                        self._heard[rank] = (status, time.monotonic())
                 self._answered, self._closed = time.monotonic(), ""
             except RuntimeError as err:  # torch's errors of a store that does not answer
                 store, self._closed = None, str(err)
             self._over.wait(self.every_s)
-
-    def _exchange(self, store: Any) -> None:
-        self.status = replace(self.status, count=self.status.count + 1)
-        # through a client of its own: one that torch waits with would not answer, and a hang is when this speaks
-        store.set(_key(self.ranks.rank), json.dumps(asdict(self.status)))
-        others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
-        # reading a key that is not there would wait for it
-        there = [rank for rank in others if rank in self._heard or store.check([_key(rank)])]
-        for rank, told in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
-            status = RankStatus(**json.loads(told))
-            # by our own clock, from when the count moved: the machines' clocks may differ by more than a
-            # silence
-            if rank not in self._heard or status.count != self._heard[rank][0].count:
-                self._heard[rank] = (status, time.monotonic())
 
     def _watch(self, give_up: Callable[[UserError], None]) -> None:
         while not self._over.wait(1.0):
@@ -248,10 +243,6 @@ def is_broken_connection(err: Exception) -> bool:
 
 def _key(rank: int) -> str:
     return f"grpo/rank/{rank}"
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {min(ranks)}-{max(ranks)}"
 
 
 def _store() -> Any:

@@ -1,7 +1,7 @@
-"""The whole policy beside its shards: what generates, is measured and is scored where each rank trains only a part.
+"""The whole policy in addition to its shards: what generates, is measured and is scored where each rank trains only a part.
 
 It is brought up to date once after an optimizer step, before something reads it, in place: what an engine captured
-stays good. In compute_dtype-precision training it holds the very numbers that the forward pass of the shards computes with.
+stays good. In mixed precision it holds the very numbers that the forward pass of the shards computes with.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Replica:
     def where_needed(
         cls, strategy: str, policy: nn.Module, compute_dtype: torch.dtype | None, note: Callable[[Level, str], None]
     ) -> Replica | None:
-        """A replica under a strategy that splits parameters; says what it takes."""
+        """A replica under a strategy that splits parameters, with a note of what it takes; None elsewhere."""
         if not splits_parameters(strategy):
             return None
         made = cls(policy, compute_dtype)

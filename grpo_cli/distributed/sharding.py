@@ -37,29 +37,26 @@ def trainer_fields(strategy: Strategy) -> dict[str, Any]:
         }
         return {"fsdp": True, "fsdp_config": options}
     if strategy in ZERO_STAGE:
-        return {"deepspeed": zero_config(strategy)}
+        zero: dict[str, Any] = {"stage": ZERO_STAGE[strategy], "contiguous_gradients": True, "overlap_comm": True}
+        if strategy == "zero3":
+            sizes = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
+            zero |= dict.fromkeys(sizes, "auto")
+            zero["stage3_gather_16bit_weights_on_model_save"] = True
+        # "auto" is filled in by transformers from its own arguments
+        config = {
+            "zero_optimization": zero,
+            "bf16": {"enabled": "auto"},
+            "gradient_clipping": "auto",
+            "gradient_accumulation_steps": "auto",
+            "train_micro_batch_size_per_gpu": "auto",
+            "train_batch_size": "auto",
+            "zero_force_ds_cpu_optimizer": False,  # torch's optimizer, as with the other strategies
+            "zero_allow_untested_optimizer": True,
+            # never: what it prints would go between the lines of the display
+            "steps_per_print": 1 << 31,
+        }
+        return {"deepspeed": config}
     return {}
-
-
-def zero_config(strategy: str) -> dict[str, Any]:
-    """DeepSpeed's configuration; "auto" is filled in by transformers from its own arguments."""
-    zero: dict[str, Any] = {"stage": ZERO_STAGE[strategy], "contiguous_gradients": True, "overlap_comm": True}
-    if strategy == "zero3":
-        sizes = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
-        zero |= dict.fromkeys(sizes, "auto")
-        zero["stage3_gather_16bit_weights_on_model_save"] = True
-    return {
-        "zero_optimization": zero,
-        "bf16": {"enabled": "auto"},
-        "gradient_clipping": "auto",
-        "gradient_accumulation_steps": "auto",
-        "train_micro_batch_size_per_gpu": "auto",
-        "train_batch_size": "auto",
-        "zero_force_ds_cpu_optimizer": False,  # torch's optimizer, as with the other strategies
-        "zero_allow_untested_optimizer": True,
-        # never: what it prints would go between the lines of the display
-        "steps_per_print": 1 << 31,
-    }
 
 
 def set_precision(args: TrainingArguments, strategy: Strategy, bf16: bool) -> None:
@@ -84,7 +81,7 @@ def open_path(strategy: Strategy) -> None:
 
 
 def mark_whole(head: nn.Module) -> None:
-    """Tell TRL, which under ZeRO-3 gathers the head of any model, that this one is not in pieces."""
+    """Mark a head as whole for TRL, which under ZeRO-3 gathers the head of any model."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
     for parameter in head.parameters():
@@ -121,12 +118,6 @@ def bytes_of_rank(model: nn.Module, optimizer: Optimizer) -> int:
         optimizer = optimizer.optimizer
     tensors += [p for group in optimizer.param_groups for p in group["params"]]  # the same of ZeRO-2
     tensors += [v for state in optimizer.state.values() for v in state.values() if torch.is_tensor(v)]
-    here = {id(t): _here(t) for t in tensors}
+    # once each, by identity; of a split tensor the part that lies here (ZeRO-3 leaves an empty one and keeps its share in it)
+    here = {id(t): t.to_local() if isinstance(t, DTensor) else getattr(t, "ds_tensor", t) for t in tensors}
     return sum(t.numel() * t.element_size() for t in here.values())
-
-
-def _here(tensor: Tensor) -> Tensor:
-    if isinstance(tensor, DTensor):
-        return tensor.to_local()
-    part: Tensor = getattr(tensor, "ds_tensor", tensor)  # ZeRO-3 leaves an empty tensor and keeps its share beside
-    return part

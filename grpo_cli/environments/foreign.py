@@ -1,7 +1,7 @@
 """Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, version 0.1) as a world.
 
 Their own `rollout` runs here, with a client that waits for the turns of our model: state, stops, messages between turns and
-rubric are theirs, no endpoint is asked. The package is imported where it is used; nothing here needs it to be installed.
+rubric are theirs, no endpoint is called. The package is imported where it is used; nothing here needs it to be installed.
 """
 
 from __future__ import annotations
@@ -35,16 +35,26 @@ class VerifiersWorld:
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         """What the environment puts behind the row's prompt at the start, if anything."""
-        self.said = _prompt_of(row)
+        # the row's messages: its column `prompt`, as their data sets have it, else its `question`
+        prompt = row.get("prompt", row.get("question", ""))
+        is_chat = isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt
+        self.said = [_said(message) for message in prompt] if is_chat else [("user", str(prompt))]
         given = {
             **row,
             "prompt": [{"role": role, "content": text} for role, text in self.said],
             "example_id": row.get("example_id", 0),
         }
-        self._rollout = own_loop().create_task(self.env.rollout(given, _client_of(self), "policy", {}))
+        # one of their clients, whose answers are our model's turns
+        base = import_module("verifiers.clients").Client
+        methods: dict[str, Any] = dict.fromkeys(base.__abstractmethods__)
+        methods |= {"__init__": lambda _: None, "get_response": lambda _, **asked: self.ask(**asked)}
+        client = type("Turns", (base,), methods)()
+        self._rollout = own_loop().create_task(self.env.rollout(given, client, "policy", {}))
         asked = self._go_on()
         if asked is None:
-            raise BadReturn(f"the environment ended before the first turn ({self._why()})")
+            error = self.state.get("error")
+            why = f"{error!r:.200}" if error is not None else str(self.state.get("stop_condition"))
+            raise BadReturn(f"the environment ended before the first turn ({why})")
         head, (role, text) = self.said[:-1], self.said[-1]
         if asked[:-1] != head or asked[-1][0] != role or not asked[-1][1].startswith(text):
             raise BadReturn("the environment writes another prompt than the row's: put it into the rows")
@@ -101,20 +111,13 @@ class VerifiersWorld:
         rollout = self._rollout
         assert rollout is not None
 
-        async def until_asked() -> None:
-            waiting = asyncio.ensure_future(self._asked.wait())
-            await asyncio.wait({waiting, rollout}, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-
-        own_loop().run_until_complete(until_asked())
+        waiting = own_loop().create_task(self._asked.wait())
+        own_loop().run_until_complete(asyncio.wait({waiting, rollout}, return_when=asyncio.FIRST_COMPLETED))
+        waiting.cancel()
         if not rollout.done():
             return [_said(message) for message in self._prompt]
         self.state = rollout.result()
         return None
-
-    def _why(self) -> str:
-        error = self.state.get("error")
-        return f"{error!r:.200}" if error is not None else str(self.state.get("stop_condition"))
 
 
 def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]:
@@ -123,8 +126,15 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
     Raises:
         BadFunction: it cannot be loaded, or plays in a way that is not taken.
     """
-    load = find(spec) if ":" in spec else functools.partial(_loader(spec), spec)
-    env = load(**options)
+    if ":" in spec:
+        env = find(spec)(**options)
+    else:
+        try:
+            # a folder of that name, such as one of this repository, is a package without anything in it
+            load = import_module("verifiers").load_environment
+        except (ModuleNotFoundError, AttributeError) as err:
+            raise BadFunction(f"`{spec}` needs the package `verifiers`, which is not installed") from err
+        env = load(spec, **options)
     if not all(hasattr(env, name) for name in ("rollout", "rubric", "is_completed")):
         raise BadFunction(f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 is wanted")
     if getattr(env, "tool_defs", None):
@@ -134,14 +144,6 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
     faults: list[Exception] = []
     _guard(env.rubric, faults)
     return env, faults
-
-
-def _loader(spec: str) -> Callable[..., Any]:
-    try:
-        # a folder of that name, such as one of this repository, is a package without anything in it
-        return import_module("verifiers").load_environment  # type: ignore[no-any-return]
-    except (ModuleNotFoundError, AttributeError) as err:
-        raise BadFunction(f"`{spec}` needs the package `verifiers`, which is not installed") from err
 
 
 def _guard(rubric: Any, faults: list[Exception]) -> None:
@@ -166,25 +168,9 @@ def _guarded(function: Callable[..., Any], faults: list[Exception]) -> Callable[
     return call
 
 
-def _prompt_of(row: Mapping[str, Any]) -> list[Said]:
-    """The row's messages: its column `prompt`, as their data sets have it, else its `question`."""
-    prompt = row.get("prompt", row.get("question", ""))
-    if isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt:
-        return [_said(message) for message in prompt]
-    return [("user", str(prompt))]
-
-
 def _said(message: Any) -> Said:
     held = message if isinstance(message, Mapping) else {"role": message.role, "content": message.content}
     content = held["content"]
     if not isinstance(content, str):
         raise BadReturn(f"a message of `{held['role']}` has a {type(content).__name__} as content: only text is taken")
     return str(held["role"]), content
-
-
-def _client_of(world: VerifiersWorld) -> Any:
-    """One of their clients, whose answers are our model's turns."""
-    base = import_module("verifiers.clients").Client
-    methods: dict[str, Any] = dict.fromkeys(base.__abstractmethods__)
-    methods |= {"__init__": lambda self: None, "get_response": lambda self, **asked: world.ask(**asked)}
-    return type("Turns", (base,), methods)()

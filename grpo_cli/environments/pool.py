@@ -48,10 +48,6 @@ class World:
         actions = self.actions if action is None else (*self.actions, action)
         return Ask(self.play, what, None, self.seed, actions)
 
-    def ask_again(self, ask: Ask) -> Ask:
-        """The same with all that it takes to make the environment anew."""
-        return replace(ask, row=self.row, heard=digest(list(self.said)), again=True)
-
 
 class Worlds:
     """The environments of one recipe, in worker processes."""
@@ -172,34 +168,45 @@ class Worlds:
         return [found if isinstance(found, Fault) else str(found["action"]) for found in answers]
 
     def _answers(self, worlds: Sequence[World], asks: Sequence[Ask], what: str) -> list[Mapping[str, Any] | Fault]:
-        results = self._asked(asks)
-        gone = [i for i, one in enumerate(results) if isinstance(one, Done) and one.value.get("lost")]
-        for i in gone:
-            again = worlds[i].ask_again(asks[i])
-            results[i] = self._pool(again.play).run([again], [float(1 + len(again.actions))])[0]
-        return [self._read(one, what) for one in results]
-
-    def _asked(self, asks: Sequence[Ask]) -> list[Result]:
         self._prints.allow(len(asks))
+        # one call a worker, all of them at once; an episode stays with the worker that began it
         parts: dict[int, list[int]] = {}
         for i, ask in enumerate(asks):
             parts.setdefault(ask.play[1] % self.workers, []).append(i)
         futures: list[tuple[list[int], Future[list[Result]]]] = [
             (mine, self._pools[number].submit([asks[i] for i in mine])) for number, mine in parts.items()
         ]
-        found: dict[int, Result] = {}
+        results: dict[int, Result] = {}
         for mine, future in futures:
-            found |= zip(mine, future.result(), strict=True)
-        return [found[i] for i in range(len(asks))]
-
-    def _pool(self, play: Play) -> Pool:
-        return self._pools[play[1] % self.workers]
+            results |= zip(mine, future.result(), strict=True)
+        gone = [i for i, one in results.items() if isinstance(one, Done) and one.value.get("lost")]
+        for i in sorted(gone):
+            # with all that it takes to make the environment anew
+            again = replace(asks[i], row=worlds[i].row, heard=digest(list(worlds[i].said)), again=True)
+            # each action that is taken again may take as long as the first time
+            patience = [float(1 + len(again.actions))]
+            results[i] = self._pools[again.play[1] % self.workers].run([again], patience)[0]
+        return [self._read(results[i], what) for i in range(len(asks))]
 
     def _read(self, result: Result, what: str) -> Mapping[str, Any] | Fault:
         if isinstance(result, Done):
             found: Mapping[str, Any] = result.value
             return found
-        fault = self._fault(result, what)
+        name = f"`{what}` of `{self.name.rpartition(':')[2]}`"
+        if isinstance(result, Raised):
+            message = " ".join(result.message.split())[:300]
+            fault = Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}")
+            if result.kind == "BadReturn":  # one of our own sentences, which name the method themselves
+                fault = Fault("bad_return", result.message)
+        else:
+            codes = {
+                "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
+                "no_reply": ("timeout", f"{name} took longer than `environment.timeout_s`"),
+                "memory": ("memory", f"{name} took more than `environment.memory_mb`"),
+                "died": ("worker_died", f"{name} ended its process"),
+            }
+            unknown = "worker_unavailable", "no process for environments could be started"
+            fault = Fault(*codes.get(result.reason, unknown))
         if fault.text not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add(fault.text)
             if not self.scores:  # else the sample has no verdict, and that is written where verdicts are counted
@@ -207,20 +214,3 @@ class Worlds:
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)
         return fault
-
-    def _fault(self, result: Result, what: str) -> Fault:
-        name = f"`{what}` of `{self.name.rpartition(':')[2]}`"
-        if isinstance(result, Raised):
-            if result.kind == "BadReturn":
-                return Fault("bad_return", result.message)
-            message = " ".join(result.message.split())[:300]
-            return Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}")
-        assert not isinstance(result, Done)
-        said = {
-            "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
-            "no_reply": ("timeout", f"{name} took longer than `environment.timeout_s`"),
-            "memory": ("memory", f"{name} took more than `environment.memory_mb`"),
-            "died": ("worker_died", f"{name} ended its process"),
-        }
-        reason, text = said.get(result.reason, ("worker_unavailable", "no process for environments could be started"))
-        return Fault(reason, text)

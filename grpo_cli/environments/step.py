@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from grpo_verifiers.kinds.functions.value import BadReturn, number_of, shown
@@ -56,43 +56,43 @@ def read_step(value: object, where: str) -> Step:
     """
     if isinstance(value, str) or value is None:
         return Step(observation=read_text(value, where, "the observation"))
-    said = _fields_said(value, where)
-    seen = said.get("observation")
-    parts = tuple(read_text(one, where, "an observation") for one in seen) if isinstance(seen, list) else ()
-    return Step(
-        observation=read_text("\n".join(parts) if isinstance(seen, list) else seen, where, "the observation"),
-        reward=read_number(said.get("reward", 0.0), where, "the reward"),
-        done=_switch(said.get("done", False), where, "done"),
-        state=_state(said.get("state"), where),
-        milestone=_milestone(said.get("milestone"), where),
-        valid=_switch(said.get("valid", True), where, "valid"),
-        parts=parts,
-    )
-
-
-def _fields_said(value: object, where: str) -> dict[str, Any]:
-    """What a dict or an object says. A dict holds nothing else; an object may, but for what is a slip of one of our names."""
+    found: dict[str, Any]
     if isinstance(value, Mapping):
+        # a dict holds nothing else: a key that is not known is a slip, and would be a reward that is never paid
         for name in value:
             if name not in _FIELDS:
                 raise BadReturn(f"{where} returned an unknown key `{name}`{near_or_known(str(name), _FIELDS)}")
-        return dict(value)
-    own = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, "_fields", ())
-    if isinstance(value, tuple) and not own:
-        raise BadReturn(
-            f"{where} returned a tuple: return a dict, `{{'observation': …, 'reward': …, 'done': …}}`"
-            " (gymnasium's `terminated or truncated` is `done`)"
-        )
-    said = {name: getattr(value, name) for name in _FIELDS if hasattr(value, name)}
-    for name in own:
-        near = nearest(name, _FIELDS, 0.85)
-        if near is not None and near not in said:
-            raise BadReturn(f"{where} returned {kind_of(value)} with `{name}`; did you mean `{near}`?")
-    missing = [name for name in ("observation", "reward", "done") if name not in said]
-    if missing:
-        lacks = f" without `{missing[0]}`" if len(missing) < 3 else ""
-        raise BadReturn(f"{where} returned {kind_of(value)}{lacks}: return a text, a dict or a `Step`")
-    return said
+        found = dict(value)
+    else:
+        own = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, "_fields", ())
+        if isinstance(value, tuple) and not own:
+            raise BadReturn(
+                f"{where} returned a tuple: return a dict, `{{'observation': …, 'reward': …, 'done': …}}`"
+                " (gymnasium's `terminated or truncated` is `done`)"
+            )
+        # an object may hold more, but not what is a slip of one of our names
+        found = {name: getattr(value, name) for name in _FIELDS if hasattr(value, name)}
+        for name in own:
+            near = nearest(name, _FIELDS, 0.85)
+            if near is not None and near not in found:
+                raise BadReturn(f"{where} returned {kind_of(value)} with `{name}`; did you mean `{near}`?")
+        missing = [name for name in ("observation", "reward", "done") if name not in found]
+        if missing:
+            lacks = f" without `{missing[0]}`" if len(missing) < 3 else ""
+            raise BadReturn(f"{where} returned {kind_of(value)}{lacks}: return a text, a dict or a `Step`")
+    seen, milestone = found.get("observation"), found.get("milestone")
+    if milestone is not None and not (isinstance(milestone, str) and milestone):
+        raise BadReturn(f"{where} returned {kind_of(milestone)} as `milestone`: return a name, or None")
+    parts = tuple(read_text(one, where, "an observation") for one in seen) if isinstance(seen, list) else ()
+    return Step(
+        observation=read_text("\n".join(parts) if isinstance(seen, list) else seen, where, "the observation"),
+        reward=read_number(found.get("reward", 0.0), where, "the reward"),
+        done=_switch(found.get("done", False), where, "done"),
+        state=_state(found.get("state"), where),
+        milestone=milestone,
+        valid=_switch(found.get("valid", True), where, "valid"),
+        parts=parts,
+    )
 
 
 def read_text(value: object, where: str, what: str) -> str:
@@ -120,8 +120,8 @@ def read_number(value: object, where: str, what: str) -> float:
     """
     number = number_of(value)
     if number is None or not math.isfinite(number):
-        said = kind_of(value) if number is None else shown(value) if isinstance(value, float) else number
-        raise BadReturn(f"{where} returned {said} as {what}: return a finite number, of {LARGEST:g} at most")
+        got = kind_of(value) if number is None else shown(value) if isinstance(value, float) else number
+        raise BadReturn(f"{where} returned {got} as {what}: return a finite number, of {LARGEST:g} at most")
     return number
 
 
@@ -137,11 +137,6 @@ def method_of(owner: object, name: str, called: str) -> Any:
     raise BadReturn(
         f"`{name}` of `{called}` is {kind_of(found)}, and a method `{name}()` is meant by it: give it another name"
     )
-
-
-def as_json(step: Step) -> dict[str, Any]:
-    """Plain data, for the way out of a worker."""
-    return asdict(step)
 
 
 def _switch(value: object, where: str, name: str) -> bool:
@@ -179,12 +174,6 @@ def _shown(value: Any, where: str) -> str:
             " return a text, or a tuple of texts and numbers"
         )
     return text
-
-
-def _milestone(value: object, where: str) -> str | None:
-    if value is None or (isinstance(value, str) and value):
-        return value
-    raise BadReturn(f"{where} returned {kind_of(value)} as `milestone`: return a name, or None")
 
 
 def kind_of(value: object) -> str:

@@ -17,10 +17,10 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from grpo_cli.environments.step import Step, as_json, awaited, kind_of, method_of, read_number, read_step, read_text
+from grpo_cli.environments.step import Step, awaited, kind_of, method_of, read_number, read_step, read_text
 from grpo_verifiers.kinds.functions.conventions import BadFunction, find, place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
@@ -51,15 +51,6 @@ class EnvironmentFactory:
     demonstrates: bool = False
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        """For the way out of a worker."""
-        return {
-            "place": self.place,
-            "scores": self.scores,
-            "demonstrates": self.demonstrates,
-            "tools": [dict(tool) for tool in self.tools],
-        }
-
 
 def environment_factory_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
     """Import what a recipe names.
@@ -67,18 +58,48 @@ def environment_factory_of(kind: Kind, specs: Sequence[str], options: Mapping[st
     Raises:
         BadFunction: it is not there, or not what it has to be; and whatever an import raises.
     """
-    makers: dict[Kind, Callable[[Sequence[str], Mapping[str, Any]], EnvironmentFactory]] = {
-        "python": _of_class,
-        "tools": _of_functions,
-        "trl": _of_trl,
-        "verifiers": _of_verifiers,
-    }
-    return makers[kind](specs, options)
-
-
-def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
+    if kind == "tools":
+        return _of_functions(specs, options)
     (spec,) = specs
-    make = find(place_of_world(spec))
+    if kind == "trl":
+        return _of_trl(spec, options)
+    if kind == "python":
+        return _of_class(spec, options)
+    from grpo_cli.environments.foreign import VerifiersWorld, loaded
+
+    env, faults = loaded(spec, options)
+    return EnvironmentFactory(lambda **_: VerifiersWorld(env, faults), spec, "", True)
+
+
+def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
+    from grpo_cli.environments.tools.world import ToolWorld, tools_of
+
+    if options:
+        raise BadFunction("`environment.options` are for a class: functions are called as they are")
+    functions = list[Callable[..., Any]]()
+    for spec in specs:
+        if spec != PYTHON:
+            functions.append(find(spec))
+            continue
+        from grpo_cli.environments.tools.python_code import python, start
+
+        try:
+            start()
+        except Unavailable as err:
+            raise BadFunction(f"the tool `{PYTHON}` cannot run here: {err}; {err.hint}") from err
+        functions.append(python)
+    tools = tools_of(functions)
+    return EnvironmentFactory(
+        lambda: ToolWorld(tools), ", ".join(tools), place_of(functions[0]), False, tools=_schemas(tools)
+    )
+
+
+def _of_class(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
+    # `environments:NAME` is a world that is shipped; any other spec is its own place
+    room, _, name = spec.partition(":")
+    if room == "environments" and name not in WORLDS:
+        raise BadFunction(f"unknown world `{spec}`{near_or_known(name, WORLDS)}")
+    make = find(WORLDS[name] if room == "environments" else spec)
     check(make, spec, options)
     # what a function makes has to be looked at itself
     owner = make if inspect.isclass(make) else make(**copy.deepcopy(dict(options)))
@@ -90,7 +111,18 @@ def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFa
                 " (a class made for TRL stands under `environment.trl`)"
             )
     for method, arguments in METHODS.items():
-        _check_call(owner, method, arguments, spec)
+        static = isinstance(inspect.getattr_static(owner, method), staticmethod | classmethod)
+        bound = not inspect.isclass(owner) or static
+        try:
+            signature = inspect.signature(getattr(owner, method))
+        except (TypeError, ValueError):
+            continue  # a builtin has none, and shows what it takes when it is called
+        try:
+            signature.bind(*(() if bound else (owner,)), *arguments)
+        except TypeError as err:
+            raise BadFunction(
+                f"`{method}{signature}` of `{spec}` cannot be called as `{method}({', '.join(arguments)})`: {err}"
+            ) from err
     try:
         scores, demonstrates = (method_of(owner, name, spec) is not None for name in ("score", "demonstrate"))
     except BadReturn as err:
@@ -98,37 +130,9 @@ def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFa
     return EnvironmentFactory(make, spec.rpartition(":")[2], place_of(make), scores, demonstrates)
 
 
-def _check_call(owner: object, method: str, arguments: Sequence[str], spec: str) -> None:
-    """Raises BadFunction where the method of a class, or of an object, cannot be called with the arguments by their places."""
-    bound = not inspect.isclass(owner) or isinstance(inspect.getattr_static(owner, method), staticmethod | classmethod)
-    try:
-        signature = inspect.signature(getattr(owner, method))
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(*(() if bound else (owner,)), *arguments)
-    except TypeError as err:
-        raise BadFunction(
-            f"`{method}{signature}` of `{spec}` cannot be called as `{method}({', '.join(arguments)})`: {err}"
-        ) from err
-
-
-def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
-    from grpo_cli.environments.tools.world import ToolWorld, tools_of
-
-    if options:
-        raise BadFunction("`environment.options` are for a class: functions are called as they are")
-    functions = [_python_tool() if spec == PYTHON else find(spec) for spec in specs]
-    tools = tools_of(functions)
-    return EnvironmentFactory(
-        lambda: ToolWorld(tools), ", ".join(tools), place_of(functions[0]), False, tools=_schemas(tools)
-    )
-
-
-def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
+def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
     from grpo_cli.environments.tools.world import ToolWorld, methods_of, tools_of
 
-    (spec,) = specs
     factory = find(spec)
     check(factory, spec, options)
 
@@ -146,40 +150,8 @@ def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFact
     )
 
 
-def _of_verifiers(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
-    from grpo_cli.environments.foreign import VerifiersWorld, loaded
-
-    (spec,) = specs
-    env, faults = loaded(spec, options)
-    return EnvironmentFactory(lambda **_: VerifiersWorld(env, faults), spec, "", True)
-
-
-def _python_tool() -> Callable[..., Any]:
-    from grpo_cli.environments.tools.python_code import python, start
-
-    try:
-        start()
-    except Unavailable as err:
-        raise BadFunction(f"the tool `{PYTHON}` cannot run here: {err}; {err.hint}") from err
-    return python
-
-
 def _schemas(tools: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [tool.schema for tool in tools.values()]
-
-
-def place_of_world(spec: str) -> str:
-    """`module:class` of a world that is shipped (`environments:NAME`); any other spec is its own place.
-
-    Raises:
-        BadFunction: no such world.
-    """
-    room, _, name = spec.partition(":")
-    if room != "environments":
-        return spec
-    if name not in WORLDS:
-        raise BadFunction(f"unknown world `{spec}`{near_or_known(name, WORLDS)}")
-    return WORLDS[name]
 
 
 def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> None:
@@ -200,7 +172,7 @@ Play = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One thing asked of one episode.
+    """One question to one episode.
 
     `actions` are all that were taken, the newest last. Where `again` is set the environment may be made anew and be brought to
     where it was; `heard` is the digest of its texts until then.
@@ -241,12 +213,20 @@ class Worker:
         live = self._at(ask)
         if live is None:
             return {"lost": True}
-        if ask.what == "demonstrate":
-            return {"action": self._demonstrate(ask, live)}
         if ask.what == "step":
-            return as_json(self._step(ask, live, ask.actions[-1]))
+            return asdict(self._step(ask, live, ask.actions[-1]))
+        if ask.what == "demonstrate":
+            fix_chance(ask.seed, live.taken + 1)
+            action = awaited(live.inner.demonstrate())
+            return {"action": read_text(action, self._where(live, "demonstrate"), "an action")}
         del self.live[ask.play]
-        return {"score": self._score(ask, live)}
+        score = method_of(live.inner, "score", self.name)
+        if score is None:
+            return {"score": live.earned}
+        fix_chance(ask.seed, live.taken + 1)
+        found = awaited(score())
+        # None is no verdict, and never a 0
+        return {"score": None if found is None else read_number(found, self._where(live, "score"), "the score")}
 
     def _at(self, ask: Ask) -> _Live | None:
         """The environment before the newest action, or after it where only its score is asked."""
@@ -287,27 +267,15 @@ class Worker:
         live.said.append(step.observation)
         return step
 
-    def _score(self, ask: Ask, live: _Live) -> float | None:
-        score = method_of(live.inner, "score", self.name)
-        if score is None:
-            return live.earned
-        fix_chance(ask.seed, live.taken + 1)
-        found = awaited(score())
-        return None if found is None else read_number(found, self._where(live, "score"), "the score")
-
-    def _demonstrate(self, ask: Ask, live: _Live) -> str:
-        fix_chance(ask.seed, live.taken + 1)
-        return read_text(awaited(live.inner.demonstrate()), self._where(live, "demonstrate"), "an action")
-
     def _where(self, live: _Live, method: str) -> str:
         place = place_of(getattr(live.inner, method))
         return f"`{method}` of `{self.name}`" + (f" ({place})" if place else "")
 
 
-def digest(said: list[str]) -> str:
-    """One short text for all that an environment said."""
+def digest(texts: list[str]) -> str:
+    """A hash of all the texts that an environment gave, in order."""
     found = hashlib.blake2b(digest_size=8)
-    for text in said:
+    for text in texts:
         found.update(b"%d:" % len(text) + text.encode())
     return found.hexdigest()
 
@@ -321,9 +289,15 @@ def fix_chance(seed: int, turn: int) -> None:
 
 
 def load(config: Mapping[str, Any]) -> tuple[Callable[[Ask], dict[str, Any]], dict[str, Any]]:
-    """Import what the recipe names and see that it can be made; the info tells what it has."""
+    """Import what the recipe names and see that it can be made; the info describes what it has."""
     for folder in reversed([*config["path"], os.getcwd()]):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     made = environment_factory_of(config["kind"], config["specs"], config["options"])
-    return Worker(made.make, made.name, config["options"]).work, made.as_json()
+    info = {
+        "place": made.place,
+        "scores": made.scores,
+        "demonstrates": made.demonstrates,
+        "tools": [dict(tool) for tool in made.tools],
+    }
+    return Worker(made.make, made.name, config["options"]).work, info

@@ -93,9 +93,7 @@ def supervise(
                 group["lr"] = base * factor
         wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
         # the head sees the N states that are learned from and no others: (N, V) logits in place of (B, T, V)
-        handle = head.register_forward_pre_hook(
-            lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:])
-        )
+        handle = head.register_forward_pre_hook(lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:]))
         try:
             logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         finally:

@@ -179,7 +179,7 @@ class NonFinite:
     """Guards the steps of one run. `stops` is whether the recipe's `stop.on` names `non_finite`."""
 
     stops: bool
-    say: Callable[[str], None]
+    note: Callable[[str], None]
     skipped: int = 0
     _culprits: str = ""
 
@@ -203,7 +203,7 @@ class NonFinite:
                 f"{text}; the weights were not touched", hint="lower `train.lr`, or look at the samples of this step"
             )
         self.skipped += 1
-        self.say(f"{text}; the step is skipped")
+        self.note(f"{text}; the step is skipped")
         # DeepSpeed has skipped the step and dropped its gradients itself
         if not hasattr(model, "zero_optimization"):
             model.zero_grad(set_to_none=True)  # an optimizer leaves parameters without a gradient as they are

@@ -29,7 +29,7 @@ SHORTEST = 5
 
 
 class UnknownCallForm(ValueError):
-    """The template shows no calls, or shows them in a way that is not known; the message says which."""
+    """The template shows no calls, or shows them in a way that is not known; the message has which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +77,25 @@ def _shown(render: Render, arguments: dict[str, str] | str) -> tuple[str, str]:
     Raises:
         ValueError: it takes none.
     """
-    tools, user = [_tool(name) for name in NAMES], {"role": "user", "content": "go"}
+    kinds = {arg: {"type": "string", "description": "a word"} for arg, _ in ARGS}
+    parameters = {"type": "object", "properties": kinds, "required": list(kinds)}
+    tools: list[dict[str, Any]] = [
+        {"type": "function", "function": {"name": name, "description": "nothing", "parameters": parameters}}
+        for name in NAMES
+    ]
+    user = {"role": "user", "content": "go"}
     opened, before = render([user], tools, True), render([user], tools, False)
 
-    def said(names: Sequence[str]) -> str:
+    def turn(names: Sequence[str]) -> str:
         whole = render([user, turn_with_calls(names, arguments, "")], tools, False)
         # some open a turn otherwise than they write it: with a thought, for example
         return whole.removeprefix(opened) if whole.startswith(opened) else whole.removeprefix(before)
 
-    one = said(NAMES[:1])
+    one = turn(NAMES[:1])
     try:
-        return one, said(NAMES)
+        return one, turn(NAMES)
     except ValueError:
         return one, ""
-
-
-def _tool(name: str) -> dict[str, Any]:
-    kinds = {arg: {"type": "string", "description": "a word"} for arg, _ in ARGS}
-    return {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": "nothing",
-            "parameters": {"type": "object", "properties": kinds, "required": list(kinds)},
-        },
-    }
 
 
 def turn_with_calls(names: Sequence[str], arguments: dict[str, str] | str, content: str) -> dict[str, Any]:
@@ -171,7 +165,10 @@ def _form_of_pairs(one: str, two: str) -> CallForm | None:
     head = one[named + len(NAMES[0]) : places[1]]
     middle = one[places[1] + len(first) : places[2]]
     between, end = one[places[2] + len(value) : places[3]], one[last + len(other) :]
-    opens, closes = _last_word(head), _first_tag(_common(between, end))
+    # what closes a value: the first run without white space, without the beginning of a next tag
+    closing = re.match(r"\s*(\S+)", _common(between, end))
+    closes = closing[1].removesuffix("<") if closing else ""
+    opens = _last_word(head)
     opening = _opening(one, two)
     if not (opens and middle and closes):
         return None
@@ -199,12 +196,6 @@ def _last_word(text: str) -> str:
     return found[0].strip() if found else ""
 
 
-def _first_tag(text: str) -> str:
-    """The first run without white space, without the beginning of a next tag."""
-    found = re.match(r"\s*(\S+)", text)
-    return (found[1][:-1] if found[1].endswith("<") else found[1]) if found else ""
-
-
 def as_mapping(value: object) -> dict[str, Any] | None:
     """A JSON object, also one that stands as text in another."""
     if isinstance(value, str):
@@ -229,10 +220,6 @@ class ToolCall:
     error: str = ""
     is_text: bool = False
 
-    def as_json(self) -> dict[str, Any]:
-        """For the way into a worker."""
-        return {"name": self.name, "arguments": self.arguments, "error": self.error, "is_text": self.is_text}
-
 
 def read_calls(text: str, form: CallForm) -> list[ToolCall]:
     """The calls in a turn, in order; none where it is an answer. `text` holds special tokens too.
@@ -241,8 +228,7 @@ def read_calls(text: str, form: CallForm) -> list[ToolCall]:
     """
     if form.opens:
         # what a model thinks is no call, even where it tries one out
-        said = re.sub(r"<think>.*?</think>", "", text, flags=re.S)
-        parts = said.split(form.opens)[1:]
+        parts = re.sub(r"<think>.*?</think>", "", text, flags=re.S).split(form.opens)[1:]
     else:
         bare = text.strip().removeprefix("<|python_tag|>").lstrip()
         parts = [bare] if bare[:1] in ("{", "[") else []
@@ -313,7 +299,10 @@ def _checked(name: str, arguments: object, key: str) -> ToolCall:
 
 def as_action(calls: Sequence[ToolCall]) -> str:
     """What `ToolWorld.step` takes."""
-    return json.dumps([call.as_json() for call in calls])
+    # by name and not by `asdict`, which copies arguments as deep as they nest and may run out of stack
+    return json.dumps(
+        [{"name": c.name, "arguments": c.arguments, "error": c.error, "is_text": c.is_text} for c in calls]
+    )
 
 
 _OF_STYLE = {"object": _objects, "named": _named, "pairs": _pairs}

@@ -36,10 +36,11 @@ def python(code: str) -> str:
         except LaneFailed:
             _slot().discard()  # a fault of the sandbox, not of the code: once more in a fresh one
             report, out, err = _run(code)
-    said = "\n".join(part for part in (out.rstrip("\n"), _shown(err), _ended(report)) if part)
-    if len(said) > LONGEST:
-        said = f"{said[: LONGEST // 2]}\n… {len(said) - LONGEST} characters left out …\n{said[-LONGEST // 2 :]}"
-    return said or "(it printed nothing)"
+    # of the error its end: the lines above are of the interpreter
+    text = "\n".join(part for part in (out.rstrip("\n"), err.rstrip("\n")[-1_500:], _ended(report)) if part)
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]}\n… {len(text) - LONGEST} characters left out …\n{text[-LONGEST // 2 :]}"
+    return text or "(it printed nothing)"
 
 
 def start() -> str:
@@ -85,8 +86,3 @@ def _ended(report: LaneReport) -> str:
     if report.exit_code == NO_CODE:
         return "error: this is no Python code"
     return f"error: it was ended by signal {-report.exit_code}" if report.exit_code < 0 else ""
-
-
-def _shown(err: str) -> str:
-    """The end of what it said of its error; the lines above are of the interpreter."""
-    return err.rstrip("\n")[-1_500:]

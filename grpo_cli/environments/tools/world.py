@@ -24,6 +24,7 @@ from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
 
 PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
+CLASSES: dict[str, type] = {"string": str, "boolean": bool, "array": list, "object": dict}
 
 
 class BadCall(Exception):
@@ -40,7 +41,8 @@ def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
     about, arguments, gives = _read_doc(inspect.getdoc(function) or "")
     hints, properties, required = get_type_hints(function), dict[str, Any](), []
     for parameter in inspect.signature(function).parameters.values():
-        where = f"`{parameter.name}` of the tool `{name}`" + _at(function)
+        place = place_of(function)
+        where = f"`{parameter.name}` of the tool `{name}`" + (f" ({place})" if place else "")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise BadFunction(f"{where}: a tool has arguments by name, each with a type")
         if parameter.name not in hints:
@@ -52,8 +54,13 @@ def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
     if required:
         shape["required"] = required
     found: dict[str, Any] = {"name": name, "description": about, "parameters": shape}
-    if "return" in hints and (shown := _return(hints["return"])):
-        found["return"] = shown | ({"description": gives} if gives else {})
+    if hints.get("return", type(None)) is not type(None):
+        try:  # a template rarely shows it, so a type without a schema is no error here
+            shown = _type(hints["return"], "")
+        except BadFunction:
+            shown = {}
+        if shown:
+            found["return"] = shown | ({"description": gives} if gives else {})
     return {"type": "function", "function": found}
 
 
@@ -91,26 +98,21 @@ def _fitted(value: Any, kind: Mapping[str, Any], where: str, is_text: bool) -> A
     for name in wanted:
         if name == "integer" and isinstance(value, float) and value.is_integer():
             return int(value)
-        if _is(value, name):
-            return _inside(value, kind, where)
+        # true and false are integers to Python, and none to a model
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = isinstance(value, CLASSES.get(name, object))
+        if name in ("integer", "number"):
+            fits = is_number and (name == "number" or isinstance(value, int))
+        if not fits:
+            continue
+        # the items of a list and the values of an object by their own type
+        if isinstance(value, list) and "items" in kind:
+            return [_fitted(item, kind["items"], f"{where}[{i}]", False) for i, item in enumerate(value)]
+        if isinstance(value, dict) and "additionalProperties" in kind:
+            inner = kind["additionalProperties"]
+            return {key: _fitted(item, inner, f"{where}.{key}", False) for key, item in value.items()}
+        return value
     raise BadCall(f"{where} must be {_words(kind)}, not {json.dumps(value)[:80]}")
-
-
-def _inside(value: Any, kind: Mapping[str, Any], where: str) -> Any:
-    """The items of a list and the values of an object by their own type."""
-    if isinstance(value, list) and "items" in kind:
-        return [_fitted(item, kind["items"], f"{where}[{i}]", False) for i, item in enumerate(value)]
-    if isinstance(value, dict) and "additionalProperties" in kind:
-        inner = kind["additionalProperties"]
-        return {key: _fitted(item, inner, f"{where}.{key}", False) for key, item in value.items()}
-    return value
-
-
-def _is(value: object, name: str) -> bool:
-    if name in ("integer", "number"):
-        return isinstance(value, int | (float if name == "number" else int)) and not isinstance(value, bool)
-    kinds: dict[str, Any] = {"string": str, "boolean": bool, "array": list, "object": dict}
-    return isinstance(value, kinds.get(name, object))
 
 
 def _words(kind: Mapping[str, Any]) -> str:
@@ -155,14 +157,6 @@ def _type(hint: Any, where: str) -> dict[str, Any]:
     )
 
 
-def _return(hint: object) -> dict[str, Any]:
-    """What a function gives back, where that has a schema; a template rarely shows it."""
-    try:
-        return {} if hint is type(None) else _type(hint, "")
-    except BadFunction:
-        return {}
-
-
 def _described(shape: dict[str, Any], text: str) -> dict[str, Any]:
     choices = re.search(r"\(choices:\s*(.*?)\)\s*$", text, flags=re.I | re.S)
     if choices:
@@ -189,11 +183,6 @@ def _read_doc(text: str) -> tuple[str, dict[str, str], str]:
     return parts[0].strip(), arguments, gives
 
 
-def _at(function: Callable[..., Any]) -> str:
-    place = place_of(function)
-    return f" ({place})" if place else ""
-
-
 OWN = ("reset", "get_reward")
 """Methods of TRL's classes that are no tools."""
 
@@ -206,7 +195,7 @@ class Tool:
     schema: Mapping[str, Any]
 
     def answer(self, arguments: Mapping[str, Any], *, is_text: bool) -> str:
-        """What it says to these arguments, as text.
+        """What it returns for these arguments, as text.
 
         Raises:
             BadCall: they do not fit, or it raised; the message is for the model.
@@ -229,13 +218,13 @@ class ToolWorld:
         self.tools, self.inner = tools, inner
 
     def reset(self, row: Mapping[str, Any], seed: int) -> Any:
-        """What the object says at the start; functions have no state."""
+        """The object's first observation; functions have no state."""
         if self.inner is None:
             return None
-        said = awaited(self.inner.reset(**row))
-        if isinstance(said, list):
+        first = awaited(self.inner.reset(**row))
+        if isinstance(first, list):
             raise BadReturn("`reset` returned a list of parts: only text is taken here")
-        return said
+        return first
 
     def step(self, action: str) -> dict[str, Any]:
         """`action` is the turn's calls as JSON. A call that cannot be made is answered with why, and is no valid action."""

@@ -38,10 +38,11 @@ _NOW = _Now()
 
 @contextmanager
 def packed_into(base: Any, fields: PackedFields, longest: int) -> Iterator[None]:
-    """While inside, `base` attends as this packed row says."""
+    """While inside, `base` attends within the sequences of this packed row."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(NAME, packed_attention)
+    # by the configuration, which every layer reads at each call: the model's own code runs unchanged
     config = base.config.get_text_config()
     before, now = config._attn_implementation, (_NOW.fields, _NOW.longest)
     config._attn_implementation, _NOW.fields, _NOW.longest = NAME, fields, longest
@@ -79,6 +80,7 @@ def packed_attention(
     """
     fields = _NOW.fields
     assert fields is not None
+    # an argument that is not known here (a cap, sinks, a bias) would be left out without a word, and change every log-prob
     wanted = [name for name, given in more.items() if given is not None and name not in IGNORED]
     if dropout or wanted:
         raise ValueError(f"attention with {', '.join(wanted) or 'dropout'}")
@@ -86,6 +88,7 @@ def packed_attention(
     if torch.is_autocast_enabled(q.device.type):  # torch's own attention casts; rotary embeddings leave float32
         q = q.to(torch.get_autocast_dtype(q.device.type))
     k, v = shared(k.to(q.dtype), fields.keys), shared(v.to(q.dtype), fields.keys)
+    # keys to the left of a query, without its own; none to the right: causal
     window = (-1 if sliding_window is None else sliding_window - 1, 0)
     form = _at_once if q.is_cuda else _one_by_one
     return form(q, k, v, fields, scaling, window)[None], None
@@ -128,6 +131,7 @@ def _one_by_one(
     out, (starts_q, starts_k) = [], (fields.cu_q.tolist(), fields.cu_k.tolist())
     spans = zip(starts_q[:-1], starts_q[1:], starts_k[:-1], starts_k[1:], strict=True)
     for a, b, c, d in ((a, b, c, d) for a, b, c, d in spans if b > a):
+        # the last query stands at the last key: a completion has all of its prompt's keys before its own
         rows, columns = torch.arange(b - a)[:, None] + (d - c) - (b - a), torch.arange(d - c)
         seen = columns <= rows
         if window[0] >= 0:

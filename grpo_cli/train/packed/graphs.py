@@ -37,14 +37,14 @@ class GraphMemory:
         self.keeper: torch.cuda.CUDAGraph | None = None
 
     def capture(self, graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
-        """While inside, what is asked of the device becomes the graph."""
-        # another thread (verdicts, the display) may speak to the device meanwhile
+        """While inside, what is launched on the device becomes the graph."""
+        # another thread (verdicts, the display) may use the device meanwhile
         return torch.cuda.graph(graph, pool=self.id, stream=self.stream, capture_error_mode="thread_local")
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """While inside, passes run on the stream and take their memory here, where a capture finds it again: taken elsewhere it
-        would stay beside that of the graphs. A tensor that outlives the pass must not lie here, where replays work."""
+        would stay allocated in addition to that of the graphs. A tensor that outlives the pass must not lie here, where replays work."""
         if self.keeper is None:  # a pool lives while a graph has it
             self.keeper = torch.cuda.CUDAGraph()
             with self.capture(self.keeper):
@@ -94,17 +94,14 @@ class Graphs:
         while len(self.held) >= MOST:
             del self.held[to_drop(self.held)]
         if self.held and shape.tokens > max(held.tokens for held in self.held):
-            self._start_over()
+            # larger than each: no block of theirs is as large as its, so that theirs would stay allocated next to it, while a
+            # smaller shape that comes again finds its blocks in the larger's
+            self.held.clear()
+            self.pool = GraphMemory()
+            gc.collect()  # what a loss still holds of the last replay
+            torch.cuda.empty_cache()
         self.held[shape] = CapturedGraph(self, plan.fill(shape, self.hook.device))
         return self.held[shape]
-
-    def _start_over(self) -> None:
-        """Give back the memory of all graphs before a shape larger than each is captured: no block of theirs is as large as
-        its, so that theirs would stay beside it, while a smaller shape that comes again finds its blocks in the larger's."""
-        self.held.clear()
-        self.pool = GraphMemory()
-        gc.collect()  # what a loss still holds of the last replay
-        torch.cuda.empty_cache()
 
     def collect_gradients(self) -> None:
         """Make the buffers the parameters' gradients; those that are None start at 0, others stay what they are."""
@@ -134,7 +131,13 @@ class CapturedGraph:
         gc.collect()  # passes that only a cycle still holds, with all that they keep
         try:
             self._warm(parameters)
-            self.logps, self.entropies = self._record(parameters)
+            renew_nodes(parameters)
+            # two graphs, with TRL's loss between them: it is not captured, and decides what goes into the second
+            with graphs.pool.capture(self.forward_graph):
+                logps, entropies = score(graphs.base, self.held, graphs.numbers)
+            with graphs.pool.capture(self.backward_graph):
+                torch.autograd.backward(logps, self.pull)
+            self.logps, self.entropies = logps.detach(), entropies.detach()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as err:
@@ -142,16 +145,6 @@ class CapturedGraph:
         finally:
             for parameter, grad in zip(parameters, before, strict=True):
                 parameter.grad = grad
-
-    def _record(self, parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
-        """Both passes into their graphs; what the forward pass leaves its results in."""
-        graphs, pool = self.graphs, self.graphs.pool
-        renew_nodes(parameters)
-        with pool.capture(self.forward_graph):
-            logps, entropies = score(graphs.base, self.held, graphs.numbers)
-        with pool.capture(self.backward_graph):
-            torch.autograd.backward(logps, self.pull)
-        return logps.detach(), entropies.detach()
 
     def _warm(self, parameters: list[nn.Parameter]) -> None:
         """Passes with a pull of 0, after which each parameter that takes part has its buffer as its gradient."""
@@ -186,7 +179,7 @@ class CapturedGraph:
 
 
 class _Replayed(torch.autograd.Function):
-    """The seam to a loss that is not captured."""
+    """Connects the replays to a loss that is not captured. `hook` only gives the result a graph."""
 
     @staticmethod
     def forward(ctx: Any, hook: Tensor, captured: CapturedGraph, batch: Packed) -> Any:
@@ -216,7 +209,7 @@ def renew_nodes(parameters: list[nn.Parameter]) -> None:
         parameter.data = own
 
 
-# Which captured shape a micro-batch runs in, and when it is worth a capture of its own. No device is asked.
+# Which captured shape a micro-batch runs in, and when it is worth a capture of its own. No device is used.
 
 MOST = 8
 """Shapes held; they share one pool of memory."""
@@ -246,8 +239,13 @@ class ShapeChoice:
         """
         near = [shape for shape in held if shape.holds(need)]
         if not near:
-            return shape_for(with_headroom(need, shorter))
+            # a little larger than needed, so that micro-batches a little larger find it too
+            more = min(need.tokens // HEADROOM, shorter)
+            keys = need.keys + more * need.keys // need.tokens
+            larger = PackedShape(need.tokens + more, keys, need.targets + more, need.sequences, need.longest)
+            return shape_for(larger)
         found = min(near, key=lambda shape: shape.tokens)
+        # what was lost to padding so far is set against what a capture costs, as in renting against buying
         for step in STEPS:
             own = shape_for(need, step)
             if own.tokens < found.tokens:
@@ -264,10 +262,3 @@ def to_drop(held: Iterable[PackedShape]) -> PackedShape:
     shapes = list(held)
     largest = max(shapes, key=lambda shape: shape.tokens)
     return next((shape for shape in shapes if shape != largest), largest)
-
-
-def with_headroom(need: PackedShape, most: int) -> PackedShape:
-    """What micro-batches a little larger need, by `most` tokens at most."""
-    more = min(need.tokens // HEADROOM, most)
-    keys = need.keys + more * need.keys // need.tokens
-    return PackedShape(need.tokens + more, keys, need.targets + more, need.sequences, need.longest)

@@ -52,6 +52,7 @@ def selected_logps(
     Returns:
         [N] each, float32 (float64 of a float64 model), 0 where `counts_N` is False.
     """
+    # TRL's fp32 head promotes; else the head runs as `nn.Linear` would under this autocast
     kind = _kind(hidden_NH, in_float32)
     if width is None:
         kept = len(hidden_NH) * len(weight_VH) * kind.itemsize <= KEPT
@@ -82,6 +83,8 @@ class _Selected(torch.autograd.Function):
         width: int,
     ) -> Any:
         ctx.set_materialize_grads(False)  # entropies are mostly only logged
+        # with z the logits, m their maximum and s = sum e^(z - m): log p(label) = z_label - m - log s, and the entropy
+        # is H = m + log s - sum z e^(z - m) / s. All three sums are running ones, over stretches of the vocabulary
         states, device, n = hidden.to(kind), hidden.device, len(hidden)
         exact = torch.float64 if kind == torch.float64 else torch.float32
         stats = torch.zeros((4, n), device=device, dtype=exact)  # max, sum, sum of z e^z, z of the label
@@ -172,6 +175,7 @@ def _fold(logits: Tensor, labels: Tensor, start: int, stats: Tensor, temperature
         return
     z = logits.to(stats.dtype) / temperature
     peak, total, weighted, chosen = stats
+    # a higher maximum shrinks what was summed under the lower one
     higher = torch.maximum(peak, z.amax(dim=1))
     shrink, e = (peak - higher).exp(), (z - higher[:, None]).exp()
     total.mul_(shrink).add_(e.sum(dim=1))

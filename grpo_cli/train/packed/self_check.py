@@ -78,7 +78,7 @@ def replay_difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Pa
     try:
         return _compared(model, numbers, patches, batch, pass_)
     finally:
-        graphs.held.clear()  # a captured pass knows its graphs and they know it: no one else would free them soon
+        graphs.held.clear()  # passes and graphs refer to each other: only a collection of garbage would free them
 
 
 Found = tuple[Tensor, PackedShape]
@@ -89,6 +89,7 @@ def _compared(
 ) -> str | None:
     base: Any = causal_model(model)
     device = batch.ids.device
+    # of both signs and unlike sizes: a gradient that is wrong by a factor, or in one row, shows
     pull = torch.linspace(-1, 1, batch.keep, device=device).expand(len(batch.ids), batch.keep) / batch.keep
     try:
         with patched(patches):
@@ -100,6 +101,8 @@ def _compared(
         return f"{type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
     expected = alone(base, batch.ids, batch.mask, batch.keep, numbers)
     wanted = _gradients(expected, pull, model)
+    # how far one rounding of the weights moves the numbers of this model: a bound that is fixed would be too wide for one
+    # model and too narrow for the next
     with off_by_a_rounding(base, numbers.autocast):
         nudged = alone(base, batch.ids, batch.mask, batch.keep, numbers)
         turned = _gradients(nudged, pull, model)
@@ -120,7 +123,9 @@ def _gradients(values: Tensor, pull: Tensor, model: nn.Module) -> list[Tensor]:
     for parameter in trained:
         parameter.grad = None
     (values * pull).sum().backward()  # type: ignore[no-untyped-call]
-    found = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in _sampled(model)]
+    # a few of them, first, middle and last, those of a norm among them: all would take as much memory as the model
+    picked = {id(p): p for p in (trained[0], *trained[len(trained) // 2 :][:10], trained[-1])}.values()
+    found = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in picked]
     for parameter, grad in zip(trained, before, strict=True):
         parameter.grad = grad
     return found
@@ -152,10 +157,10 @@ def rows(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
     lead, keep = max(r[0] for r in LENGTHS), max(max(r[1:]) for r in LENGTHS)
     ids, masks = [], []
     for prompt, *lengths in LENGTHS:
-        said = torch.randint(vocabulary, (lead,), generator=generator, device="cpu")
+        before = torch.randint(vocabulary, (lead,), generator=generator, device="cpu")
         for length in lengths:
             rest = torch.randint(vocabulary, (keep,), generator=generator, device="cpu")
-            ids.append(torch.cat([said, rest]))
+            ids.append(torch.cat([before, rest]))
             masks.append([0] * (lead - prompt) + [1] * (prompt + length) + [0] * (keep - length))
     return torch.stack(ids).to(device), torch.tensor(masks).to(device), keep
 
@@ -164,21 +169,14 @@ def alone(base: Any, ids: Tensor, mask: Tensor, keep: int, numbers: ScoreNumeric
     """[B, T] log-probs, each row without padding through the model's own forward pass, with their graph."""
     found = []
     for row, real in zip(ids, mask.bool(), strict=True):
-        said, length = row[real], int(real[-keep:].sum())
+        tokens, length = row[real], int(real[-keep:].sum())
         with numerics(base, numbers.autocast):
-            states = base.base_model(input_ids=said[None], use_cache=False).last_hidden_state[0, -length - 1 : -1]
+            states = base.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, -length - 1 : -1]
             logits = base.get_output_embeddings()(states)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / numbers.temperature
-        logps = logits.log_softmax(-1).gather(1, said[-length:, None]).squeeze(1)
+        logps = logits.log_softmax(-1).gather(1, tokens[-length:, None]).squeeze(1)
         found.append(torch.cat([logps, logps.new_zeros(keep - length)]))
     return torch.stack(found)
-
-
-def _sampled(model: nn.Module) -> list[nn.Parameter]:
-    """A few trained parameters, first, middle and last, and those of a norm among them."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    picked = {id(p): p for p in (trained[0], *trained[len(trained) // 2 :][:10], trained[-1])}
-    return list(picked.values())
 
 
 def _apart(a: Tensor, b: Tensor, centred: bool = False) -> float:

@@ -24,18 +24,18 @@ from grpo_cli.train.updates import Rows, by_group
 
 class PackedSource:
     """Log-probs from packed rows: replayed graphs where a gradient is wanted, else an eager pass in the same numbers;
-    from `trl` where more is asked or a row cannot be packed."""
+    from `trl` where more is wanted or a row cannot be packed."""
 
     def __init__(
         self,
         model: nn.Module,
         numbers: ScoreNumerics,
-        say: Callable[[str], None],
+        note: Callable[[str], None],
         trl: LogProbSource,
         *,
         captures: bool,
     ) -> None:
-        self.model, self.numbers, self.say, self.trl = model, numbers, say, trl
+        self.model, self.numbers, self.note, self.trl = model, numbers, note, trl
         self.base: Any = causal_model(model)
         self.device = next(self.base.parameters()).device
         self.graphs = Graphs(model, numbers) if captures else None
@@ -68,14 +68,14 @@ class PackedSource:
             except (torch.OutOfMemoryError, NotCaptured) as err:
                 why = str(err) if isinstance(err, NotCaptured) else "their memory is not there"
                 self.graphs = None  # its memory is free for the pass below
-                self.say(f"the update runs without CUDA graphs: {why}")
+                self.note(f"the update runs without CUDA graphs: {why}")
             else:
                 places = laid.places(shape.targets, self.device)
                 return places.put(logps), places.put(entropies).detach()
             # the graphs' pool is released only when nothing refers to them any more
             gc.collect()
             torch.cuda.empty_cache()
-        # no gradient is asked for, or no graph fits: an eager pass in the same numbers
+        # no gradient is wanted, or no graph fits: an eager pass in the same numbers
         shape = shape_for(laid.need)
         logps, entropies = score(self.base, laid.fill(shape, self.device), self.numbers)
         places = laid.places(shape.targets, self.device)
@@ -97,7 +97,12 @@ class PackedSource:
             ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
             mask = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
             laid = plan(ids, mask, rows["completion_ids"].shape[1])
-        return (self.aside.hand_over(rows), share), _LaidOut(self, laid)
+        if self.aside.stream is not None:
+            for value in rows.values():
+                if torch.is_tensor(value) and value.is_cuda:
+                    # made on the reading stream: the allocator must not give it away before the computing one is done
+                    value.record_stream(torch.cuda.current_stream())
+        return (rows, share), _LaidOut(self, laid)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class _LaidOut:
 
 
 class _Aside:
-    """A stream beside the one that computes. What is read on it was there when `mark` was last called."""
+    """A second stream. What is read on it was there when `mark` was last called."""
 
     def __init__(self, device: torch.device) -> None:
         self.stream: Any = None
@@ -123,7 +128,7 @@ class _Aside:
             self.stream, self.ready = torch.cuda.Stream(device), torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def mark(self) -> None:
-        """What has been asked of the device so far is what later readers see."""
+        """What was launched on the device so far is what later readers see."""
         if self.ready is not None:
             self.ready.record()
 
@@ -137,11 +142,3 @@ class _Aside:
         with torch.cuda.stream(self.stream):
             yield
         torch.cuda.current_stream().wait_stream(self.stream)
-
-    def hand_over(self, rows: Rows) -> Rows:
-        """Tensors made while reading, which the allocator must not give away before the computing stream is done."""
-        if self.stream is not None:
-            for value in rows.values():
-                if torch.is_tensor(value) and value.is_cuda:
-                    value.record_stream(torch.cuda.current_stream())
-        return rows

@@ -185,7 +185,7 @@ class PairLearner:
         if not examples:
             if at == 0:
                 raise TrainingError(why_no_pairs(summary), hint=NO_PAIRS)
-            self.guard.say(f"step {at + 1}: {why_no_pairs(summary)}; nothing is learned")
+            self.guard.note(f"step {at + 1}: {why_no_pairs(summary)}; nothing is learned")
             return {**summary_metrics(summary), "updates": 0}
         # dropout and whatever else TRL leaves to chance, the same after a resume
         torch.manual_seed(step_seed(self.recipe.train.seed, at + 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_cli.distributed.sharding import zero_config
+from grpo_cli.distributed.sharding import trainer_fields
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.checking.strategy import check_processes
 
@@ -18,7 +18,7 @@ def test_one_process_has_nothing_to_share(strategy: str) -> None:
 
 
 def test_only_zero_3_gathers_weights_to_save_them() -> None:
-    stages = {name: zero_config(name)["zero_optimization"] for name in ("zero2", "zero3")}
+    stages = {name: trainer_fields(name)["deepspeed"]["zero_optimization"] for name in ("zero2", "zero3")}
     assert [stages[name]["stage"] for name in stages] == [2, 3]
     assert stages["zero3"]["stage3_gather_16bit_weights_on_model_save"]
     assert "stage3_gather_16bit_weights_on_model_save" not in stages["zero2"]
