@@ -244,12 +244,12 @@ def audit_golds(
         [rows[i] for i in kept],
         {name: [found[i] for i in kept] for name, found in golds.items()},
         dropped,
-        [_doubt(rows[i], none[0]) for i in kept if (none := placeholders(rows[i].fields.get("answer")))],
+        [
+            Mistake(rows[i].place, f"the answer {none[0]!r} reads like none")
+            for i in kept
+            if (none := placeholders(rows[i].fields.get("answer")))
+        ],
     )
-
-
-def _doubt(row: Row, text: str) -> Mistake:
-    return Mistake(row.place, f"the answer {text!r} reads like none")
 
 
 def _rows_of(
@@ -269,21 +269,38 @@ def _rows_of(
 
 
 def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
+    # rows of equal golds are compiled and judged once: a set of a hundred thousand rows often has a few thousand
     shared = _Shared(verifier.columns)
     known: list[_Gold] = []
     index_of: list[int] = []
-    asked: list[Row] = []
+    firsts: list[Row] = []
     for row in rows:
         index = shared.find(row.fields)
         if index is None:
             watched = _Watched(row.fields)
             index = len(known)
-            known.append(_compile_one(row, watched, verifier))
-            asked.append(row)
+            lacks = next((column for column in verifier.columns if column not in row.fields), None)
+            try:
+                if lacks is not None:
+                    raise BadGold(f"no column `{lacks}`{near_or_known(lacks, list(row.fields))}")
+                known.append(_Gold(verifier.compile(watched), verifier.gold_text(watched)))
+            except BadGold as err:
+                known.append(_Gold(problem=str(err)))
+            firsts.append(row)
             shared.keep(row.fields, watched.read, index)
         index_of.append(index)
-    for index, problem in _judge_golds(known, asked, verifier):
-        known[index] = replace(known[index], problem=problem)
+    # a gold that its own verifier does not pass would never be paid, whatever the model writes
+    pending = [
+        (index, Sample(gold.text, gold.gold, firsts[index].prompt))
+        for index, gold in enumerate(known)
+        if gold.text is not None
+    ]
+    for start in range(0, len(pending), BATCH):
+        batch = pending[start : start + BATCH]
+        verdicts = verifier.judge([sample for _, sample in batch])
+        for (index, sample), verdict in zip(batch, verdicts, strict=True):
+            if verdict.outcome is not Outcome.RIGHT:
+                known[index] = replace(known[index], problem=_refusal(sample, verdict))
     return [known[index] for index in index_of]
 
 
@@ -327,32 +344,6 @@ class _Shared:
 
     def _key(self, fields: Mapping[str, Any]) -> str:
         return json.dumps([fields.get(name) for name in self._columns], ensure_ascii=False)
-
-
-def _compile_one(row: Row, watched: Mapping[str, Any], verifier: Verifier) -> _Gold:
-    for column in verifier.columns:
-        if column not in row.fields:
-            return _Gold(problem=f"no column `{column}`{near_or_known(column, list(row.fields))}")
-    try:
-        return _Gold(verifier.compile(watched), verifier.gold_text(watched))
-    except BadGold as err:
-        return _Gold(problem=str(err))
-
-
-def _judge_golds(known: Sequence[_Gold], rows: Sequence[Row], verifier: Verifier) -> list[tuple[int, str]]:
-    pending = [
-        (index, Sample(gold.text, gold.gold, rows[index].prompt))
-        for index, gold in enumerate(known)
-        if gold.text is not None
-    ]
-    failures: list[tuple[int, str]] = []
-    for start in range(0, len(pending), BATCH):
-        batch = pending[start : start + BATCH]
-        verdicts = verifier.judge([sample for _, sample in batch])
-        for (index, sample), verdict in zip(batch, verdicts, strict=True):
-            if verdict.outcome is not Outcome.RIGHT:
-                failures.append((index, _refusal(sample, verdict)))
-    return failures
 
 
 def _refusal(sample: Sample, verdict: Verdict) -> str:

@@ -76,7 +76,19 @@ def _json_lines(path: Path, name: str) -> Iterator[Record | BrokenFile]:
         for number, text in numbered(stream):
             line = text or b""  # there is no cap, so no line is left out
             if number == 1 and line.lstrip().startswith(b"["):
-                yield from _json_array(line + stream.read(), name)
+                try:
+                    value = _json(line + stream.read(), mark)  # marked, so that items with a key twice can be named
+                except ValueError as err:
+                    yield BrokenFile(name, str(err))
+                    return
+                for count, item in enumerate(value, start=1):
+                    place = f"{name}:item {count}"
+                    if (repeated := problem(item)) is not None:
+                        yield BrokenFile(place, str(repeated))
+                    elif isinstance(item, dict):
+                        yield Record(item, place)
+                    else:
+                        yield BrokenFile(place, f"expected an object, got {_kind(item)}")
                 return
             if line.strip():
                 yield json_line(line, f"{name}:{number}")
@@ -95,22 +107,6 @@ def json_line(line: bytes, place: str) -> Record | BrokenFile:
     )
 
 
-def _json_array(text: bytes, name: str) -> Iterator[Record | BrokenFile]:
-    try:
-        value = _json(text, mark)  # so that the items that say a key twice can be named
-    except ValueError as err:
-        yield BrokenFile(name, str(err))
-        return
-    for number, item in enumerate(value, start=1):
-        place = f"{name}:item {number}"
-        if (repeated := problem(item)) is not None:
-            yield BrokenFile(place, str(repeated))
-        elif isinstance(item, dict):
-            yield Record(item, place)
-        else:
-            yield BrokenFile(place, f"expected an object, got {_kind(item)}")
-
-
 def _json(text: bytes, objects: Callable[[list[tuple[str, Any]]], dict[str, Any]] = once) -> Any:
     """JSON as the standard has it.
 
@@ -121,7 +117,7 @@ def _json(text: bytes, objects: Callable[[list[tuple[str, Any]]], dict[str, Any]
         raise ValueError("NUL bytes: the file was cut off by a crash, or is no text file")
     try:
         decoded = text.rstrip().decode("utf-8")
-        value = json.loads(decoded, parse_constant=_refuse_constant, parse_int=_whole, object_pairs_hook=objects)
+        value = json.loads(decoded, parse_constant=_constant, parse_int=_whole, object_pairs_hook=objects)
         if b"\\u" in text and b"\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as err:
@@ -135,7 +131,7 @@ def _json(text: bytes, objects: Callable[[list[tuple[str, Any]]], dict[str, Any]
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; write null")
 
 
@@ -170,31 +166,26 @@ def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | BrokenFil
             except csv.Error as err:
                 yield BrokenFile(place, f"broken CSV: {err}")
                 continue
-            why = _cells_problem(cells, header)
             if not cells and header is not None:
-                continue
+                continue  # a blank line
+            joined, why = "".join(cells), ""
+            twice = next((cell for cell in cells if cells.count(cell) > 1), None) if header is None else None
+            if "\0" in joined:
+                why = "NUL bytes: the file was cut off by a crash, or is no text file"
+            elif any("\ud800" <= char <= "\udfff" for char in joined):
+                why = "not UTF-8"
+            elif twice is not None:
+                why = f"the header names `{twice}` twice"
+            elif header is not None and len(cells) != len(header):
+                why = f"{len(cells)} cells, but the header has {len(header)}"
             if why:
                 yield BrokenFile(place, why)
                 if header is None:
-                    return
+                    return  # no row can be named without it
             elif header is None:
                 header = cells
             else:
                 yield Record(dict(zip(header, cells, strict=True)), place)
-
-
-def _cells_problem(cells: list[str], header: list[str] | None) -> str:
-    joined = "".join(cells)
-    if "\0" in joined:
-        return "NUL bytes: the file was cut off by a crash, or is no text file"
-    if any("\ud800" <= char <= "\udfff" for char in joined):
-        return "not UTF-8"
-    if header is None:
-        twice = next((cell for cell in cells if cells.count(cell) > 1), None)
-        return "" if twice is None else f"the header names `{twice}` twice"
-    if len(cells) != len(header):
-        return f"{len(cells)} cells, but the header has {len(header)}"
-    return ""
 
 
 def _parquet(path: Path, name: str) -> Iterator[Record | BrokenFile]:
@@ -208,16 +199,13 @@ def _parquet(path: Path, name: str) -> Iterator[Record | BrokenFile]:
             for batch in file.iter_batches(batch_size=1024):
                 for fields in batch.to_pylist():
                     number += 1
-                    yield _from_columns(fields, f"{name}:row {number}")
+                    place = f"{name}:row {number}"
+                    try:
+                        yield Record({str(key): plain(value) for key, value in fields.items()}, place)
+                    except ValueError as err:
+                        yield BrokenFile(place, str(err))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as err:
         raise DataError(f"no readable parquet file: {_uncapitalised(str(err))}", place=name) from err
-
-
-def _from_columns(fields: dict[str, Any], place: str) -> Record | BrokenFile:
-    try:
-        return Record({str(key): plain(value) for key, value in fields.items()}, place)
-    except ValueError as err:
-        return BrokenFile(place, str(err))
 
 
 def plain(value: object) -> Any:

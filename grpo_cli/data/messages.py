@@ -1,7 +1,7 @@
 """Prompts that already are chat messages. The last one must not be the assistant's: that is what the model shall write.
 
 What a message holds beside role and content (`tool_calls`, `tool_call_id`, `name`, …) stays in it for the chat template
-to render; what no template of text can render (images, sound) is refused. Keys whose value is null say nothing and go.
+to render; what no template of text can render (images, sound) is refused. Keys whose value is null are left out.
 Turns of `from` and `value`, as ShareGPT has them, become messages.
 """
 
@@ -60,8 +60,8 @@ def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
 def _message(item: object, number: int) -> Message:
     where = f"message {number} of the prompt"
     if isinstance(item, dict) and "role" not in item and isinstance(item.get("from"), str) and "value" in item:
-        said = {key: value for key, value in item.items() if key not in ("from", "value")}
-        item = {"role": SHAREGPT.get(item["from"], item["from"]), "content": item["value"], **said}
+        others = {key: value for key, value in item.items() if key not in ("from", "value")}
+        item = {"role": SHAREGPT.get(item["from"], item["from"]), "content": item["value"], **others}
     if not isinstance(item, dict) or "role" not in item or not ("content" in item or item.get("tool_calls")):
         raise BadMessages(f"{where} is no object with `role` and `content`, or with `from` and `value`")
     if item["role"] not in ROLES:
@@ -126,19 +126,19 @@ def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
             raise BadMessages(f"the column `tools`: {err}") from None
         except ValueError:
             pass  # text that only begins like a list
-    if isinstance(value, list) and value and all(_is_tool(item) for item in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(one, dict) and (isinstance(one.get("function"), dict) or "name" in one) for one in value)
+    ):
         return value
     if is_chat and value not in (None, "", [], {}):
         raise BadMessages("the column `tools` is no list of tools, each with a `name` or a `function`")
     return None
 
 
-def _is_tool(item: object) -> bool:
-    return isinstance(item, dict) and (isinstance(item.get("function"), dict) or "name" in item)
-
-
 def prompt_text(messages: Sequence[Message]) -> str:
-    """The text that stands for the chat in records and on the screen: its turns without the system's."""
+    """The chat as text, for records and the screen: its turns without the system's."""
     return "\n\n".join(_shown(message) for message in messages if message["role"] not in ("system", "developer"))
 
 

@@ -49,7 +49,7 @@ class Row:
 
 
 class DataLike(Protocol):
-    """What a recipe says of its data (`recipe.Data`)."""
+    """The section of a recipe about its data (`recipe.Data`)."""
 
     @property
     def train(self) -> Sequence[SourceLike]: ...
@@ -79,7 +79,7 @@ def load_rows(
     data: DataLike, which: Which, base: Path | None = None, note: Callable[[str], None] = lambda _: None
 ) -> list[Row]:
     """The rows of `data.train` or `data.eval`, filled and with unique ids; file names count from `base`, then from here.
-    `note` hears how many rows `data.where` and `data.on_null` left out.
+    `note` gets how many rows `data.where` and `data.on_null` left out.
 
     Raises:
         RecipeError: a template that cannot be read, or an unknown option of a source.
@@ -94,8 +94,8 @@ def load_rows(
         raise broken_lines(broken)
     records = mix([part.records for part in loaded], [source.weight for _, source in named])
     filled = fill_rows(records, layout)
-    for said in filled.left_out():
-        note(f"{which}: {said}")
+    for line in filled.left_out():
+        note(f"{which}: {line}")
     return filled.rows
 
 
@@ -145,6 +145,12 @@ class RowLayout:
                 mistakes.append(template_mistake(f"data.{key}", source, err))
                 return parse("")
 
+        where = None
+        if data.where is not None:
+            try:
+                where = parse_where(data.where)
+            except TemplateError as err:
+                mistakes.append(template_mistake("data.where", data.where, err))
         layout = cls(
             prompt=read("prompt", data.prompt),
             answer=None if data.answer is None else read("answer", data.answer),
@@ -153,11 +159,11 @@ class RowLayout:
             system=None if data.system is None else read("system", data.system, loose=True),
             plain=data.plain,
             prefill=None if data.prefill is None else read("prefill", data.prefill, loose=True),
-            where=None if data.where is None else read_where(data.where, mistakes),
+            where=where,
             drops_null=data.on_null == "drop",
         )
-        for key, told in (("data.system", layout.system), ("data.prefill", layout.prefill)):
-            mistakes += [Mistake(key, why) for why in told_golds(told, layout.answer)]
+        for key, words in (("data.system", layout.system), ("data.prefill", layout.prefill)):
+            mistakes += [Mistake(key, why) for why in leaked_golds(words, layout.answer)]
         if mistakes:
             raise RecipeError(mistakes)
         return layout
@@ -178,7 +184,11 @@ class RowLayout:
         columns = {} if is_filled else self.columns
         fields.update((name, column.value(record.fields)) for name, column in columns.items())
         value = self.prompt.value(record.fields)
-        system = self._system(record.fields)
+        system = None
+        if self.system is not None:
+            text = self.system.fill(record.fields)
+            # a template that a row fills with nothing gives no system turn; an empty one that the recipe writes out does
+            system = text if text.strip() or not self.system.columns else None
         prefill = self.prefill.fill(record.fields) if self.prefill is not None else ""
         if isinstance(value, list):
             messages = read_messages(value, system)
@@ -198,18 +208,11 @@ class RowLayout:
         tools = read_tools(record.fields.get("tools"), is_chat=False)
         return Row(row_id, prompt, as_chat(prompt, system), fields, record.place, tools, prefill)
 
-    def _system(self, fields: Mapping[str, Any]) -> str | None:
-        """The system turn of a row; a template that a row fills with nothing gives none."""
-        if self.system is None:
-            return None
-        text = self.system.fill(fields)
-        return text if text.strip() or not self.system.columns else None
 
-
-def told_golds(told: Template | None, answer: Template | None) -> list[str]:
-    """What is wrong with words to the model that name the column of the gold: they would tell it the answer."""
+def leaked_golds(words: Template | None, answer: Template | None) -> list[str]:
+    """What is wrong with words to the model that name the column of the gold: they would give the answer away."""
     golds = {"answer"} if answer is None else {path.partition(".")[0] for path in answer.columns} | {"answer"}
-    paths = [] if told is None else [path for path in told.columns if path.partition(".")[0] in golds]
+    paths = [] if words is None else [path for path in words.columns if path.partition(".")[0] in golds]
     return [f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces" for path in paths]
 
 
@@ -236,28 +239,19 @@ class FilledRows:
 
     def left_out(self) -> list[str]:
         """One sentence for each reason that left rows out."""
-        said = [f"`data.where` keeps {self.total - self.unkept:,} of {self.total:,} rows"] if self.unkept else []
+        lines = [f"`data.where` keeps {self.total - self.unkept:,} of {self.total:,} rows"] if self.unkept else []
         if self.nulls:
             first = self.nulls[0]
             count = f"dropped {len(self.nulls):,} of {self.total - self.unkept:,} rows with a null"
-            said.append(f"{count}, first {first.place}: {first.message}")
-        return said
-
-
-def read_where(source: str, mistakes: list[Mistake]) -> Where | None:
-    """The read expression, or None and one mistake more."""
-    try:
-        return parse_where(source)
-    except TemplateError as err:
-        mistakes.append(template_mistake("data.where", source, err))
-        return None
+            lines.append(f"{count}, first {first.place}: {first.message}")
+        return lines
 
 
 def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
     """The rows of all records that `where` keeps, in order.
 
     Raises:
-        DataError: every row that cannot be filled (a column missing from many rows is said once), or no row is left.
+        DataError: every row that cannot be filled (a column missing from many rows is named once), or no row is left.
     """
     rows: list[Row] = []
     nulls: list[Mistake] = []
@@ -286,23 +280,20 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
         count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
         mistakes.append(Mistake(record.place, f"no column `{column}`{count}{first.why}"))
     if mistakes:
-        lacks = any(len(failures) < len(records) - unkept for failures in missing.values())
-        raise DataError(mistakes, hint=_null_hint(mistakes, lacks=lacks))
+        # only where leaving rows out would help: a column that some rows have, or a null
+        is_null = any(len(failures) < len(records) - unkept for failures in missing.values()) or any(
+            m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes
+        )
+        hint = "`data.on_null: drop` leaves rows with a null, or without the column, out and counts them"
+        raise DataError(mistakes, hint=hint if is_null else "")
     filled = FilledRows(rows, len(records), unkept, nulls)
     if records and not rows:
-        raise DataError("no row is left: " + "; ".join(filled.left_out()), hint=_first_values(records[0], layout.where))
+        # what the expression met in the first row: a text where a number was meant shows at once
+        values = {path: records[0].fields.get(path) for path in layout.where.columns()} if layout.where else {}
+        shown = ", ".join(f"`{path}` is {json.dumps(value, ensure_ascii=False)[:60]}" for path, value in values.items())
+        hint = f"in {records[0].place} {shown}" if shown else ""
+        raise DataError("no row is left: " + "; ".join(filled.left_out()), hint=hint)
     return filled
-
-
-def _null_hint(mistakes: Sequence[Mistake], *, lacks: bool) -> str:
-    is_null = lacks or any(m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes)
-    return "`data.on_null: drop` leaves rows with a null, or without the column, out and counts them" if is_null else ""
-
-
-def _first_values(record: Record, where: Where | None) -> str:
-    values = {path: record.fields.get(path) for path in where.columns()} if where else {}
-    shown = ", ".join(f"`{path}` is {json.dumps(value, ensure_ascii=False)[:60]}" for path, value in values.items())
-    return f"in {record.place} {shown}" if shown else ""
 
 
 class IdGiver:
@@ -322,7 +313,9 @@ class IdGiver:
         if record.row:
             name = record.row
         elif self._declared is None:
-            name = content_id(record.fields)
+            # twelve hex digits of the row's content, whatever the order of its columns
+            text = json.dumps(record.fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+            name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         else:
             name = self._declared.fill(record.fields).strip()
             if not name:
@@ -332,9 +325,3 @@ class IdGiver:
                 raise FillError(f"the id `{name}` stands in {first.place} already")
         self._seen[name] += 1
         return name if self._seen[name] == 1 else f"{name}-{self._seen[name]}"
-
-
-def content_id(fields: Mapping[str, Any]) -> str:
-    """Twelve hex digits of the row's content, whatever the order of its columns."""
-    text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

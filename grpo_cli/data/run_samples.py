@@ -9,7 +9,7 @@ there are many right samples, do not crowd out hard ones. Its held-out samples l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import cycle, islice
 from pathlib import Path
@@ -52,12 +52,14 @@ class SampleFilter:
                     f"unknown option `{option}` of `{name}`{near_or_known(option, sorted(known))}", place=key
                 )
         taking = cls(**options)
+        share = taking.repetition
+        is_number = isinstance(share, int | float) and not isinstance(share, bool)
         wanted = {
             "only": (taking.only in ("right", "wrong"), "`right` or `wrong`"),
             "a_row": (_is_whole(taking.a_row, 1), "a whole number of at least 1"),
             "shortest": (isinstance(taking.shortest, bool), "`true` or `false`"),
             "language": (taking.language is None or isinstance(taking.language, str), "a script such as `LATIN`"),
-            "repetition": (_is_share(taking.repetition), "a share between 0 and 1"),
+            "repetition": (share is None or (is_number and 0 <= share <= 1), "a share between 0 and 1"),
             "since": (_is_whole(taking.since, 0), "a step"),
         }
         for option, (fits, expected) in wanted.items():
@@ -104,15 +106,13 @@ def run_rows(
             place=key,
         )
     for row, lines in kept.items():
-        yield from _of_row(row, lines, taking, shown)
-
-
-def _of_row(row: str, lines: Sequence[dict[str, Any]], taking: SampleFilter, shown: str) -> Iterator[Record]:
-    order = sorted(lines, key=_length) if taking.shortest else list(lines)
-    for line in islice(cycle(order[: taking.a_row]), taking.a_row):
-        own = {k: v for k, v in line.items() if k not in OWN and k not in ("prompt", "completion")}
-        own |= line.get("fields") or {}
-        yield Record({**own, "completion": line["completion"]}, f"{shown} row {row}", row)
+        if taking.shortest:
+            lines.sort(key=lambda line: int(line.get("tokens") or len(str(line["completion"]))))
+        # a row with fewer samples than `a_row` repeats them, so that it stands in the set as often as any other
+        for line in islice(cycle(lines[: taking.a_row]), taking.a_row):
+            own = {k: v for k, v in line.items() if k not in OWN and k not in ("prompt", "completion")}
+            own |= line.get("fields") or {}
+            yield Record({**own, "completion": line["completion"]}, f"{shown} row {row}", row)
 
 
 def _may_take(line: Mapping[str, Any], text: str, taking: SampleFilter) -> bool:
@@ -124,10 +124,6 @@ def _may_take(line: Mapping[str, Any], text: str, taking: SampleFilter) -> bool:
     if taking.language is not None and build_term("language", script=taking.language)(shaped) < 0:
         return False
     return taking.repetition is None or build_term("repetition", free=taking.repetition)(shaped) >= 0
-
-
-def _length(line: Mapping[str, Any]) -> int:
-    return int(line.get("tokens") or len(str(line["completion"])))
 
 
 def _step(file: Path) -> int:
@@ -155,7 +151,3 @@ def find_samples(name: str, shown: str, base: Path | None, key: str) -> Path:
 
 def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_share(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)

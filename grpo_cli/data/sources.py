@@ -18,6 +18,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import floor
@@ -75,10 +76,10 @@ def saved_rows(
     except (OSError, ValueError, KeyError) as err:
         raise DataError(f"`{name}` cannot be read: {str(err).splitlines()[0]}", place=key) from err
     if isinstance(found, datasets.DatasetDict):
-        asked = str(options.get("split", split))
-        if asked not in found:
-            raise DataError(f"`{name}` has no split `{asked}`{near_or_known(asked, list(found))}", place=key)
-        found = found[asked]
+        wanted = str(options.get("split", split))
+        if wanted not in found:
+            raise DataError(f"`{name}` has no split `{wanted}`{near_or_known(wanted, list(found))}", place=key)
+        found = found[wanted]
     elif "split" in options:
         raise DataError(f"`{name}` is one split; leave the option `split` out", place=key)
     return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(found, start=1))
@@ -119,14 +120,14 @@ def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
 
 
 # Whether the Hugging Face hub answers. Its libraries try a name that does not answer again and again, a
-# minute and more for a model; here it is asked once, for seconds, and where it does not answer they are
-# told to work from their cache.
+# minute and more for a model; here it is tried once, for seconds, and where it does not answer they are
+# set to work from their cache.
 
 HOME = "https://huggingface.co"
 SECONDS = 4.0
 """How long an answer is waited for; a name server that does not answer counts too."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-TOLD = "this machine is told to stay offline"
+SET_OFFLINE = "this machine is told to stay offline"
 UNREACHABLE = "the hub cannot be reached"
 
 _found: dict[str, bool] = {}
@@ -134,7 +135,7 @@ _found: dict[str, bool] = {}
 
 
 def hub_is_there(seconds: float = SECONDS) -> bool:
-    """Whether the hub, or the proxy that stands before it, takes a connection; asked once in a process.
+    """Whether the hub, or the proxy that stands before it, takes a connection; tried once in a process.
 
     Args:
         seconds: waited for at most.
@@ -142,8 +143,22 @@ def hub_is_there(seconds: float = SECONDS) -> bool:
     home = os.environ.get("HF_ENDPOINT", HOME)
     proxies = getproxies()
     address = proxies.get(urlsplit(home).scheme) or proxies.get("all") or home
-    if address not in _found:
-        _found[address] = _answers(address, seconds)
+    if address in _found:
+        return _found[address]
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    answered = threading.Event()
+
+    def connect() -> None:
+        with suppress(OSError):
+            socket.create_connection((parts.hostname or "", port), seconds).close()
+            answered.set()
+
+    # in a thread: a name server that is not there makes the lookup hang, which no time limit of a socket ends
+    trying = threading.Thread(target=connect, daemon=True)
+    trying.start()
+    trying.join(seconds)
+    _found[address] = answered.is_set()
     return _found[address]
 
 
@@ -151,7 +166,7 @@ def why_offline() -> str | None:
     """Why this process does not ask the hub, by its environment alone; None where it does."""
     if not any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE):
         return None
-    return UNREACHABLE if False in _found.values() else TOLD
+    return UNREACHABLE if False in _found.values() else SET_OFFLINE
 
 
 def leave_hub() -> str | None:
@@ -166,25 +181,6 @@ def leave_hub() -> str | None:
     return UNREACHABLE
 
 
-def _answers(address: str, seconds: float) -> bool:
-    parts = urlsplit(address if "//" in address else f"//{address}")
-    port = parts.port or (80 if parts.scheme == "http" else 443)
-    found: list[bool] = []
-
-    def ask() -> None:
-        try:
-            socket.create_connection((parts.hostname or "", port), seconds).close()
-        except OSError:
-            return
-        found.append(True)
-
-    # a name server that is not there makes the lookup hang, which no time limit of a socket ends
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(seconds)
-    return bool(found)
-
-
 Which = Literal["train", "eval"]
 _KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")
 _SCHEMES = ["tasks", "run", "hub"]
@@ -194,7 +190,7 @@ _HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
 class SourceLike(Protocol):
-    """What a recipe says of one source (`recipe.Source`)."""
+    """One source of a recipe (`recipe.Source`)."""
 
     @property
     def source(self) -> str: ...
@@ -272,8 +268,12 @@ def _open(
     split: Split = "train" if which == "train" else "test"
     scheme, colon, rest = name.partition(":")
     if colon and scheme == "tasks":
-        options, split = _task_split(dict(options), split, name, key)
-        rows = task_rows(rest, split, options, key)
+        own = dict(options)
+        chosen: Any = own.pop("split", split)
+        if chosen not in ("train", "test"):
+            raise RecipeError(f"option `split` of `{name}` is train or test, got {chosen!r}", place=key)
+        split = chosen
+        rows = task_rows(rest, split, own, key)
         return (Record(fields, f"{name}:{split} {i}") for i, fields in enumerate(rows, start=1))
     if colon and scheme == "run":
         return run_rows(rest, name, options, base, key)
@@ -308,13 +308,6 @@ def _refuse_code(name: str, base: Path | None, key: str) -> None:
         raise RecipeError(f"`{name}` is Python code, and no function is asked for rows here", place=key, hint=mend)
     near = near_or_known(scheme, _SCHEMES)
     raise RecipeError(f"there is no source `{scheme}:`{near}", place=key, hint=f"is it a Python function? {mend}")
-
-
-def _task_split(options: dict[str, Any], split: Split, name: str, key: str) -> tuple[dict[str, Any], Split]:
-    asked = options.pop("split", split)
-    if asked not in ("train", "test"):
-        raise RecipeError(f"option `split` of `{name}` is train or test, got {asked!r}", place=key)
-    return options, asked
 
 
 def places_of(name: str, base: Path | None) -> list[Path]:
@@ -384,15 +377,11 @@ def find_file(name: str, base: Path | None, key: str) -> Path:
     near = sorted({f.name for place in places if place.parent.is_dir() for f in place.parent.iterdir() if f.is_file()})
     looked = " and ".join(f"`{place}`" for place in places) if len(places) > 1 else ""
     guess = near_or_known(path.name, near) if near else ""
-    hints = [f"looked for {looked}" if looked else "", _hub_hint(name)]
+    # `openai/gsm8k` is what other tools call a data set of the hub
+    is_id = _HUB_ID.fullmatch(name) and path.suffix.lower() not in _KINDS
+    hints = [f"looked for {looked}" if looked else "", f"a data set of the hub is `hub:{name}`" if is_id else ""]
     raise DataError(
         f"no file `{name}`{guess if guess.startswith('; did') else ''}",
         place=key,
         hint="; ".join(hint for hint in hints if hint),
     )
-
-
-def _hub_hint(name: str) -> str:
-    """`openai/gsm8k` is what other tools call a data set of the hub."""
-    is_id = _HUB_ID.fullmatch(name) and Path(name).suffix.lower() not in _KINDS
-    return f"a data set of the hub is `hub:{name}`" if is_id else ""

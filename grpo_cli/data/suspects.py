@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_cli.data.audit import words
 from grpo_cli.data.rows import Row
 
 MOST_COPIES = 3
-"""More rows than this of one question are said."""
+"""More rows than this of one question are reported."""
 MOST_EXPOSURE = 0.05
 """The share of all draws that one question may get, its copies counted."""
 LEAST_DRAWS = 40
@@ -41,7 +41,7 @@ class RareGold:
 
 @dataclass(frozen=True)
 class RowSignals:
-    """What the data alone says; rows by their place."""
+    """What the data alone shows; rows by their place."""
 
     copies: list[int]
     contradictions: list[tuple[int, ...]]
@@ -77,20 +77,20 @@ def count_copies(rows: Sequence[Row]) -> list[int]:
 
     Near copies do not count: in a set made from a template every row is one of every other.
     """
-    asked = [words(row.prompt) for row in rows]
-    counts = Counter(asked)
-    return [counts[text] for text in asked]
+    questions = [words(row.prompt) for row in rows]
+    counts = Counter(questions)
+    return [counts[text] for text in questions]
 
 
 def find_contradictions(rows: Sequence[Row]) -> list[tuple[int, ...]]:
     """Rows of one question, word for word, whose golds differ; golds that are lists or missing are not compared."""
-    asked: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    questions: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if gold_of_row(row.fields) is not None:
-            asked[words(row.prompt)].append(i)
+            questions[words(row.prompt)].append(i)
     return [
         tuple(same)
-        for same in asked.values()
+        for same in questions.values()
         if len(same) > 1 and len({words(gold_of_row(rows[i].fields) or "") for i in same}) > 1
     ]
 
@@ -98,18 +98,29 @@ def find_contradictions(rows: Sequence[Row]) -> list[tuple[int, ...]]:
 def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
     """Rows whose gold is unlike those of their template.
 
-    A template is a prompt with its numbers and capitalised words left open. The shape of a gold has the same open places,
-    and words of the prompt in it are open too: `unknown` and `Maria` are two shapes, `12` and `35` are one.
+    A template is a prompt with its numbers and capitalised words left open. The shape of a gold has the same open places.
     """
     templates: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if gold_of_row(row.fields) is not None:
-            templates[_template(row.prompt)].append(i)
+            # numbers and capitalised words are the open places of a template
+            open_ = (
+                "0" if _NUMBER.fullmatch(token) else "A" if token[0].isupper() else token
+                for token in _TOKEN.findall(row.prompt)
+            )
+            templates[tuple(open_)].append(i)
     found: list[RareGold] = []
     for members in templates.values():
         if len(members) < LEAST_TEMPLATE:
             continue
-        shapes = {i: _shape(gold_of_row(rows[i].fields) or "", rows[i].prompt) for i in members}
+        shapes = dict[int, str]()
+        for i in members:
+            # words of the prompt in a gold are open too: `unknown` and `Maria` are two shapes, `12` and `35` are one
+            named = {token for token in _TOKEN.findall(rows[i].prompt) if token[0].isupper()}
+            shapes[i] = " ".join(
+                "0" if _NUMBER.fullmatch(token) else "A" if token in named else token.casefold()
+                for token in _TOKEN.findall(gold_of_row(rows[i].fields) or "")
+            )
         counts = Counter(shapes.values())
         usual, most = counts.most_common(1)[0]
         if most < (1 - 2 * RARE_SHAPE) * len(members):
@@ -127,23 +138,3 @@ def gold_of_row(fields: Mapping[str, object]) -> str | None:
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
         return None
     return str(gold).strip() or None
-
-
-def _template(prompt: str) -> tuple[str, ...]:
-    return tuple(_open(_TOKEN.findall(prompt)))
-
-
-def _open(tokens: Iterable[str]) -> Iterable[str]:
-    for token in tokens:
-        if _NUMBER.fullmatch(token):
-            yield "0"
-        else:
-            yield "A" if token[0].isupper() else token
-
-
-def _shape(gold: str, prompt: str) -> str:
-    asked = {token for token in _TOKEN.findall(prompt) if token[0].isupper()}
-    return " ".join(
-        "0" if _NUMBER.fullmatch(token) else "A" if token in asked else token.casefold()
-        for token in _TOKEN.findall(gold)
-    )

@@ -141,7 +141,7 @@ def gold_of(template: Template, fields: Mapping[str, Any]) -> Any:
 
 
 def refused(path: str, err: FilterError) -> FillError:
-    """Why a row cannot be filled, from what a filter says of the value at `path`."""
+    """Why a row cannot be filled, from a filter's error about the value at `path`."""
     kind = NullValue if isinstance(err, NullError) else FillError
     return kind(f"`{path}` {err}")
 
@@ -163,15 +163,11 @@ def look_up(fields: Mapping[str, Any], path: str) -> Any:
         else:
             inside = ".".join(parts[:depth])
             known = [f"{inside}.{k}" if inside else str(k) for k in value] if isinstance(value, Mapping) else []
-            raise MissingColumn(path, known, _held_as_text(value, inside, ".".join(parts[depth:])))
+            why, rest = "", ".".join(parts[depth:])
+            if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+                why = f": `{inside}` is a text that holds JSON, say `{{{inside} | json('{rest}')}}`"
+            raise MissingColumn(path, known, why)
     return value
-
-
-def _held_as_text(value: object, column: str, path: str) -> str:
-    """The way out where a path goes on into a text that holds JSON."""
-    if not isinstance(value, str) or value.strip()[:1] not in ("{", "["):
-        return ""
-    return f": `{column}` is a text that holds JSON, say `{{{column} | json('{path}')}}`"
 
 
 def parse(source: str, *, loose: bool = False) -> Template:
@@ -186,7 +182,12 @@ def parse(source: str, *, loose: bool = False) -> Template:
         char = source[at]
         if char in "{}" and source[at : at + 2] == char * 2:
             text, at = text + char, at + 2
-        elif loose and char in "{}" and not (char == "{" and _names_column(source, at)):
+        elif (
+            loose
+            and char in "{}"
+            # a brace that names a column, and is no argument of a LaTeX command
+            and not (char == "{" and _COLUMN.match(source, at) and not _COMMAND.search(source, 0, at))
+        ):
             text, at = text + char, at + 1
         elif char == "}":
             raise TemplateError("`}` without `{`; write `}}` for a brace", at)
@@ -202,10 +203,6 @@ def parse(source: str, *, loose: bool = False) -> Template:
     if text or not parts:
         parts.append(text)
     return Template(source, tuple(parts))
-
-
-def _names_column(source: str, at: int) -> bool:
-    return bool(_COLUMN.match(source, at)) and not _COMMAND.search(source, 0, at)
 
 
 def column_or_template(source: str) -> Template:

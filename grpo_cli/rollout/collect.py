@@ -99,25 +99,21 @@ class Collect(Generic[G]):
     def sample(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[RowCompletions]:
         """`size` completions for each of this rank's rows, its samples from `first` on."""
         total, settings = len(rows) * size, self.settings(call)
-        # judges may listen: a sample's verdict is asked for as soon as it ends, while others are generated
+        # judges may listen: a sample is judged as soon as it ends, while others are generated
         self.progress.phase("generate", 0, total)
         with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
-            prompts, generate = self._opened(rows, size, settings, first)
+            generate: Callable[..., list[list[Completion]]]
+            if self.episodes is not None:
+                assert settings.seed is not None
+                play = self.episodes.open([self.rows[row] for row in rows], size, settings.seed, first)
+                prompts, generate = play.prompts, play.generate
+            else:
+                prompts = [self.encode(self.rows[row]) for row in rows]
+                generate = partial(self.engine.generate, [Request(ids, size) for ids in prompts])
             found = generate(
                 settings, on_finish=on_finish, on_progress=lambda done, _: self.progress.phase("generate", done, total)
             )
         return [RowCompletions(*each) for each in zip(rows, prompts, found, strict=True)]
-
-    def _opened(
-        self, rows: Sequence[int], size: int, settings: SamplingSettings, first: int
-    ) -> tuple[list[list[int]], Callable[..., list[list[Completion]]]]:
-        """The prompts of these rows, and what samples each of them `size` times under settings."""
-        if self.episodes is not None:
-            assert settings.seed is not None
-            play = self.episodes.open([self.rows[row] for row in rows], size, settings.seed, first)
-            return play.prompts, play.generate
-        prompts = [self.encode(self.rows[row]) for row in rows]
-        return prompts, partial(self.engine.generate, [Request(ids, size) for ids in prompts])
 
     def settings(self, call: EngineCall) -> SamplingSettings:
         """The recipe's sampling with a seed of this call's own: no global random state is used."""

@@ -38,7 +38,7 @@ class Factory(Protocol):
         pad_id: int | None,
         max_rows: int | None,
         autocast: torch.dtype | None,
-        say: Callable[[str], None],
+        note: Callable[[str], None],
     ) -> Engine: ...
 
 
@@ -51,7 +51,7 @@ def make_engine(
     pad_id: int | None = None,
     max_rows: int | None = None,
     autocast: torch.dtype | None = None,
-    say: Callable[[str], None] | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Engine:
     """The engine `name` for the unwrapped model.
 
@@ -62,7 +62,7 @@ def make_engine(
         end_ids: tokens that end a completion; the model's and the tokenizer's together where None.
         max_rows: completions in flight at most; as memory allows where None.
         autocast: the type that products run in; the weights' own where None.
-        say: takes one line for a fallback.
+        note: takes one line for a fallback.
 
     Raises:
         SetupError: `vllm`, which generates inside the trainer, or `graph` cannot drive this model.
@@ -91,7 +91,7 @@ def make_engine(
             pad_id=pad_id,
             max_rows=max_rows,
             autocast=autocast,
-            say=say or (lambda _: None),
+            note=note or (lambda _: None),
         )
 
     # an engine finds out by a trial run whether it drives a model, so it is made, not asked; the last takes any
@@ -100,39 +100,41 @@ def make_engine(
         try:
             return made(tried)
         except CannotDrive as err:
-            if say:
-                say(f"generating with `{last}`, not `{tried}`: {err.reason}")
+            if note:
+                note(f"generating with `{last}`, not `{tried}`: {err.reason}")
     return made(last)
 
 
-def policy_engine(name: str, policy: Policy, say: Callable[[str], None]) -> Engine:
+def policy_engine(name: str, policy: Policy, note: Callable[[str], None]) -> Engine:
     """The engine `name` that generates from the live weights of a policy.
 
     Raises:
         RecipeError: there is no such engine.
         SetupError: it cannot drive this model.
     """
-    return make_engine(name, policy.model, policy.tokenizer, end_ids=policy.end_ids, autocast=policy.autocast, say=say)
+    return make_engine(
+        name, policy.model, policy.tokenizer, end_ids=policy.end_ids, autocast=policy.autocast, note=note
+    )
 
 
-def measuring_engine(sample: Sample, policy: Policy, say: Callable[[str], None]) -> Engine:
+def measuring_engine(sample: Sample, policy: Policy, note: Callable[[str], None]) -> Engine:
     """The engine of a job that only measures: the recipe's, or `auto` where that is vLLM and it cannot generate here.
 
-    With vLLM, what generates is said. The weights are those of now: what trains takes `policy_engine`.
+    With vLLM a note names what generates. The weights are those of now: what trains takes `policy_engine`.
 
     Raises:
         SetupError: as `policy_engine`.
     """
     if not sample.engine_kind.through_trl:
-        return policy_engine(sample.engine, policy, say)
+        return policy_engine(sample.engine, policy, note)
     from grpo_cli.rollout.vllm.offline import Unfit, open_offline
 
     # it may not fit next to what the job holds already; measuring goes on with the same weights then
     try:
         engine: Engine = open_offline(policy, sample)
     except Unfit as unfit:
-        engine = policy_engine("auto", policy, say)
-        say(f"generating with `{engine.kind.name}`, not `{sample.engine}`: {unfit}")
+        engine = policy_engine("auto", policy, note)
+        note(f"generating with `{engine.kind.name}`, not `{sample.engine}`: {unfit}")
         return engine
-    say(f"generating with `{engine.kind.name}`")
+    note(f"generating with `{engine.kind.name}`")
     return engine

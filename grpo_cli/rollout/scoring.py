@@ -51,7 +51,11 @@ class DraftScorer:
             if self.shares_prompts and each:
                 found |= zip(each, self._shared(each, temperature), strict=True)
             else:
-                for some in self._chunks(each):
+                embeddings = self.base.get_input_embeddings()
+                most = LOGITS.get(embeddings.weight.device.type, LOGITS["cpu"]) // embeddings.num_embeddings
+                lengths = [len(prompt) + len(ids) for prompt, ids in each]
+                for chunk in chunk_by_tokens(lengths, min(TOKENS, most)):
+                    some = [each[i] for i in chunk]
                     found |= zip(some, self._padded(some, temperature), strict=True)
         return [found[pair] for pair in pairs]
 
@@ -82,13 +86,6 @@ class DraftScorer:
             self.model, torch.tensor(rows), torch.tensor(mask), after, temperature, absolute=self.absolute
         )
         return [logps[: len(ids)] for logps, (_, ids) in zip(found.logps_BT.tolist(), pairs, strict=True)]
-
-    def _chunks(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
-        embeddings = self.base.get_input_embeddings()
-        kind = embeddings.weight.device.type
-        budget = min(TOKENS, LOGITS.get(kind, LOGITS["cpu"]) // embeddings.num_embeddings)
-        lengths = [len(prompt) + len(ids) for prompt, ids in pairs]
-        return [[pairs[i] for i in chunk] for chunk in chunk_by_tokens(lengths, budget)]
 
     def _padded(self, pairs: Sequence[Pair], temperature: float) -> list[list[float]]:
         """Logits only where a token of a completion is predicted."""

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from grpo_cli.data import sources
-from grpo_cli.data.sources import TOLD, UNREACHABLE, hub_is_there, leave_hub, why_offline
+from grpo_cli.data.sources import SET_OFFLINE, UNREACHABLE, hub_is_there, leave_hub, why_offline
 
 
 @pytest.fixture(autouse=True)
@@ -69,4 +69,4 @@ def test_without_a_hub_libraries_that_are_loaded_go_offline_too(monkeypatch: pyt
 def test_who_is_told_to_stay_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(sources, "hub_is_there", lambda: pytest.fail("asked"))
-    assert leave_hub() == TOLD
+    assert leave_hub() == SET_OFFLINE

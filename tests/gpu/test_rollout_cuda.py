@@ -36,7 +36,7 @@ def random_prompts(count, **options):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_equals_generate_and_nothing_falls_back(family):
     model, said = on_card(family), []
-    engine = make_engine("graph", model, end_ids=ENDS, say=said.append)
+    engine = make_engine("graph", model, end_ids=ENDS, note=said.append)
     graphed = family != "GptOss"  # its mixture of experts asks the device how many rows an expert has
     assert graphed or [line.partition(":")[0] for line in said] == ["decoding without CUDA graphs"]
     assert graphed == (not said and engine.attention is not None and engine.stepper.steps > 1)

@@ -199,7 +199,7 @@ def test_what_the_engine_cannot_drive_it_declares(family, changes, word):
     model = tiny(family, **changes)
     assert word in str(supports(model))
     said = []
-    engine = make_engine("auto", model, end_ids=ENDS, say=said.append)
+    engine = make_engine("auto", model, end_ids=ENDS, note=said.append)
     assert engine.kind.name == "transformers" and len(said) == 1 and word in said[0]
     assert engine.generate([Request([1, 2])], SamplingSettings(4, temperature=0))
 

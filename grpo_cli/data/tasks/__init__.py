@@ -1,6 +1,6 @@
 """Procedural sources `tasks:NAME`: rows made on the spot, the same for ever for the same options, offline.
 
-Train and test never share a question: each task says how it keeps them apart.
+Train and test never share a question: how a task keeps them apart stands at its head.
 """
 
 from __future__ import annotations

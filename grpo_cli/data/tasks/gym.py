@@ -1,6 +1,6 @@
 """Any data set of reasoning-gym as `tasks:rg/NAME`; its entry goes along whole, so that its own scorer can judge later.
 
-reasoning-gym has no splits: a question belongs to the test split when its hash says so (one in four), whatever
+reasoning-gym has no splits: the hash of a question puts it into the test split or not (one in four), whatever
 seed and size. So train and test cannot share a question, even where there are only eighty to be had.
 """
 

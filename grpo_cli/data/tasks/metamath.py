@@ -54,16 +54,14 @@ def _different(seed: int, levels: int, depth: int) -> Iterator[dict[str, Any]]:
     while misses < 1_000:
         theorem = make(draw, draw.randrange(levels), depth)
         key = (theorem.statement, theorem.hypotheses)
-        if key in seen or theorem.statement in theorem.hypotheses or _repeats(theorem.hypotheses):
+        # a hypothesis that stands twice, or is what is to be proved, makes no proof
+        hypotheses = theorem.hypotheses
+        if key in seen or theorem.statement in hypotheses or len(set(hypotheses)) < len(hypotheses):
             misses += 1
             continue
         misses = 0
         seen.add(key)
         yield row(theorem)
-
-
-def _repeats(hypotheses: tuple[Wff, ...]) -> bool:
-    return len(set(hypotheses)) < len(hypotheses)
 
 
 def row(theorem: Theorem) -> dict[str, Any]:

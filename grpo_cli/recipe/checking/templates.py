@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from grpo_cli.data.rows import told_golds
+from grpo_cli.data.rows import leaked_golds
 from grpo_cli.data.template import Template, TemplateError, column_or_template, parse
 from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path, dotted
@@ -27,7 +27,7 @@ def check_templates(data: dict[str, Any]) -> list[RecipeFinding]:
             where = f", at `{near}`" if near else ""
             found.append(RecipeFinding(path, f"`{dotted(path)}`{where}: {err}"))
     gold = read.get(("data", "answer"))
-    told = [(path, why) for path in LOOSE for why in told_golds(read.get(path), gold)]
+    told = [(path, why) for path in LOOSE for why in leaked_golds(read.get(path), gold)]
     return found + [RecipeFinding(path, f"`{dotted(path)}` {why}") for path, why in told]
 
 

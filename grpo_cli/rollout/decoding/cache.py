@@ -269,13 +269,9 @@ class CacheProbe:
 Phase = Prefill | Extend | Decode | CacheProbe
 
 
-def hugging_face_cache(phase: Phase) -> Any:
-    """A transformers `Cache` whose `update` writes through `phase`."""
-    return _cache_class()(phase)
-
-
 @functools.cache
-def _cache_class() -> Any:
+def rollout_cache_class() -> Any:
+    """The transformers `Cache` whose `update` writes through a phase; it is made with one."""
     # made once: a class lies in a circle of references, and one made for each pass would keep its phase, and all keys
     # and values with it, until Python next looks for such circles
     from transformers.cache_utils import Cache

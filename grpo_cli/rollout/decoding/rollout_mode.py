@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, unwrapped_forward
 from grpo_cli.rollout.decoding.attention import ROLLOUT_ATTENTION, ForwardPhase, register
-from grpo_cli.rollout.decoding.cache import Phase, hugging_face_cache
+from grpo_cli.rollout.decoding.cache import Phase, rollout_cache_class
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -75,7 +75,7 @@ class Forward:
             handle = head.register_forward_pre_hook(keep_last)
         ForwardPhase.phase = phase
         try:
-            arguments = {self.cache_name: hugging_face_cache(phase), "use_cache": True}
+            arguments = {self.cache_name: rollout_cache_class()(phase), "use_cache": True}
             out = self.model(input_ids=tokens, position_ids=positions, **arguments)
         finally:
             ForwardPhase.phase = None

@@ -1,5 +1,5 @@
 """Which models the graph engine can drive. A trial run decides: a few tokens and one more through the engine's own
-cache must give the logits of one plain forward pass, whatever a config says.
+cache must give the logits of one plain forward pass, whatever a config declares.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from grpo_cli.policy.contract import CausalLM
-
 
 DRIVEN_LAYERS = {"full_attention", "sliding_attention"}
 QUICK_WINDOW = 1024
@@ -25,7 +23,21 @@ QUICK_WINDOW = 1024
 
 def supports(model: nn.Module) -> str | None:
     """None, or why the graph engine cannot drive this model."""
-    return declared(model) or _placed(causal_model(model)) or _dry_run(model)
+    why = declared(model)
+    if why is not None:
+        return why
+    base: Any = causal_model(model)
+    # the cache lies on one device, and a pass here sees whole weights
+    devices = {parameter.device for parameter in base.parameters()}
+    if any(device.type == "meta" for device in devices):
+        return "its weights are offloaded"
+    if len(devices) > 1:
+        return "its weights are spread over several devices"
+    if any(hasattr(p, "ds_id") or type(p).__name__ == "DTensor" for p in base.parameters()):
+        return "its weights are sharded"
+    if base.get_output_embeddings() is None:
+        return "it has no output embeddings"
+    return _dry_run(model)
 
 
 def declared(model: nn.Module) -> str | None:
@@ -58,20 +70,6 @@ def declared(model: nn.Module) -> str | None:
     return None
 
 
-def _placed(base: CausalLM) -> str | None:
-    # the cache lies on one device, and a pass here sees whole weights
-    devices = {parameter.device for parameter in base.parameters()}
-    if any(device.type == "meta" for device in devices):
-        return "its weights are offloaded"
-    if len(devices) > 1:
-        return "its weights are spread over several devices"
-    if any(hasattr(p, "ds_id") or type(p).__name__ == "DTensor" for p in base.parameters()):
-        return "its weights are sharded"
-    if base.get_output_embeddings() is None:
-        return "it has no output embeddings"
-    return None
-
-
 def measure_layout(model: nn.Module) -> CacheLayout:
     """What the layers hand to their cache, seen on one token.
 
@@ -88,7 +86,7 @@ def measure_layout(model: nn.Module) -> CacheLayout:
 
 
 def measure_forms(model: nn.Module) -> list[AttentionForm]:
-    """How each layer attends, in their order, as it says to its attention function."""
+    """How each layer attends, in their order, by the arguments of its attention function."""
     probe, _ = _probed(model)
     return [probe.forms[layer] for layer in sorted(probe.forms)]
 

@@ -27,7 +27,7 @@ from grpo_cli.policy.prompts.conversation import Results
 from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.policy.warmup import WarmupText
 from grpo_cli.recipe.sections.environment import Environment
-from grpo_cli.rollout.engine import CacheSlot, Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.engine import CacheSlot, Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings, Turn
 from grpo_cli.rollout.episodes.running import (
     LiveEpisode,
     mixed,
@@ -40,12 +40,12 @@ from grpo_cli.rollout.episodes.running import (
 NUMBERS = count()
 Timed = Callable[[], AbstractContextManager[None]]
 """Counts the seconds that environments take."""
-Speak = Callable[[Sequence[LiveEpisode], Sequence[Request], SamplingSettings], list[Completion]]
-"""A turn of each of these episodes, as the requests ask for it."""
+TakeTurns = Callable[[Sequence[LiveEpisode], Sequence[Request], SamplingSettings], list[Completion]]
+"""A turn of each of these episodes, by its request."""
 
 
 class Episodes:
-    """Plays episodes of a recipe's environment; `speak` generates the model's turns."""
+    """Plays episodes of a recipe's environment; `take_turns` generates the model's turns."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Episodes:
         worlds: Worlds,
         policy: Policy,
         suffixes: TurnSuffixes,
-        speak: Speak,
+        take_turns: TakeTurns,
         timed: Timed = nullcontext,
     ) -> None:
         self.spec, self.worlds, self.policy, self.suffixes = spec, worlds, policy, suffixes
-        self.speak, self.timed = speak, timed
+        self.take_turns, self.timed = take_turns, timed
 
     @classmethod
     def where_asked(
@@ -73,12 +73,12 @@ class Episodes:
         return cls(spec, worlds, policy, suffixes_of(spec, policy), with_engine(engine), timed)
 
     def open(self, rows: Sequence[Row], size: int, seed: int, first: int = 0) -> Play:
-        """`size` episodes of each row, from sample `first` on, with what their worlds said at the start.
+        """`size` episodes of each row, from sample `first` on, with the first observations of their worlds.
 
         Raises:
             DataError: a row that the environment cannot begin with, or whose prompt leaves no room.
         """
-        # of the row, not of its place in the step: the same world whoever stands beside it
+        # of the row, not of its place in the step: the same world whatever rows stand next to it
         seeds = [mixed(seed, row.id) for row in rows]
         with self.timed():
             opened = self.worlds.open(
@@ -86,12 +86,12 @@ class Episodes:
             )
         running: list[LiveEpisode] = []
         for r, row in enumerate(rows):
-            # a row's episodes lie side by side, as `open` asked for them
+            # a row's episodes lie side by side, in the order of `open`
             mine = opened[r * size : (r + 1) * size]
-            said = same_observation(row, [found for _, found in mine])
-            prompt = self.policy.encode(with_observation(row, said))
+            seen = same_observation(row, [found for _, found in mine])
+            prompt = self.policy.encode(with_observation(row, seen))
             running += [
-                LiveEpisode(len(running) + s, r, first + s, world, prompt, said, f"{seed}/{row.id}/{first + s}")
+                LiveEpisode(len(running) + s, r, first + s, world, prompt, seen, f"{seed}/{row.id}/{first + s}")
                 for s, (world, _) in enumerate(mine)
             ]
         return Play(self, rows, running, first)
@@ -137,7 +137,7 @@ class Play:
 
     @property
     def prompts(self) -> list[list[int]]:
-        """The prompt of each row, with what its world said at the start."""
+        """The prompt of each row, with the first observation of its world."""
         found = {episode.row: episode.prompt for episode in self.running}
         return [found[r] for r in range(len(self.rows))]
 
@@ -162,7 +162,7 @@ class Play:
             longest = self.of.spec.turn_tokens or settings.max_tokens
             room = [(e, settings.max_tokens - len(e.ids)) for e in live]
             wide = replace(settings, max_tokens=longest)
-            # those that are near the end of their budget are asked apart: their turns are shorter
+            # those that are near the end of their budget in a call of their own: their turns are shorter
             self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
             self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
             for episode in live:
@@ -198,14 +198,18 @@ class Play:
             )
             for e in some
         ]
-        for episode, completion in zip(some, self.of.speak(some, requests, settings), strict=True):
-            episode.add_turn(completion)
+        for episode, completion in zip(some, self.of.take_turns(some, requests, settings), strict=True):
+            start, episode.has_stopped = len(episode.ids), completion.finish == "stop"
+            episode.ids += completion.token_ids
+            episode.logps += completion.logps
+            # with the state before it, which credit for turns compares
+            episode.turns.append(Turn(start, len(episode.ids), state=episode.seen))
 
-    def _act(self, spoken: Sequence[LiveEpisode], turn: int, budget: int) -> None:
+    def _act(self, live: Sequence[LiveEpisode], turn: int, budget: int) -> None:
         """What the environment makes of the newest turn of each; a turn that the budget cut off is not shown to it."""
-        acts = self.of.acts_of([e.ids[e.turns[-1].start :] for e in spoken])
-        acting = [(e, act) for e, act in zip(spoken, acts, strict=True) if not e.is_over]
-        for episode, act in zip(spoken, acts, strict=True):
+        acts = self.of.acts_of([e.ids[e.turns[-1].start :] for e in live])
+        acting = [(e, act) for e, act in zip(live, acts, strict=True) if not e.is_over]
+        for episode, act in zip(live, acts, strict=True):
             episode.record(act.text)
         # in one call: the worlds step in processes of their own, next to each other
         with self.of.timed():
@@ -229,7 +233,7 @@ class Play:
                 episode.logps += [0.0] * len(suffix)
 
     def _completions(self) -> list[Completion]:
-        # a world that has failed cannot be asked how it went
+        # a world that has failed has no score
         whole = [episode for episode in self.running if episode.fault is None]
         with self.of.timed():
             found = self.of.worlds.score([episode.world for episode in whole])
@@ -260,7 +264,7 @@ def one_stream(engine: str) -> SetupError:
     )
 
 
-def with_engine(engine: Engine) -> Speak:
+def with_engine(engine: Engine) -> TakeTurns:
     """Turns of the model, generated by an engine.
 
     Raises:
@@ -269,10 +273,7 @@ def with_engine(engine: Engine) -> Speak:
     if not engine.kind.has_own_seeds:
         raise one_stream(engine.kind.name)
 
-    def speak(some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings) -> list[Completion]:
-        return [completion for (completion,) in engine.generate(requests, settings)]
-
-    return speak
+    return lambda _, requests, settings: [completion for (completion,) in engine.generate(requests, settings)]
 
 
 # Episodes in which the environment itself acts: demonstrations for a warm-up, in the very tokens of an episode.
@@ -284,7 +285,7 @@ AT_ONCE = 512
 def demonstrations(
     spec: Environment, worlds: Worlds, policy: Policy, rows: Sequence[Row], seed: int, budget: int
 ) -> list[WarmupText]:
-    """One episode a row, of at most `budget` tokens; what the environment says in it is not to be imitated.
+    """One episode a row, of at most `budget` tokens; the environment's tokens in it are not imitated.
 
     Raises:
         RecipeError: the environment has no `demonstrate`.
@@ -301,7 +302,7 @@ def demonstrations(
             ids = [*policy.tokenizer(text, add_special_tokens=False).input_ids, suffixes.closing]
             # as an engine counts: the prefix is part of the limit
             room = settings.max_tokens - len(request.prefix)
-            # no policy gave it a log-prob, and imitation asks for none
+            # no policy gave it a log-prob, and imitation needs none
             shown.append(Completion(ids[:room], [0.0] * len(ids[:room]), "stop"))
         return shown
 

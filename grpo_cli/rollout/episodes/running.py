@@ -16,7 +16,7 @@ from grpo_cli.rollout.engine import Completion, Episode, Turn
 
 @dataclass(slots=True)
 class LiveEpisode:
-    """One episode under way: `row` and `sample` say which, `seen` is the state that the next turn sees."""
+    """One episode under way: `row` and `sample` name it, `seen` is the state that the next turn sees."""
 
     number: int
     """Its place in its play."""
@@ -38,13 +38,6 @@ class LiveEpisode:
     def place(self) -> tuple[int, int]:
         """Which episode of its call it is."""
         return self.row, self.sample
-
-    def add_turn(self, completion: Completion) -> None:
-        """Appends a turn of the model."""
-        start, self.has_stopped = len(self.ids), completion.finish == "stop"
-        self.ids += completion.token_ids
-        self.logps += completion.logps
-        self.turns.append(Turn(start, len(self.ids), state=self.seen))
 
     def cut(self) -> None:
         """The budget ends it."""
@@ -89,32 +82,33 @@ def mixed(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
 
 
-# How an episode begins: what its world says stands behind the row's last message of the user.
+# How an episode begins: the first observation of its world stands behind the row's last message of the user.
 
 
-def same_observation(row: Row, said: Sequence[str | Fault]) -> str:
-    """What the worlds of one row said at the start, which is one and the same.
+def same_observation(row: Row, first: Sequence[str | Fault]) -> str:
+    """The first observation of the worlds of one row, which is one and the same.
 
     Raises:
         DataError: one could not begin, or they differ: the samples of a prompt would not be comparable.
     """
-    for found in said:
+    for found in first:
         if isinstance(found, Fault):
             raise DataError(found.text, place=row.place, hint="mend the row, or the environment's `reset`")
-    if len(set(said)) > 1:
+    other = next((text for text in first if text != first[0]), None)
+    if other is not None:
         raise DataError(
-            f"`reset` says different things for the same row and seed: {said[0]!r:.80}, {next(s for s in said if s != said[0])!r:.80}",
+            f"`reset` says different things for the same row and seed: {first[0]!r:.80}, {other!r:.80}",
             place=row.place,
             hint="draw all chance in `reset` from its `seed`",
         )
-    return str(said[0]) if said else ""
+    return str(first[0]) if first else ""
 
 
 def refuse_undemonstrated(row: Row, action: str | Fault) -> str:
-    """What a world said of how to act, in an episode of this row.
+    """The action that a world demonstrates in an episode of this row.
 
     Raises:
-        DataError: it could not say it.
+        DataError: it could not give one.
     """
     if isinstance(action, Fault):
         raise DataError(action.text, place=row.place, hint="mend the environment's `demonstrate`")
@@ -122,7 +116,7 @@ def refuse_undemonstrated(row: Row, action: str | Fault) -> str:
 
 
 def refuse_begun(row: Row, tokens: int, budget: int, context: int | None) -> None:
-    """Refuse a prompt of so many `tokens`, with what its world said at the start, that leaves no room for an episode.
+    """Refuse a prompt of so many `tokens`, with the first observation of its world, that leaves no room for an episode.
 
     Raises:
         DataError: prompt and `budget` are more than the model's `context`.
@@ -136,12 +130,12 @@ def refuse_begun(row: Row, tokens: int, budget: int, context: int | None) -> Non
         )
 
 
-def with_observation(row: Row, said: str) -> Row:
-    """The row with what its world said at the start behind its last message of the user."""
-    if not said or row.messages is None:
+def with_observation(row: Row, text: str) -> Row:
+    """The row with the first observation of its world behind its last message of the user."""
+    if not text or row.messages is None:
         return row
     messages: list[Any] = [dict(message) for message in row.messages]
     # behind the user's last words, where the task stands; a row without any has only its last message
     at = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=len(messages) - 1)
-    messages[at]["content"] = f"{messages[at]['content']}{said}"
-    return replace(row, messages=messages, prompt=f"{row.prompt}{said}")
+    messages[at]["content"] = f"{messages[at]['content']}{text}"
+    return replace(row, messages=messages, prompt=f"{row.prompt}{text}")

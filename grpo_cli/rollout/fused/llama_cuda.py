@@ -79,7 +79,21 @@ class FusedLayer:
     def __init__(
         self, layer: Any, form: AttentionForm, merged: MergedWeights | None, compute_dtype: torch.dtype | None
     ) -> None:
-        _check_build(layer)
+        """Raises ValueError where the layer has parts or factors that are not known here."""
+        import torch
+
+        # parts or factors that are not known here; of all else the logits show it
+        unknown = {name for name, _ in layer.named_children()} - set(PARTS)
+        for name, parts in PARTS.items():
+            unknown |= {child for child, _ in getattr(layer, name).named_children()} - parts
+        if unknown or getattr(layer, "residual_multiplier", 1) != 1:
+            raise ValueError(f"a layer has `{min(unknown) if unknown else 'residual_multiplier'}`")
+        if not getattr(layer.self_attn, "use_rope", True):
+            raise ValueError("a layer has no rotary embedding")
+        x = torch.linspace(-6, 6, 97, device="cpu")
+        # with the small weights of a fresh model the logits hardly differ from one activation to another
+        if not torch.allclose(layer.mlp.act_fn(x), torch.nn.functional.silu(x), atol=1e-6):
+            raise ValueError("the MLP has another activation")
         self.form = form
         attention, mlp = layer.self_attn, layer.mlp
         self.number, self.width, self.scale = attention.layer_idx, attention.head_dim, attention.scaling
@@ -136,20 +150,3 @@ def _side_by_side(modules: list[Any], merged: MergedWeights | None) -> Callable[
     if group is not None and group.modules == modules:
         return group.product
     return lambda x: torch.cat([module(x) for module in modules], dim=1)
-
-
-def _check_build(layer: Any) -> None:
-    """Raises ValueError where a layer has parts or factors that are not known here; the rest the logits tell."""
-    import torch
-
-    unknown = {name for name, _ in layer.named_children()} - set(PARTS)
-    for name, parts in PARTS.items():
-        unknown |= {child for child, _ in getattr(layer, name).named_children()} - parts
-    if unknown or getattr(layer, "residual_multiplier", 1) != 1:
-        raise ValueError(f"a layer has `{min(unknown) if unknown else 'residual_multiplier'}`")
-    if not getattr(layer.self_attn, "use_rope", True):
-        raise ValueError("a layer has no rotary embedding")
-    x = torch.linspace(-6, 6, 97, device="cpu")
-    # with the small weights of a fresh model the logits hardly tell one activation from another
-    if not torch.allclose(layer.mlp.act_fn(x), torch.nn.functional.silu(x), atol=1e-6):
-        raise ValueError("the MLP has another activation")

@@ -127,7 +127,14 @@ class MergedWeights:
         for parent in base.modules():
             for names in GROUPS:
                 siblings: list[Any] = [getattr(parent, name, None) for name in names]
-                if all(plain(m) for m in siblings) and _alike(siblings):
+                if not all(plain(m) for m in siblings):
+                    continue
+                weights = [m.weight for m in siblings]
+                # one product needs one type, one device, and all or none with a bias; a weight with a second place
+                # (tied) stays where it is
+                alike = len({(w.dtype, w.device, w.shape[1], w.requires_grad) for w in weights}) == 1
+                alike = alike and len({m.bias is None for m in siblings}) == 1
+                if alike and len({id(w) for w in weights}) == len(weights):
                     add(siblings)
         for module in base.modules():
             if plain(module) and module.weight.dtype != dtype:
@@ -150,13 +157,3 @@ class MergedWeights:
         """Frees the copies."""
         for group in self.groups:
             group.release()
-
-
-def _alike(modules: list[Any]) -> bool:
-    """One type, one device, all or none with a bias, and no weight that has a second place."""
-    weights = [module.weight for module in modules]
-    return (
-        len({(w.dtype, w.device, w.shape[1], w.requires_grad) for w in weights}) == 1
-        and len({module.bias is None for module in modules}) == 1
-        and len({id(w) for w in weights}) == len(weights)
-    )

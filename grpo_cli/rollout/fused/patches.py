@@ -46,7 +46,14 @@ def find_patches(model: nn.Module) -> list[Patch]:
             if "RMSNorm" in kind and isinstance(getattr(module, "weight", None), torch.nn.Parameter):
                 key = (type(module), module.weight.shape, module.weight.dtype)
                 if key not in verdicts:
-                    verdicts[key] = _norm_form(module)
+                    weight: Any = module.weight
+                    fits = epsilon_of(module) is not None and weight.dim() == 1
+                    x = _random(module, None) if fits else None
+                    # tried, not read from the class's name: families differ under one name in whether 1 is added to the weight
+                    forms = (
+                        one for one in (False, True) if x is not None and _agrees(module, _norm_of(module, one), x)
+                    )
+                    verdicts[key] = next(forms, None)
                 if verdicts[key] is not None:
                     patches.append(Patch(module, "forward", _norm_of(module, verdicts[key])))
             elif kind.endswith("MLP") and all(
@@ -78,7 +85,7 @@ def patched(patches: Sequence[Patch]) -> Iterator[None]:
 
 
 def epsilon_of(module: nn.Module) -> float | None:
-    """What a norm adds to the mean square; None where it does not say."""
+    """What a norm adds to the mean square; None where no attribute of a known name has it."""
     for name in ("variance_epsilon", "eps", "epsilon"):
         value = getattr(module, name, None)
         if isinstance(value, float):
@@ -89,18 +96,6 @@ def epsilon_of(module: nn.Module) -> float | None:
 def _norm_of(module: nn.Module, add_one: bool) -> Callable[[Tensor], Tensor]:
     epsilon: Any = epsilon_of(module)
     return lambda x: norm(x, module.weight, epsilon, add_one)  # type: ignore[arg-type]
-
-
-def _norm_form(module: nn.Module) -> bool | None:
-    """Whether the norm adds one to its weight; None when it is neither form."""
-    if epsilon_of(module) is None or module.weight.dim() != 1:  # type: ignore[operator]
-        return None
-    x = _random(module, None)
-    # tried, not read from the class's name: families differ in it under the same name
-    for add_one in (False, True):
-        if _agrees(module, _norm_of(module, add_one), x):
-            return add_one
-    return None
 
 
 def _gated_of(module: nn.Module) -> Callable[[Tensor], Tensor]:

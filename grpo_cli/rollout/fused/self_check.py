@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.fused.patches import Patch
 
 
-def checked_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAttention | None:
+def checked_attention(model: nn.Module, note: Callable[[str], None]) -> FusedAttention | None:
     """The fused decode attention if it agrees with the plain one."""
     base: Any = causal_model(model)
     heads = base.config.get_text_config().num_attention_heads
@@ -37,10 +37,10 @@ def checked_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAtte
         error = max(attention_error(fused_attention, layout, heads, form) for form in forms.values())
     # Building a kernel can fail in as many ways as compilers do; the plain code always works.
     except Exception as err:  # noqa: BLE001
-        say(f"decoding without the fused attention: {type(err).__name__}: {str(err)[:80]}")
+        note(f"decoding without the fused attention: {type(err).__name__}: {str(err)[:80]}")
         return None
     if error > 1e-2:
-        say(f"decoding without the fused attention: it is off by {error:.2g}")
+        note(f"decoding without the fused attention: it is off by {error:.2g}")
         return None
     return fused_attention
 
@@ -78,8 +78,8 @@ def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, form
     return float(((got - expected).norm() / expected.norm()).detach()) if stored else float("inf")
 
 
-def checked_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
-    """The fused sampler, which takes logits [n, V], if it draws what the plain one draws; else None, and why is said."""
+def checked_accept(model: nn.Module, note: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
+    """The fused sampler, which takes logits [n, V], if it draws what the plain one draws; else None, with a note of the reason."""
     base: Any = causal_model(model)
     try:
         from grpo_cli.rollout.fused.launch import fused_accept
@@ -88,10 +88,10 @@ def checked_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Ba
         apart = max(accept_error(fused_accept, device, temperature) for temperature in (0.0, 0.7))
     # As above: a kernel's build can fail in any way, and the plain code always works.
     except Exception as err:  # noqa: BLE001
-        say(f"decoding without the fused sampler: {type(err).__name__}: {str(err)[:80]}")
+        note(f"decoding without the fused sampler: {type(err).__name__}: {str(err)[:80]}")
         return None
     if apart > 1e-3:
-        say(f"decoding without the fused sampler: it is off by {apart:.2g}")
+        note(f"decoding without the fused sampler: it is off by {apart:.2g}")
         return None
     return fused_accept
 
@@ -139,7 +139,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
     return float(((out.logps[real] - fused_out.logps[real]) * agreed).abs().max())
 
 
-def checked_patches(model: nn.Module, say: Callable[[str], None]) -> list[Patch]:
+def checked_patches(model: nn.Module, note: Callable[[str], None]) -> list[Patch]:
     """The fused norms, gates and rotary embeddings that agree with the model's own."""
     try:
         from grpo_cli.rollout.fused.patches import find_patches
@@ -147,7 +147,7 @@ def checked_patches(model: nn.Module, say: Callable[[str], None]) -> list[Patch]
         return find_patches(model)
     # As above: whatever a kernel's build raises, the model's own code always works.
     except Exception as err:  # noqa: BLE001
-        say(f"decoding without fused kernels: {type(err).__name__}: {str(err)[:80]}")
+        note(f"decoding without fused kernels: {type(err).__name__}: {str(err)[:80]}")
         return []
 
 
@@ -209,7 +209,7 @@ def backbone_error(base: Any, attention: FusedAttention, patches: list[Patch], r
 
 
 def checked_merged_weights(
-    model: nn.Module, autocast: torch.dtype | None, say: Callable[[str], None]
+    model: nn.Module, autocast: torch.dtype | None, note: Callable[[str], None]
 ) -> MergedWeights | None:
     """Matrices side by side, and under autocast in half precision, if the logits stay what they are; None where there
     is nothing to do."""
@@ -230,6 +230,6 @@ def checked_merged_weights(
     # the check alone must not keep a second copy of the weights
     merged.release()
     if float((got - expected).norm()) > 2e-2 * float(expected.norm()):
-        say("generating with the model's own matrix products: side by side they give other logits")
+        note("generating with the model's own matrix products: side by side they give other logits")
         return None
     return merged

@@ -188,7 +188,7 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
             x = x.to(autocast or base.get_input_embeddings().weight.dtype)
             with numerics(base, autocast):
                 verdicts[type(module)] = same_with_gradients(module, replacement, x)
-        # a model's MLPs are of one class and width: the first speaks for all
+        # a model's MLPs are of one class and width: the verdict on the first holds for all
         if verdicts[type(module)]:
             patches.append(Patch(module, "forward", replacement))
     return patches

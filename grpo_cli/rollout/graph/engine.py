@@ -240,7 +240,7 @@ def make_graph_engine(
     tokenizer: Tokenizer | None,
     max_rows: int | None,
     autocast: torch.dtype | None,
-    say: Callable[[str], None],
+    note: Callable[[str], None],
     **_: object,
 ) -> GraphEngine:
     """The `rollout.make.Factory` of graph engines: on CUDA with captured graphs and fused kernels, each only if it works here;
@@ -268,13 +268,13 @@ def make_graph_engine(
         return GraphEngine(model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer)
     # every self-check runs in the numbers that training will use: a kernel may be right in one type only
     with numerics(model, autocast):
-        merged, attention = checked_merged_weights(model, autocast, say), checked_attention(model, say)
-        patches = checked_patches(model, say)
+        merged, attention = checked_merged_weights(model, autocast, note), checked_attention(model, note)
+        patches = checked_patches(model, note)
         patches += checked_backbone(model, autocast, attention, patches, merged)
         fused: dict[str, Any] = {
             "attention": attention,
             "patches": patches,
-            "accept": checked_accept(model, say),
+            "accept": checked_accept(model, note),
             "merged": merged,
         }
     rows = max_rows or CUDA_ROWS
@@ -290,7 +290,7 @@ def make_graph_engine(
         # a capture fails here, on two samples of three tokens, or not at all
         engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
     except RuntimeError as err:
-        say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
+        note(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
         return GraphEngine(model, ends, **options)
     engine.release()
     return engine

@@ -1,7 +1,7 @@
 """The path through vLLM. TRL owns it (start, weight sync, colocate or server); this hands it our prompts and back its samples.
 
 It follows the recipe's own sampling settings, whatever a call asks for, because TRL fixed them when it started vLLM; so
-evaluation does not go through here. Turns of episodes have seeds and limits of their own: they are asked of the vLLM itself
+evaluation does not go through here. Turns of episodes have seeds and limits of their own: they go to the vLLM itself
 that TRL holds in this process, with the weights that TRL sends it. Its log-probs are vLLM's: TRL weighs the loss by their
 distance to the model's own.
 
@@ -80,9 +80,13 @@ class VllmEngine:
         if not requests:
             return []
         if requests[0].slot is not None:
-            llm = self._own_llm()
+            own = self.trainer.vllm_generation
+            # TRL's own note of it, so that weights go over once a step, whichever call comes first
+            if self.trainer.state.global_step != self.trainer._last_loaded_step:
+                own.sync_weights()
+                self.trainer._last_loaded_step = self.trainer.state.global_step
             return sample_from(
-                llm, requests, settings, self.end_ids, self.banned, self.tokenizer, on_finish, on_progress
+                own.llm, requests, settings, self.end_ids, self.banned, self.tokenizer, on_finish, on_progress
             )
         # TRL groups prompts by `num_generations`: one number for all of a call
         n = requests[0].n
@@ -99,15 +103,6 @@ class VllmEngine:
             on_progress(len(flat), len(flat))
         return [flat[i : i + n] for i in range(0, len(flat), n)]
 
-    def _own_llm(self) -> Any:
-        """The vLLM of this process, with the weights of now."""
-        held = self.trainer.vllm_generation
-        # TRL's own note of it, so that weights go over once a step whoever asks first
-        if self.trainer.state.global_step != self.trainer._last_loaded_step:
-            held.sync_weights()
-            self.trainer._last_loaded_step = self.trainer.state.global_step
-        return held.llm
-
     def release(self) -> None:
         """TRL puts vLLM to sleep where the recipe asks for it (`sample.vllm.enable_sleep_mode`)."""
 
@@ -115,7 +110,7 @@ class VllmEngine:
 @contextmanager
 def openable(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     """While TRL starts vLLM, which opens the model by its name: one made on the spot or read from a .gguf has no name
-    that can be opened and lends it that of a copy, with the tokenizer beside it. The weights are sent anew anyway."""
+    that can be opened, and has that of a copy meanwhile, with the tokenizer in its folder. The weights are sent anew anyway."""
     base: Any = causal_model(model)
     name = str(base.name_or_path)
     if name and not name.endswith(".gguf"):
@@ -147,7 +142,14 @@ def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     except (ImportError, OSError, RuntimeError, ValueError, AssertionError) as err:
         words = first_line(err)
         # vLLM's start allocates most of its memory and opens a port: what users met there has a hint of its own
-        raise SetupError(f"vLLM did not start: {words}", hint=_remedy(words)) from err
+        lower, hint = words.lower(), "set `sample.engine: auto`"
+        if "flashinfer" in lower:
+            hint = "pip install flashinfer-python, or set the environment variable VLLM_USE_FLASHINFER_SAMPLER=0"
+        elif "address already in use" in lower:
+            hint = "set the environment variable MASTER_PORT to a port that is free"
+        elif "memory" in lower or "kv cache" in lower:
+            hint = f"lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or {hint}"
+        raise SetupError(f"vLLM did not start: {words}", hint=hint) from err
 
 
 def without_flashinfer() -> None:
@@ -166,22 +168,9 @@ def take_port() -> None:
 
 
 def first_line(err: BaseException) -> str:
-    """The first line of what an error says, cut; the name of its class where it says nothing."""
+    """The first line of an error's message, cut; the name of its class where there is none."""
     lines = str(err).strip().splitlines()
     return lines[0][:200] if lines else type(err).__name__
-
-
-def _remedy(words: str) -> str:
-    said = words.lower()
-    if "flashinfer" in said:
-        return "pip install flashinfer-python, or set the environment variable VLLM_USE_FLASHINFER_SAMPLER=0"
-    if "address already in use" in said:
-        return "set the environment variable MASTER_PORT to a port that is free"
-    if "memory" in said or "kv cache" in said:
-        return (
-            "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
-        )
-    return "set `sample.engine: auto`"
 
 
 # One call of a vLLM that lives in this process, every sample with a seed and a limit of its own.
@@ -201,6 +190,8 @@ def sample_from(
     on_progress: OnProgress | None = None,
 ) -> list[list[Completion]]:
     """Completions in the order of the requests, `n` for each; a `prefix` counts towards the limit."""
+    from vllm import SamplingParams
+
     places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
     if not places:
         return [[] for _ in requests]
@@ -210,8 +201,22 @@ def sample_from(
     answers = llm.generate(
         [{"prompt_token_ids": requests[request].ids} for request, _ in places],
         [
-            # to vLLM the prefix is part of the prompt, which its limit does not count
-            _params(settings, settings.max_tokens - len(requests[request].prefix), key, end_ids, banned)
+            SamplingParams(
+                # to vLLM the prefix is part of the prompt, which its limit does not count
+                max_tokens=settings.max_tokens - len(requests[request].prefix),
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                top_k=settings.top_k,
+                min_p=settings.min_p,
+                repetition_penalty=settings.repetition_penalty,
+                seed=key,
+                stop_token_ids=sorted(end_ids),
+                # of the token that was drawn alone
+                logprobs=0,
+                # it looks for stop words in text; without any, text is work for nothing
+                detokenize=bool(settings.stop),
+                **stop_and_ban(settings.stop, banned),
+            )
             for (request, _), key in zip(places, keys, strict=True)
         ],
         use_tqdm=False,
@@ -242,25 +247,3 @@ def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]
     if banned:
         words["logit_bias"] = dict.fromkeys(sorted(banned), UNLIKELY)
     return words
-
-
-def _params(
-    settings: SamplingSettings, room: int, seed: int | None, end_ids: Collection[int], banned: Collection[int]
-) -> Any:
-    from vllm import SamplingParams
-
-    return SamplingParams(
-        max_tokens=room,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        top_k=settings.top_k,
-        min_p=settings.min_p,
-        repetition_penalty=settings.repetition_penalty,
-        seed=seed,
-        stop_token_ids=sorted(end_ids),
-        # of the token that was drawn alone
-        logprobs=0,
-        # it looks for stop words in text; without any, text is work for nothing
-        detokenize=bool(settings.stop),
-        **stop_and_ban(settings.stop, banned),
-    )

@@ -13,8 +13,7 @@ import copy
 import gc
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import SetupError
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
 
 SHARE = 0.9
-"""Of the GPU's memory for weights and cache where `sample.vllm` does not say: nothing else needs it here."""
+"""Of the GPU's memory for weights and cache where `sample.vllm` leaves it open: nothing else needs it here."""
 STARTED_WITH = {"max_model_length": "max_model_len", "gpu_memory_utilization": "gpu_memory_utilization"} | {
     name: name for name in ("max_num_seqs", "model_impl")
 }
@@ -120,46 +119,30 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
     without_flashinfer()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    with _in_main_memory(policy), tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
+    # the device is vLLM's from here on; only after a failure the model comes back to it
+    policy.model.to("cpu")
+    with tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
         try:
             from vllm import LLM
 
-            _save(policy, folder)
+            model = policy.model
+            if hasattr(model, "peft_config"):
+                # a copy: merging changes the weights it merges into, and measuring must not
+                model = copy.deepcopy(model).merge_and_unload()
+            model.save_pretrained(folder)
+            policy.tokenizer.save_pretrained(folder)
+            kind = policy.autocast or next(p.dtype for p in policy.model.parameters() if p.is_floating_point())
             llm = LLM(
                 model=folder,
                 skip_tokenizer_init=not sample.stop,  # it looks for them in text
-                dtype=_dtype(policy),
+                dtype=str(kind).removeprefix("torch."),
                 logprobs_mode="processed_logprobs",
                 generation_config="vllm",  # what acts on sampling is in the recipe, not in the model's folder
                 **{"gpu_memory_utilization": SHARE, **given},
             )
         except (ImportError, OSError, RuntimeError, ValueError) as err:
+            gc.collect()
+            policy.model.to(policy.device)
             raise Unfit(first_line(err)) from err
     context = min((n for n in (policy.context, given.get("max_model_len")) if n is not None), default=None)
     return OfflineVllm(llm, policy.end_ids, context, policy.vocabulary, policy.banned, policy.tokenizer)
-
-
-@contextmanager
-def _in_main_memory(policy: Policy) -> Iterator[None]:
-    """The device is vLLM's inside and stays so; only after a failure the model comes back to it."""
-    policy.model.to("cpu")
-    try:
-        yield
-    except Unfit:
-        gc.collect()
-        policy.model.to(policy.device)
-        raise
-
-
-def _save(policy: Policy, folder: str) -> None:
-    model = policy.model
-    if hasattr(model, "peft_config"):
-        # a copy: merging changes the weights it merges into, and measuring must not
-        model = copy.deepcopy(model).merge_and_unload()
-    model.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
-
-
-def _dtype(policy: Policy) -> str:
-    kind = policy.autocast or next(p.dtype for p in policy.model.parameters() if p.is_floating_point())
-    return str(kind).removeprefix("torch.")

@@ -119,8 +119,8 @@ def server_of(sample: Sample, progress: Callable[[str, int, int], None]) -> Serv
     return find_server(sample.vllm, lambda waited, most: progress("wait for vLLM", int(waited), int(most)))
 
 
-def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]) -> Server:
-    """The server that `sample.vllm` names, once it is up; `say` gets the seconds waited, and the most.
+def find_server(settings: Mapping[str, Any], waiting: Callable[[float, float], None]) -> Server:
+    """The server that `sample.vllm` names, once it is up; `waiting` gets the seconds waited, and the most.
 
     Raises:
         SetupError: none is up in `server_timeout` seconds, it was not started as TRL needs it, or the port for the
@@ -128,7 +128,21 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
     """
     url = address(settings)
     # it may still be loading its model: minutes for a large one
-    _wait(url, float(settings.get("server_timeout", WAIT_S)), say)
+    began, most_s = time.monotonic(), float(settings.get("server_timeout", WAIT_S))
+    while True:
+        try:
+            _look(url)
+            break
+        except Refused as err:
+            waited = time.monotonic() - began
+            if waited >= most_s:
+                raise NotUp(
+                    f"no vLLM server is up at {url} after {waited:.0f}s: {_short(str(err))}",
+                    hint=f"{_hint()}\n      `sample.vllm` has `server_host`, `server_port` or `server_base_url`, and "
+                    "`server_timeout`, the seconds to wait",
+                ) from err
+            waiting(waited, most_s)
+            time.sleep(min(AGAIN_S, most_s - waited))
     try:
         served = _ask(url, "/v1/models")["data"][0]
         name, context = str(served["id"]), served.get("max_model_len")
@@ -155,7 +169,18 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
             f"the vLLM server at {url} takes limits and defaults of sampling from the model's `generation_config.json`",
             hint=_hint(name),
         )
-    _check_port(int(settings.get("group_port", GROUP_PORT)))
+    # TRL opens this port on this machine, for the server to fetch the weights from
+    port = int(settings.get("group_port", GROUP_PORT))
+    with socket.socket() as probe:
+        # a run that ended just now has left the port in a state that only looks taken
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except (OSError, OverflowError) as err:
+            raise SetupError(
+                f"port {port} of this machine, from which the vLLM server gets the weights: {err}",
+                hint="does another training use it? `sample.vllm.group_port` sets another",
+            ) from err
     return Server(url, name, context, str(served.get("root") or name))
 
 
@@ -274,24 +299,6 @@ def _lost(server: Server, seconds: float, why: str) -> ServerLost:
     )
 
 
-def _wait(url: str, most_s: float, say: Callable[[float, float], None]) -> None:
-    began = time.monotonic()
-    while True:
-        try:
-            _look(url)
-            return
-        except Refused as err:
-            waited = time.monotonic() - began
-            if waited >= most_s:
-                raise NotUp(
-                    f"no vLLM server is up at {url} after {waited:.0f}s: {_short(str(err))}",
-                    hint=f"{_hint()}\n      `sample.vllm` has `server_host`, `server_port` or `server_base_url`, and "
-                    "`server_timeout`, the seconds to wait",
-                ) from err
-            say(waited, most_s)
-            time.sleep(min(AGAIN_S, most_s - waited))
-
-
 def _look(url: str) -> None:
     """Raises Refused where the server is not up."""
     _fetch(url, "/health", None, LOOK_S)
@@ -335,20 +342,6 @@ def _config(name: str) -> Any:
         ).get_text_config()
     except (OSError, ValueError):
         return None
-
-
-def _check_port(port: int) -> None:
-    """TRL opens it on this machine for the server to fetch the weights from."""
-    with socket.socket() as probe:
-        # a run that ended just now has left the port in a state that only looks taken
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except (OSError, OverflowError) as err:
-            raise SetupError(
-                f"port {port} of this machine, from which the vLLM server gets the weights: {err}",
-                hint="does another training use it? `sample.vllm.group_port` sets another",
-            ) from err
 
 
 def _hint(model: str = "MODEL") -> str:
