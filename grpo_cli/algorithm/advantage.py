@@ -19,8 +19,8 @@ With r_i the rewards of one group, n those with a verdict, m and s their mean an
 
 Edge cases, the same in every function: a sample without a verdict leaves the baseline and gets advantage 0. A group whose
 spread is below `floor` gets exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent
-a signal. Whether it is below is decided by the group alone: a batch only scales what is there. So a group can be
-asked whether it has signal before its batch is complete.
+a signal. Whether it is below is decided by the group alone: a batch only scales what is there. So whether a
+group has signal is known before its batch is complete.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 How this works. TRL computes ratio, clip, k3 and the mean over tokens; `hooked_loss` of `train/trainer.py` puts this around it:
 `drop_dead_rows` and `trim` cut what has no gradient, `MicroBatchLogProbs` keeps the log-probs that TRL computes,
 `kl_per_token` and `aggregate` make the terms that TRL lacks. `loss_mask` is the one definition of a token that counts.
-`Objective` is what a recipe asks of all this. B rows, T completion tokens.
+`Objective` is what a recipe sets of all this. B rows, T completion tokens.
 
 An episode of many turns is one row in which observations stand between the model's turns. They are attended to, so
 `completion_mask` holds them; nothing that is averaged, summed or counted over what the model wrote may.
@@ -86,7 +86,7 @@ def answer_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> Tensor:
 def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor, accelerator: Accelerator) -> float:
     """k3 in nats, averaged over all tokens of all ranks (long answers weigh more): what is shown as `kl`.
 
-    Every rank has to ask, for it is summed over all; 0 where no token counts.
+    Every rank has to call, for it is summed over all; 0 where no token counts.
     """
     summed = (kl_per_token(logps_BT, ref_BT, "k3") * mask_BT).sum()
     total_2: Tensor = accelerator.reduce(torch.stack([summed, mask_BT.sum().to(summed)]), reduction="sum")
@@ -164,7 +164,7 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss that a recipe asks for."""
+    """The loss of a recipe."""
 
     loss: Loss
     ratio: str
@@ -180,7 +180,7 @@ class Objective:
 
     @classmethod
     def of(cls, train: Train, group: int) -> Objective:
-        """The objective that a recipe's `train` section asks for, with groups of this size."""
+        """The objective of a recipe's `train` section, with groups of this size."""
         in_loss = train.kl.beta > 0 and train.kl.estimator not in ("k1_reward", "k1_token")
         kept = train.prune.keep / group if train.prune else 1.0
         imitates = train.critic.positive if train.critic else 0.0

@@ -104,7 +104,7 @@ def _anchor(state: str, groups: dict[str, list[tuple[int, int]]], similarity: fl
 
 
 def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> list[float]:
-    """Values less their mean, over their standard deviation (n - 1) where `norm` says so; zeros where they do not spread."""
+    """Values less their mean, over their standard deviation (n - 1) where `norm` is set to it; zeros where they do not spread."""
     # one value was compared with nothing
     if len(values) < 2:
         return [0.0] * len(values)

@@ -14,7 +14,7 @@ from typing import Any
 
 DECAY = 0.5  # how much of older evidence a new outcome keeps in the Beta counts: policies move, so data go stale
 WINDOW = 128  # outcomes of rows that were dead before, over which persistence is taken
-ENOUGH = 32  # fewer say nothing
+ENOUGH = 32  # fewer show nothing
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """What a group said of its row."""
+    """What a group showed of its row."""
 
     row: int
     right: int
@@ -51,9 +51,9 @@ class Ledger:
     again: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
-        """Note the groups of a step; one without a single verdict says nothing."""
+        """Note the groups of a step; one without a single verdict shows nothing."""
         for outcome in outcomes:
-            # a verifier that fails says nothing of the row, and must not make it dead
+            # a verifier that fails shows nothing of the row, and must not make it dead
             if not outcome.judged:
                 continue
             entry = self.entries.setdefault(outcome.row, LedgerEntry())
@@ -61,7 +61,7 @@ class Ledger:
                 self.again.append(not outcome.has_signal)
             entry.outcomes += 1
             entry.pass_rate = outcome.right / outcome.judged
-            # after persistence was noted above, which asks for the streak of before
+            # after persistence was noted above, which needs the streak of before
             entry.dead_streak = 0 if outcome.has_signal else entry.dead_streak + 1
             # old evidence is halved towards Beta(1, 1), then the new counts come on top
             entry.alpha = DECAY * entry.alpha + (1 - DECAY) + outcome.right

@@ -39,7 +39,7 @@ class Selection:
         return self.strategy.pick(self.ledger, self.order, rng, n, exclude)
 
     def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
-        """Note what every sampled group said of its row."""
+        """Note what every sampled group showed of its row."""
         self.ledger.update(step, outcomes)
         self.strategy.update(self.ledger, outcomes)
 

@@ -99,7 +99,7 @@ def fill(
     size, sampled, rounds = len(first), list(first), 0
     alive = [g for g in sampled if has_signal(g)]
     while len(alive) < size and rounds < most_rounds:
-        # Laplace's rule: never 0, so that a first round without signal does not ask for all there is
+        # Laplace's rule: never 0, so that a first round without signal does not draw all there is
         share = (len(alive) + 1) / (len(sampled) + 2)
         wanted = min(size, math.ceil((size - len(alive)) / share))
         more = sample(wanted)

@@ -1,7 +1,7 @@
 """What a template may do to a value: `{answer | after('####') | number}`. Text in, text out, no surprises.
 
 A filter that finds nothing refuses the row rather than passing the text on: a gold that silently became
-the whole worked solution is the error one finds weeks later. `default` is the one way to say otherwise.
+the whole worked solution is the error one finds weeks later. `default` is the one way around it.
 """
 
 from __future__ import annotations

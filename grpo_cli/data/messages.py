@@ -24,7 +24,7 @@ SHAREGPT = {
     "observation": "tool",
     "function_response": "tool",
 }
-"""Who speaks in turns of `from` and `value`, as ShareGPT's data sets have them; other names are roles already."""
+"""Roles of turns of `from` and `value`, as ShareGPT's data sets have them; other names are roles already."""
 UNREADABLE = ("images", "image", "audio", "video", "videos", "function_call", "refusal")
 """Keys of messages that no chat template of text renders."""
 

@@ -1,7 +1,7 @@
 """Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, `run:NAME`, or several of them mixed.
 
 A source with splits gives its train split to `data.train` and its test split to `data.eval`, unless its
-option `split` says otherwise. `skip` and `limit` count rows of the source, before any mixing.
+option `split` names another. `skip` and `limit` count rows of the source, before any mixing.
 
 The rule of the mix: a row of a source of weight w stands w times in it (2 = twice, 0.5 = every second row,
 0.3 = three of every ten), and the sources are spread evenly over each other, so that any stretch of the mix
@@ -163,7 +163,7 @@ def hub_is_there(seconds: float = SECONDS) -> bool:
 
 
 def why_offline() -> str | None:
-    """Why this process does not ask the hub, by its environment alone; None where it does."""
+    """Why this process does not use the hub, by its environment alone; None where it does."""
     if not any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE):
         return None
     return UNREACHABLE if False in _found.values() else SET_OFFLINE
@@ -336,7 +336,7 @@ def files_of(name: str, base: Path | None, key: str) -> list[Path]:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name stands for the files that match it; a file of exactly that name goes before."""
+    """Whether a name is a pattern of files; a file of exactly that name goes before."""
     return any(sign in name for sign in "*?[")
 
 

@@ -37,7 +37,7 @@ class NullValue(FillError):
 
 
 class MissingColumn(FillError):
-    """A row without a column the template names; `why` says more than which columns there are."""
+    """A row without a column the template names; `why` is more than which columns there are."""
 
     def __init__(self, column: str, columns: Sequence[str], why: str = "") -> None:
         self.column, self.columns = column, tuple(columns)

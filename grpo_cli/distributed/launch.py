@@ -59,7 +59,7 @@ def is_main_rank(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def gpu_count() -> int:
-    """Visible GPUs, asked of the driver and its own tool so that no torch is loaded.
+    """Visible GPUs, by the driver's own tool, so that no torch is loaded.
 
     `CUDA_VISIBLE_DEVICES` only hides GPUs: on a machine without a driver there are none, whatever it names.
     """
@@ -85,7 +85,7 @@ class Nodes:
 
     @classmethod
     def of(cls, asked: Launch, environ: Mapping[str, str] = os.environ) -> Nodes:
-        """What the recipe says; where it does not number this machine, Slurm does.
+        """As the recipe has it; where it does not number this machine, Slurm does.
 
         Raises:
             SetupError: nobody numbers this machine.

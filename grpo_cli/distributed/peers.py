@@ -27,14 +27,14 @@ from grpo_cli.errors import SetupError, UserError
 ONE_REQUEST_S = 3.0
 """SIGTERMs closer together than this are one request, and so are SIGHUPs, which a shell and its terminal both send."""
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask a run to stop. The last says that the terminal has gone; `nohup` has it ignored, and that stays so."""
+"""Signals that ask a run to stop. The last means that the terminal has gone; `nohup` has it ignored, and that stays so."""
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """What schedulers send some time before they kill (Slurm's `--signal=USR1@120`, a limit of CPU time): a stop as by SIGTERM, where
 the program that runs this has no use of its own for them."""
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Those of `STOPS` and `WARNINGS` that ask this process to stop: none that it was told to ignore or to use otherwise."""
+    """Those of `STOPS` and `WARNINGS` that ask this process to stop: none that it is set to ignore or to use otherwise."""
     stops = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
     return stops + [n for n in WARNINGS if signal.getsignal(n) == signal.SIG_DFL]
 
@@ -56,9 +56,9 @@ class StopRequests:
 
 
 OLD_S = 3.0
-"""A rank not heard for this long does not run: it speaks every second (in worlds above 16 ranks, less often)."""
+"""A rank that sent nothing for this long does not run: it sends every second (in worlds above 16 ranks, less often)."""
 START_S = 300.0
-"""A rank may take this long to say its first word, which it does once its libraries are imported."""
+"""A rank may take this long until its first status, which it sends once its libraries are imported."""
 CLOSED_S = 20.0
 """The store is gone for good after this: torchrun on machine 0 has ended, and not as the run ends."""
 
@@ -89,7 +89,7 @@ class Peers:
         self, ranks: Ranks, machine: int = 0, lost_s: float = 120.0, connect: Callable[[], Any] | None = None
     ) -> None:
         self.ranks, self.lost_s, self._connect = ranks, lost_s, connect or _store
-        # one store hears them all
+        # one store serves them all
         self.every_s = max(1.0, ranks.world / 16)
         self.status = RankStatus(machine, socket.gethostname())
         self._heard: dict[int, tuple[RankStatus, float]] = {}
@@ -102,7 +102,7 @@ class Peers:
         """Send and receive while inside; `give_up` is called, in a thread, when a machine is lost.
 
         Raises:
-            UserError: instead of the broken connection to a rank that failed or died, saying which.
+            UserError: instead of the broken connection to a rank that failed or died, with its name.
         """
         if self.ranks.is_alone:
             yield
@@ -156,7 +156,7 @@ class Peers:
         return None
 
     def lost(self) -> UserError | None:
-        """The machine that is not heard any more, if there is one."""
+        """The machine that sends nothing any more, if there is one."""
         now = time.monotonic()
         for rank, (status, _) in sorted(self._heard.items()):
             if status.end and self._age(rank) > CLOSED_S:

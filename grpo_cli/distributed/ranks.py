@@ -54,7 +54,7 @@ class Ranks:
 
     @classmethod
     def from_environment(cls) -> Ranks:
-        """What torchrun says; alone without it."""
+        """From torchrun's variables; alone without them."""
         read = {name: int(os.environ.get(name, default)) for name, default in DEFAULTS.items()}
         return cls(read["RANK"], read["WORLD_SIZE"], read["LOCAL_RANK"], read["GROUP_RANK"])
 
@@ -85,7 +85,7 @@ class Ranks:
         try:
             PartialState(cpu=not on_gpu, timeout=WAIT)
         except RuntimeError as err:
-            # gloo's word for it; all other errors say what they are
+            # gloo's word for it; all other errors name their cause
             if "connectFullMesh" not in str(err):
                 raise
             raise SetupError(

@@ -102,7 +102,7 @@ class VerifiersWorld:
         return await self._answer
 
     def _go_on(self) -> list[Said] | None:
-        """Until the model is asked again, with all messages so far; None at the end.
+        """Until the model's next turn, with all messages so far; None at the end.
 
         Raises:
             whatever the environment raised.

@@ -64,7 +64,7 @@ class Worlds:
         workers: int | None = None,
         env: Sequence[str] = (),
     ) -> None:
-        """`name` is what the recipe says under `kind`, of which only tools may be several; `path`: more folders to import
+        """`name` is the recipe's value of `kind`, of which only tools may be several; `path`: more folders to import
         from; the limits are those of one step, memory that of a worker; `env`: variables with a secret that it may read."""
         specs = [name] if isinstance(name, str) else list(name)
         self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
@@ -111,7 +111,7 @@ class Worlds:
         return bool(self.info.get("demonstrates"))
 
     def refuse_silent(self) -> None:
-        """Raises RecipeError where the class, once started, cannot say an action that may be taken."""
+        """Raises RecipeError where the class, once started, cannot give an action that may be taken."""
         if not self.demonstrates:
             raise RecipeError(
                 f"`{self.name}` has no method `demonstrate`, which says an action that may be taken now",
@@ -126,11 +126,11 @@ class Worlds:
 
     @property
     def scores(self) -> bool:
-        """Whether it says itself what an episode is worth, known once it was started; else verifiers judge."""
+        """Whether it scores episodes itself, known once it was started; else verifiers judge."""
         return self.kind == "python" or bool(self.info.get("scores"))
 
     def open(self, rows: Sequence[tuple[Mapping[str, Any], int]]) -> list[tuple[World, str | Fault]]:
-        """A world for each row and seed, with what `reset` said."""
+        """A world for each row and seed, with what `reset` returned."""
         self._calls += 1
         worlds = [World((self._calls, i), row, seed) for i, (row, seed) in enumerate(rows)]
         asks = [replace(world.ask("reset"), row=world.row) for world in worlds]
@@ -158,7 +158,7 @@ class Worlds:
         return out
 
     def score(self, worlds: Sequence[World]) -> list[float | Fault | None]:
-        """The outcome of each, which ends it; None where the environment says that there is none."""
+        """The outcome of each, which ends it; None where the environment returns none."""
         answers = self._answers(worlds, [world.ask("score") for world in worlds], "score")
         return [found if isinstance(found, Fault) else found["score"] for found in answers]
 

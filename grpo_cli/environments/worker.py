@@ -42,7 +42,7 @@ PYTHON = "python"
 
 @dataclass(frozen=True)
 class EnvironmentFactory:
-    """How an environment is made, under which name messages speak of it, and what it can."""
+    """How an environment is made, its name in messages, and what it can."""
 
     make: Callable[..., Any]
     name: str

@@ -49,7 +49,7 @@ def clusters_of_run(
     """The clusters in a run's folder; made by the policy as the run starts, and written there, where there are none yet.
 
     Raises:
-        DataError: the rows are not those of the run, or the policy does not tell them apart.
+        DataError: the rows are not those of the run, or they are all alike to the policy.
         SetupError: the run has steps behind it and the file is gone: by now the policy is another.
     """
     file, ids = folder / FILE, [row.id for row in rows]
@@ -94,7 +94,7 @@ def make_clusters(found: Embeddings, recipe: Recipe) -> Clusters:
     """
     spec = recipe.train.ads or AdsSpec()
     wanted = spec.clusters or cluster_count(len(found.nlls))
-    # directions, because the length of a state says how frequent its tokens are, not what they are about
+    # directions, because the length of a state shows how frequent its tokens are, not what they are about
     points_ND = principal(found.vectors_NH)
     if not bool(torch.isfinite(points_ND).all()):
         raise DataError("`select: ads` cannot cluster the rows: the model's states are not all finite numbers")
@@ -184,7 +184,7 @@ class Embeddings:
 def embed(
     policy: Policy, rows: Sequence[Row], on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Embeddings:
-    """Each row's prompt, with the gold behind it as if the policy had said it; cut where its context ends.
+    """Each row's prompt, with the gold behind it as if the policy had written it; cut where its context ends.
 
     Likelihoods are at temperature 1. One forward pass of all tokens; rows of like length go together.
     """
@@ -208,7 +208,7 @@ def _tokens(policy: Policy, row: Row) -> tuple[list[int], int]:
     """Ids of prompt and gold, and how many of them are the gold's."""
     prompt, gold = policy.encode(row), gold_of_row(row.fields)
     said = list(policy.tokenizer(gold, add_special_tokens=False).input_ids) if gold is not None else []
-    # a gold that is cut still says where the row lies
+    # a gold that is cut still shows where the row lies
     room = None if policy.context is None else max(0, policy.context - len(prompt))
     said = said[:room]
     return prompt + said, len(said)

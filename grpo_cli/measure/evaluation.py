@@ -1,4 +1,4 @@
-"""What sampled and judged records say of a model: pass@k and maj@k with intervals, lengths, what got no verdict.
+"""What sampled and judged records show of a model: pass@k and maj@k with intervals, lengths, what got no verdict.
 
 pass@1 is the mean over prompts of their share of right samples; its interval is clustered by prompt, since the
 samples of one prompt are not independent. A sample without the primary verdict counts neither way, and every sample on which some
@@ -110,7 +110,7 @@ def measure(
     seconds: float,
     places: Mapping[str, str] | None = None,
 ) -> MeasuredSamples:
-    """Statistics of records that come in groups of `samples` per prompt; `places` says where rows stand, by their ids."""
+    """Statistics of records that come in groups of `samples` per prompt; `places` are where rows stand, by their ids."""
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     counts = [GroupCounts.of(record.outcome for record in group) for group in groups]
     judged = [[r for r in group if r.is_judged] for group in groups]
@@ -153,11 +153,11 @@ def pass_1_of(records: Sequence[SampleRecord]) -> Interval:
     return _pass_1([[r for r in group if r.is_judged] for group in rows.values()], samples)
 
 
-# Ask a policy about rows and judge what it says: every prompt once, exact accounting, no loss forward.
+# Sample from a policy on rows and judge the answers: every prompt once, exact accounting, no loss forward.
 
 
 class Evaluator:
-    """Held-out rows with their golds, ready to be asked again and again during a run."""
+    """Held-out rows with their golds, ready to be measured again and again during a run."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Go or no-go by the recipe's `gate`, and the plain answer to "why would my reward be zero".
 
-The gate compares estimates, not the ends of intervals; where an interval reaches across the bar the check says that it
-is close, and that more prompts would tell.
+The gate compares estimates, not the ends of intervals; where an interval reaches across the bar the check notes that it
+is close, and that more prompts would decide.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GateBound:
 
     @property
     def is_close(self) -> bool:
-        """Whether the interval reaches across a bound; of a bar that is met by 0 % or 100 % nothing is said."""
+        """Whether the interval reaches across a bound; never of a bar that is met by 0 % or 100 %."""
         if self.is_met and self.value.mean in (0.0, 1.0):
             return False
         return self.value.low < self.low <= self.value.high or self.value.low <= self.high < self.value.high
@@ -165,7 +165,7 @@ def probe_line(probe: Probe, gate: Gate) -> str:
 
 
 def bound(bar: GateBound) -> str:
-    """What the gate asks of a bar: `at least 0.2`."""
+    """What a bar demands: `at least 0.2`."""
     if bar.high >= 1.0:
         return f"at least {bar.low:g}"
     return f"at most {bar.high:g}" if bar.low <= 0 else f"from {bar.low:g} to {bar.high:g}"

@@ -37,7 +37,7 @@ class GradientSketch:
 
         Args:
             prompt_ids: token ids that all completions follow.
-            completions: token ids, one list a sample; empty ones say nothing.
+            completions: token ids, one list a sample; empty ones are left out.
             advantages: one a sample, as training would have them.
 
         Returns:
@@ -57,7 +57,7 @@ class GradientSketch:
                 logits: Any = self.policy.model(input_ids=tokens_BS, attention_mask=mask_BS).logits
             logps_BS = torch.log_softmax(logits[:, :-1].float(), dim=-1)
             chosen_BS = logps_BS.gather(-1, tokens_BS[:, 1:, None]).squeeze(-1)
-            # a token that is never said has no finite log-prob, and no sample holds one
+            # a token that is never drawn has no finite log-prob, and no sample holds one
             means_B = torch.where(said_BS, chosen_BS, 0.0).sum(dim=1) / lengths_B
             # back to the embeddings' output: gradients pass every layer's hook, and none is made of a weight
             torch.autograd.grad(-(weights_B * means_B).sum(), start)

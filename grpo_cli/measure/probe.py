@@ -37,7 +37,7 @@ class ProbeSize:
 
     @classmethod
     def of(cls, gate: Gate) -> ProbeSize:
-        """What the gate asks for."""
+        """What the gate needs."""
         return cls(gate.n, gate.samples)
 
 
@@ -96,7 +96,7 @@ def sample_probe(
 def _noise(
     recipe: Recipe, base: Path | None, rows: Split, records: Sequence[SampleRecord], shared: Shared
 ) -> ScorerNoise | None:
-    # one process asks: each would hear another noise
+    # in one process: each would measure another noise
     own = scored_twice(recipe, base, rows, records) if shared.rank == 0 else None
     found: ScorerNoise | None = shared.gathered([own])[0]
     return found

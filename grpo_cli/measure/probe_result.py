@@ -121,9 +121,9 @@ def summarise(
     noise: ScorerNoise | None = None,
     unlearnable: tuple[str, str] | None = None,
 ) -> Probe:
-    """What the records say; they come in groups of `samples` per prompt.
+    """What the records show; they come in groups of `samples` per prompt.
 
-    `signals` says of each group whether training would learn from it; without it the rewards in the records do. `noise` is the
+    `signals` are of each group whether training would learn from it; without it the rewards in the records do. `noise` is the
     scorer's, `unlearnable` as in `Probe`.
     """
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
@@ -223,7 +223,7 @@ class ScorerNoise:
 
 
 def is_noisy(recipe: Recipe) -> bool:
-    """Whether what is paid for an answer may be another sum the second time: a floor is asked of that, or a judge is."""
+    """Whether what is paid for an answer may be another sum the second time: a floor is set by that, or a judge model decides."""
     asked = (kind_class(one.kind).is_noisy for one in recipe.verify.values() if one.weight)
     return recipe.train.std_floor == "noise" or any(asked)
 
@@ -231,14 +231,14 @@ def is_noisy(recipe: Recipe) -> bool:
 def scored_twice(recipe: Recipe, base: Path | None, rows: Split, records: Sequence[SampleRecord]) -> ScorerNoise | None:
     """The noise of what the outcome pays, over at most 64 of these judged answers; None where none was scored twice.
 
-    A judge of its own scores them again: the first one may keep what it said of an answer. An episode's outcome is a fact of
+    A judge of its own scores them again: the first one may keep its verdict on an answer. An episode's outcome is a fact of
     the world that it was played in, and has no noise here.
 
     Raises:
         RecipeError, SetupError: as `Judge.start`.
     """
     stride = max(1, len(records) // ANSWERS)
-    # what no answer is worth is said of a group, not of a sample; backwards, or processes that begin with equal chance
+    # what no answer is worth is decided for a group, not for a sample; backwards, or processes that begin with equal chance
     # would score each answer with the same
     some = [r for r in records[::stride][:ANSWERS] if not r.turns and _is_scored(r.verdicts)][::-1]
     if not some:

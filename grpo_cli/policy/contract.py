@@ -1,4 +1,4 @@
-"""What is asked of the models and tokenizers of transformers, whose own types mypy does not read.
+"""What is used of the models and tokenizers of transformers, whose own types mypy does not read.
 
 `CausalLM` is for annotations: what transformers loads has these members, and no class of ours inherits from it.
 """
@@ -25,7 +25,7 @@ class Encoded(Protocol):
 
 
 class AddedToken(Protocol):
-    """A token beside the vocabulary that was learned; `str` of it is its text."""
+    """A token in addition to the vocabulary that was learned; `str` of it is its text."""
 
     special: bool
 

@@ -1,4 +1,4 @@
-"""Whether half precision is faster than float32 on this CPU: measured, since flags of instruction sets do not say it.
+"""Whether half precision is faster than float32 on this CPU: measured, since flags of instruction sets do not show it.
 
 A measurement may fall differently in another process; where several have to compute alike one of them measures, and its
 answer is settled for all.
@@ -30,7 +30,7 @@ def cpu_bf16_pays() -> bool:
 
 
 def settle_cpu_bf16(pays: bool) -> None:
-    """From now on this process answers so: the other ranks, or the run that is resumed, compute as it says."""
+    """The answer of this process from now on: that of the other ranks, or of the run that is resumed."""
     _settled[:] = [pays]
 
 

@@ -1,7 +1,7 @@
 """Models by name: hub id, folder, LoRA folder, `.gguf` file, or `builtin:NAME`; one device, pinned.
 
 transformers' `device_map="auto"` splits a model over all GPUs of a box without a word; nothing here uses it. Code that
-comes with a model is never run, and nobody is asked whether it may: `trust_remote_code=False` stands at every call.
+comes with a model is never run, `trust_remote_code=False` stands at every call.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
     """All weights of a model, none of them made up.
 
     Raises:
-        SetupError: tensors are missing or have another shape than the configuration says.
+        SetupError: tensors are missing or have another shape than in the configuration.
     """
     model: CausalLM
     # transformers itself fills what is missing with random numbers and warns; here every such tensor is an error

@@ -22,7 +22,7 @@ ROUNDS = 5
 LEAST = 1e-7
 
 LARGE = 512
-"""Rows and columns from which a CPU may take bfloat16, where a measurement says that it pays."""
+"""Rows and columns from which a CPU may take bfloat16, where a measurement shows that it pays."""
 
 
 class Muon(torch.optim.Optimizer):

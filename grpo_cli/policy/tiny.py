@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
 
 
 def sizes(context: int | None = None) -> dict[str, Any]:
-    """`SIZES`, with another context where one is said."""
+    """`SIZES`, with another context where one is given."""
     return SIZES if context is None else SIZES | {"max_position_embeddings": context}
 
 

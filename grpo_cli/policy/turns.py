@@ -1,7 +1,7 @@
 """What a chat template puts between two turns of the model: the suffix of an observation, as token ids.
 
 A conversation grows by appending ids and is never encoded again, for the same text has several encodings and the policy
-sampled one of them. That only works with a template that keeps what was said when a message is added: one that takes
+sampled one of them. That only works with a template that keeps earlier turns when a message is added: one that takes
 thoughts out of earlier turns is refused, since the model would be trained on conversations that it never meets in use.
 """
 

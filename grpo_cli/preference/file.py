@@ -127,10 +127,10 @@ def no_pair_fits(source: SourceLike, context: int | None) -> DataError:
     return DataError(f"no pair of `{source.source}` fits the model's {context} tokens", place=KEY)
 
 
-# Lines of a file of pairs, under the names that TRL's data sets have; what else a line says is for people.
+# Lines of a file of pairs, under the names that TRL's data sets have; what else a line holds is for people.
 
 ANSWERS = ("chosen", "rejected", "completion")
-"""The keys under which a line holds what a model has said."""
+"""The keys under which a line holds what a model has written."""
 
 
 def pair_lines(row: RowPairs) -> Iterator[dict[str, Any]]:
@@ -175,7 +175,7 @@ def count_unspelt(items: Sequence[Sequence[str]]) -> int:
 
 
 def unspelt_text(broken: int, total: int, what: str = "pairs") -> str:
-    """The sentence about `broken` of `total`; both making pairs and learning from a file say it."""
+    """The sentence about `broken` of `total`; both making pairs and learning from a file print it."""
     return (
         f"{broken:,} of {total:,} {what} hold U+FFFD, as bytes do that spell no text: what is learned is not what"
         " was drawn"

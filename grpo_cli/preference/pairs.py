@@ -80,7 +80,7 @@ def answers_of(samples: Sequence[SampleRecord]) -> list[JudgedAnswer]:
     """The samples that may be preferred or not: whole, judged right or wrong, each text once.
 
     A text that was called right once and wrong once is neither. Lengths are tokens, or characters where a sample of the row
-    does not say its tokens.
+    does not record its tokens.
     """
     usable = [(place, s) for place, s in enumerate(samples) if is_usable(s)]
     said: dict[str, set[bool]] = {}
@@ -117,7 +117,7 @@ def pair_up(answers: Sequence[JudgedAnswer], limits: PairLimits) -> list[AnswerP
 
 
 def shuffle_labels(answers: Sequence[JudgedAnswer], seed: str) -> list[JudgedAnswer]:
-    """The placebo: the same answers, with right and wrong dealt out anew among them."""
+    """The placebo: the same answers, with right and wrong redistributed among them."""
     labels = [one.is_right for one in answers]
     random.Random(seed).shuffle(labels)
     return [JudgedAnswer(one.place, one.text, label, one.length) for one, label in zip(answers, labels, strict=True)]

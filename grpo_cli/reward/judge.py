@@ -2,7 +2,7 @@
 that are acted in, where the recipe has an environment.
 
 How this works. `Judge.of` builds the verifiers of a recipe, `start` starts their workers. `judge` takes completions with their `Task`
-(prompt and compiled golds, from `RowTasks`), asks each verifier once a batch and combines its verdicts into a `Judgement`.
+(prompt and compiled golds, from `RowTasks`), calls each verifier once a batch and combines its verdicts into a `Judgement`.
 `settled` comes last, when all samples of a prompt are judged.
 
 A completion without a verdict has no reward; it is never scored 0 on the verifier's account.
@@ -225,7 +225,7 @@ class Judge:
 
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
         """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""
-        # two questions: what the primary one says, and what all of them together pay
+        # two results: the outcome by the primary one, and what all of them together pay
         found = outcome(verdicts, self.specs, self.rule)
         reward = combine(verdicts, self.specs, rule=self.rule)
         return Judgement(verdicts, found or Outcome.ERROR, reward, self.primary)

@@ -32,7 +32,7 @@ class ScoringEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScoringPlan:
-    """Verifiers by name, in order. `source` says where they come from, for messages."""
+    """Verifiers by name, in order. `source` is where they come from, for messages."""
 
     entries: Mapping[str, ScoringEntry]
     source: str
@@ -52,7 +52,7 @@ class ScoringPlan:
 
     @property
     def primary(self) -> str:
-        """Name of the verifier that says what right means."""
+        """Name of the verifier that decides what right means."""
         return primary_of(self.terms)
 
     @property

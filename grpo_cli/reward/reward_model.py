@@ -1,7 +1,7 @@
 """`reward_model`: the score of a local sequence classifier, for what no program can verify.
 
 It is a learned proxy: a policy finds what it overrates. So its verdict is never `right` by itself (give the verifier a
-`right_at` if it must be primary), its reason says so, and reports warn. It lives here because it needs torch.
+`right_at` if it must be primary), its reason is `learned_proxy`, and reports warn. It lives here because it needs torch.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class RewardModelVerifier(Verifier):
         # too long is no opinion of the model: cut texts would be scored on what is left of them
         fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens]
         scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
-        # of the batch, shared out: one sample's own time cannot be told apart in it
+        # of the batch, shared out: one sample's own time cannot be measured in it
         seconds = (time.perf_counter() - began) / len(samples)
         return [
             self._verdict(scores[i], seconds) if i in scores else over_limit("too_long") for i in range(len(samples))

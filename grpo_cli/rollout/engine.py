@@ -33,7 +33,7 @@ class Turn:
     """The model's tokens of this turn, end token included: [start, end) of the completion's tokens."""
     state: str = ""
     """What this turn *saw*, as text that is equal where states are: the environment's `state`, else the observation before
-    the action (turn 0: what `reset` said). Never what the action led to."""
+    the action (turn 0: what `reset` returned). Never what the action led to."""
     text: str = ""
     """The action as the environment was handed it."""
     observation: str = ""
@@ -45,9 +45,9 @@ class Turn:
     valid: bool = True
     """False where the environment could make nothing of the action."""
     done: bool = False
-    """Whether the environment said that the episode is over."""
+    """Whether the environment ended the episode."""
     planned: int = 0
-    """Tokens at its start that are a plan, not an act; only where credit tells them apart."""
+    """Tokens at its start that are a plan, not an act; only where credit treats them apart."""
 
     @property
     def tokens(self) -> int:
@@ -82,12 +82,12 @@ class Episode:
 
     @property
     def played(self) -> Played:
-        """What a verifier is told of it."""
+        """What a verifier gets of it."""
         return Played(self.outcome, self.reason, self.problem)
 
     @property
     def transcript(self) -> str:
-        """The episode as text: each turn under who spoke."""
+        """The episode as text: each turn under its author."""
         lines = []
         for turn in self.turns:
             lines.append(f"[assistant] {turn.text}")
@@ -144,7 +144,7 @@ class Request:
 class Completion:
     """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it.
 
-    Where the model spoke in turns, `episode` says which tokens are its own.
+    Where the model wrote in turns, `episode` records which tokens are its own.
     """
 
     token_ids: list[int]
@@ -152,7 +152,7 @@ class Completion:
     finish: Finish
     episode: Episode | None = None
     marks: tuple[Turn, ...] = ()
-    """Parts of an answer of one turn that credit tells apart, all of its tokens in order."""
+    """Parts of an answer of one turn that credit treats apart, all of its tokens in order."""
 
     @property
     def mask(self) -> list[int]:
@@ -187,7 +187,7 @@ class SamplingSettings:
 
     @classmethod
     def of(cls, sample: Sample, seed: int | None = None) -> SamplingSettings:
-        """What a recipe's `sample` says."""
+        """The settings of a recipe's `sample`."""
         return cls(
             max_tokens=sample.max_tokens,
             temperature=sample.temperature,

@@ -75,7 +75,7 @@ def score_shared(
         mask: [B, S], 1 at tokens.
         keep: the last columns, those of the completions: T.
         temperature: what logits are divided by.
-        absolute: the model must be told where each token stands (`policy.positions.needs_positions`).
+        absolute: the model needs the position of each token (`policy.positions.needs_positions`).
 
     Returns:
         [B, T] each, 0 where no token stands, with their graph where gradients are on.

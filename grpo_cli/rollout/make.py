@@ -94,7 +94,7 @@ def make_engine(
             note=note or (lambda _: None),
         )
 
-    # an engine finds out by a trial run whether it drives a model, so it is made, not asked; the last takes any
+    # an engine finds out by a trial run whether it drives a model, so it is made, not queried; the last takes any
     *hopeful, last = kind.tries or (name,)
     for tried in hopeful:
         try:

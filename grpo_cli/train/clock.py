@@ -1,7 +1,7 @@
 """Where the time of a step goes, and how well the card is used in it.
 
 `Clock` counts seconds by phase; `update` is what is in no other phase. `Utilisation` is the model FLOP utilisation of the update: the
-arithmetic that the model's own matrices ask for, over what the card could do in that time. It is defined as in PaLM
+arithmetic of the model's own matrices, over what the card could do in that time. It is defined as in PaLM
 (arXiv 2204.02311, appendix B): nothing recomputed counts, nor a row twice.
 """
 
@@ -62,7 +62,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Tells the display where a step is, and the clock how long each part took."""
+    """Sends the display where a step is, and the clock how long each part took."""
 
     clock: Clock
     display: Display

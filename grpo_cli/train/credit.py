@@ -61,7 +61,7 @@ def paid(train: Train, groups: Sequence[Group]) -> Paid:
     compared = _outcomes(groups).reshape(shape), rewards_PG.reshape(shape)
     behind, alive = gate(*compared, ddof=train.std_ddof, floor=train.floor)
     alive_P = alive.expand(P)
-    # `alive_by: reward` asks for no gate: all that is paid may make a group alive
+    # `alive_by: reward` has no gate: all that is paid may make a group alive
     has_gate_P = torch.tensor([bool(group.outcomes) and train.alive_by != "reward" for group in groups])
     rewards_PG = torch.where(has_gate_P[:, None], behind.reshape(P, G), rewards_PG)
     return Paid(rewards_PG, alive_P, has_gate_P & ~alive_P)
@@ -232,7 +232,7 @@ def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: 
 
 
 class CreditMethod(Protocol):
-    """What a step asks of a method."""
+    """What a step needs of a method."""
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit: ...
     def has_signal(self, group: Group) -> bool: ...

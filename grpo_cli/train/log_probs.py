@@ -3,7 +3,7 @@
 How this works. TRL asks for log-probs in one method, whatever for: `_get_per_token_logps_and_entropies`, which `Trainer` turns into
 a `LogProbRequest`. A `LogProbSource` answers it; `Trainer.log_probs_from` decides which one around each call of TRL's:
 TRL's own pass, ours with shared prompts, the packed update (`packed/source.py`), or the numbers that came with the samples.
-`score` asks the same method outside the loss, `check_agreement` tries before the first step whether sampling and
+`score` calls the same method outside the loss, `check_agreement` tries before the first step whether sampling and
 training mean the same distribution. B rows, T completion tokens, S prompt and completion tokens.
 """
 
@@ -52,7 +52,7 @@ class LogProbRequest:
 
     @property
     def wants_more(self) -> bool:
-        """Whether it asks for something besides log-probs and entropies."""
+        """Whether it wants something in addition to log-probs and entropies."""
         more = (value for name, value in self.more.items() if name != "compute_entropy")
         return any(value is not None and value is not False for value in more)
 
@@ -87,7 +87,7 @@ class RolloutLogProbs:
 
 @dataclass(frozen=True)
 class SharedPromptLogProbs:
-    """Our forward pass, where each prompt goes through the model once; TRL's where more is asked than entropies."""
+    """Our forward pass, where each prompt goes through the model once; TRL's where more is wanted than entropies."""
 
     accelerator: Accelerator
     model: nn.Module

@@ -235,7 +235,7 @@ class Loop:
         return metrics
 
     def account(self, before: StepBatch) -> StepAccount:
-        """The records and metrics of a batch; made once, by the first caller: the trainer asks while the device computes."""
+        """The records and metrics of a batch; made once, by the first caller: the trainer calls while the device computes."""
         if self._account is None or self._account.before is not before:
             self._account = StepAccount.of(before, self.recipe, self.rows, self.method)
         return self._account

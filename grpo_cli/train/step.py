@@ -25,7 +25,7 @@ outer loop, so nothing calls `grpo_step` there: TRL's hooks call its halves and 
     _save_checkpoint                      resilience/checkpoint.py:saving            the checkpoint
 
 The optimizer step itself is transformers' own, after `_get_grad_norm`. Where the formulas are: advantages in
-`algorithm/advantage.py` and `algorithm/credit.py` (`train/credit.py` asks them of groups), the loss mask (`loss_mask`) and what
+`algorithm/advantage.py` and `algorithm/credit.py` (`train/credit.py` computes them for groups), the loss mask (`loss_mask`) and what
 TRL's loss lacks in `algorithm/loss.py`, PPO's in `algorithm/gae.py`. What is recorded is in `Loop._record` of `train/loop.py`.
 """
 

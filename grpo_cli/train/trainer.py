@@ -103,14 +103,14 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        absolute = needs_positions(model)  # asked while the weights are whole
+        absolute = needs_positions(model)  # measured while the weights are whole
         super().__init__(
             recipe.launch.strategy,
             replica,
             model=model,
             reward_funcs=[reward],
             args=args,
-            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `rows` replace it below
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL needs one; `rows` replace it below
             processing_class=tokenizer,
             callbacks=callbacks,
         )
@@ -274,7 +274,7 @@ class Trainer(ShardedTrainer):
         if "loss" not in logs:
             return  # the closing summary of transformers' loop; the end card shows the same and more
         self.updates.optimizer_step(logs, self._metrics["train"])
-        if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as asked
+        if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as the recipe has it
             more = self.rank_memory() | self.mini.metrics()
             learned = self.updates.end_of_batch(skipped_steps=self.guard.skipped, **more)
             super().log(self.loop.close(self.before, learned), start_time)

@@ -120,7 +120,7 @@ def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Ac
 def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bool) -> dict[str, Any]:
     """This rank's batch, whose samples stand at `places` of the whole, with advantages, (B,) or (B, T), and those places.
 
-    `prunes`: samples that are left out do not count in the normaliser either; every rank has to ask.
+    `prunes`: samples that are left out do not count in the normaliser either; every rank has to call.
     """
     # a group may be split over ranks: places count through the whole batch
     own, mask = slice(places.start, places.stop), loss_mask(out)

@@ -91,10 +91,10 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
 
     Raises:
         RecipeError: a field that a library does not take; the place names it.
-        SetupError: another TRL than ours, or no trainer can be made whatever `train.trl` says.
+        SetupError: another TRL than ours, or no trainer can be made whatever `train.trl` has.
     """
     check_hooks()
-    # the strategies act on the process, and are asked for elsewhere
+    # the strategies act on the process, and are checked elsewhere
     plain = recipe.model_copy(update={"launch": recipe.launch.model_copy(update={"strategy": "ddp"})})
     trl = recipe.train.trl
     batch = batching(recipe, 0, processes, on_gpu=device.type == "cuda")

@@ -1,6 +1,6 @@
 """keydoor: fetch a key on a grid, then walk to the door; one letter a turn, one signal at the end.
 
-The prompt says where key and door are, an observation whether the key is had and where one stands (`k0x3y4`: 6 bytes, for
+The prompt has where key and door are, an observation whether the key is had and where one stands (`k0x3y4`: 6 bytes, for
 the embedded model counts bytes). A random walk gets there now and then; what a milestone adds is that the key is half the way.
 """
 

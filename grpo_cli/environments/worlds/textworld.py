@@ -27,15 +27,15 @@ WANTED = (
     "objective",
     "policy_commands",
 )
-"""What is asked of a game in addition to its text."""
+"""What is read of a game in addition to its text."""
 NO_COMMAND = "That cannot be done now."
 THE_END = "*** The End ***"
 
 
 class Textworld:
     """One game. The reward is the share of its points that a command scored; each step on the shortest way to the end is a
-    milestone. `commands` shows what can be said now. `toward` is the share of demonstrated commands that are on that way; the
-    others are any that can be said."""
+    milestone. `commands` shows what can be done now. `toward` is the share of demonstrated commands that are on that way; the
+    others are any that can be done."""
 
     def __init__(self, commands: bool = False, toward: float = 1.0) -> None:
         if not 0 <= toward <= 1:
@@ -68,7 +68,7 @@ class Textworld:
         }
 
     def demonstrate(self) -> str:
-        """A command that can be said now."""
+        """A command that can be carried out now."""
         way = self._now.policy_commands
         if way and random.random() < self.toward:
             return str(way[0])

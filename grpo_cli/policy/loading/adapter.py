@@ -40,7 +40,7 @@ def base_of(spec: Model, seed: int) -> AdapterBase:
     """The whole model behind a recipe's: itself, or where it is a LoRA folder that one's base.
 
     The base is what `model.base` names, else the model in the recipe in the adapter's folder (a checkpoint has one), else the
-    name in its `adapter_config.json`. How it is loaded (`dtype`, `attention`, `load_in_4bit`) is as the recipe says.
+    name in its `adapter_config.json`. How it is loaded (`dtype`, `attention`, `load_in_4bit`) is as the recipe has it.
 
     Raises:
         SetupError: the base is named nowhere, or is not here.

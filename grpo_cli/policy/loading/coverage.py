@@ -1,6 +1,6 @@
 """What an adapter covers: which layers it may go on, which it is on, and which share of the weights has none.
 
-Of a model that is loaded, or made without weights (torch's device `meta`), its modules say so; of families that are laid out
+Of a model that is loaded, or made without weights (torch's device `meta`), its modules show it; of families that are laid out
 as Llama is, the shapes that `config.json` asks for, without torch.
 """
 

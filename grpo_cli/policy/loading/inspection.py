@@ -80,6 +80,7 @@ def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
 
 def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
     """All that is known to stand in the way; nothing more is looked at behind what is fatal."""
+    # the base first: the adapter's own files are all that is here where the base is missing
     try:
         whole = base_of(model, 0).model
         if (folder := adapter_folder(model)) is not None:
@@ -88,6 +89,7 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
         yield ModelFlaw.of(err)
         return
     if folder is not None:
+        # an adapter goes on as it is: the base behind it is trained through it, also where the recipe has no `lora`
         whole = whole.model_copy(update={"lora": Lora()})
     # each a generator: what comes behind a fatal flaw is not even looked at
     parts = (
@@ -131,6 +133,7 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             f"the model `{path}` is not here: no folder of that name, and nothing in the hub's cache"
             + (f"; {offline}" if offline else ""),
             f"`hf download {path}` fetches it, or name a folder, a .gguf file or builtin:NAME",
+            # with a hub at hand loading will fetch it
             is_fatal=offline is not None,
         )
 
@@ -252,6 +255,7 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         whole.path.startswith("builtin:") or whole.path.endswith(".gguf") or whole.gguf_file
     ):
         return
+    # what looks like a path and is none would be asked of the hub, which answers that there is no such repository
     named = model.tokenizer
     if named is not None and _is_local(named) and not path_of(named).is_dir():
         yield ModelFlaw(f"no tokenizer folder `{named}`", "`model.tokenizer` is a folder with a tokenizer, or a hub id")

@@ -21,7 +21,7 @@ class PackageNeed:
     extra: str = ""
     """The extra of this program that installs it, where there is one."""
     otherwise: str = ""
-    """What a recipe can say to do without it."""
+    """What a recipe can set to do without it."""
 
     def is_met(self) -> bool:
         """Whether it is installed."""
@@ -91,6 +91,7 @@ def model_needs(model: Model) -> Iterator[PackageNeed]:
         yield PackageNeed("bitsandbytes", "bitsandbytes", "`model.load_in_4bit`")
     if model.attention in ("flash_attention_2", "flash_attention_3"):
         yield PackageNeed("flash_attn", "flash-attn", f"`model.attention: {model.attention}`")
+    # transformers reads the header with the package `gguf`, and fails without it after the download
     if model.path.endswith(".gguf") or model.gguf_file or model.path == "builtin:smollm2-135m":
         yield PackageNeed("gguf", "gguf", "reading a .gguf file")
 
@@ -105,6 +106,7 @@ def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
             if re.fullmatch(pattern, optim):
                 yield PackageNeed(module, name, f"`train.trl.optim: {optim}`")
                 break
+    # from TRL's own fields, which pass through us unread
     if trl.get("use_liger_kernel") or trl.get("use_liger_loss"):
         yield PackageNeed("liger_kernel", "liger-kernel", "the liger kernel")
     if recipe.launch.strategy.startswith("zero"):
@@ -112,7 +114,7 @@ def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
         yield PackageNeed("deepspeed", "deepspeed", strategy, "deepspeed", otherwise)
     for name in recipe.run.track:
         module = next(filter(_is_here, TRACKERS[name]), name)
-        # of several modules the one that is here, so that its need is met
+        # of several modules the one that is here, so that the need is met
         yield PackageNeed(module, name, f"`run.track: [{name}]`", name)
 
 

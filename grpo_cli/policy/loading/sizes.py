@@ -16,7 +16,7 @@ from grpo_cli.text import path_of
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """Parameters and the shapes that memory depends on; `source` says what they were read from."""
+    """Parameters and the shapes that memory depends on; `source` is what they were read from."""
 
     parameters: int
     layers: int
@@ -41,6 +41,7 @@ class ModelSizes:
     @property
     def body_parameters(self) -> int:
         """Weights that multiply every token: all but embeddings and head."""
+        # tied embeddings are the head, so their weights stand in `parameters` once
         return self.parameters - self.head_parameters * (1 if self.is_tied else 2)
 
     @property
@@ -78,11 +79,12 @@ def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
 
 
 def local_sizes(model: Model) -> ModelSizes | None:
-    """The sizes as far as files on this disk tell them, a GGUF's header among them; None where they do not. No hub is asked."""
+    """The sizes as far as files on this disk hold them, a GGUF's header among them; None where they do not. No hub is asked."""
     is_gguf = model.gguf_file is not None or model.path.endswith(".gguf")
     is_wheel = model.path.startswith("builtin:") and model.path != "builtin:tiny"
     if is_wheel or (is_gguf and path_of(model.path).exists()):
         return full_sizes(model)
+    # sizes are a help, not a check: what cannot be opened has none here, and its error comes from loading
     try:
         whole = base_of(model, 0).model
     except (RecipeError, SetupError):  # an adapter whose base is not here

@@ -59,12 +59,14 @@ def wrong_weights(files: ModelFiles, config: dict[str, Any], *, is_whole: bool) 
 
     `is_whole`: files that are not here are missing (a folder), rather than not downloaded yet (the hub's cache).
     """
+    # an index names the parts; without one there is a single file
     index = files.json(INDEX)
     named = (index or {}).get("weight_map")
     names = sorted(set(named.values())) if isinstance(named, dict) else [SINGLE]
     paths = {name: files.path(name) for name in names}
     gone = [name for name, path in paths.items() if path is None]
     if gone:
+        # weights in torch's own form have no header to read; loading judges them
         if not is_whole or (index is None and any(files.path(name) for name in OTHER_FILES)):
             return ""
         return f"the weight file `{gone[0]}` is missing" + (f", and {len(gone) - 1} more" if gone[1:] else "")

@@ -31,7 +31,7 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """Templates of a tokenizer with its named special tokens (`bos_token`, …) and what a recipe gives them beside."""
+    """Templates of a tokenizer with its named special tokens (`bos_token`, …) and what a recipe gives them in addition."""
 
     templates: Templates
     special: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class ChatTemplate:
         """The text of a chat; with `opens` up to where the assistant's turn begins, with `clock` as if it were then.
 
         Raises:
-            TemplateRefuses: the template says so, or fails.
+            TemplateRefuses: the template refuses these messages, or fails.
             SetupError: it goes on for ever, or makes far too much.
         """
         return self._dated(messages, tools, opens=opens, clock=clock)[0]
@@ -62,7 +62,11 @@ class ChatTemplate:
         clock: datetime | None = None,
     ) -> tuple[str, list[str]]:
         """The text with the dates that the template wrote into it."""
-        source, given = self._source(bool(tools)), self._given(messages, tools, opens)
+        # an empty list of tools is none to most templates, and a header without tools to some
+        shown = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
+        # what the recipe gives may replace a special token, but not the messages
+        given: dict[str, Any] = {**self.special, **self.args, **shown, "add_generation_prompt": opens}
+        source = self._source(bool(tools))
         make = rendered if source == CHAT_TEMPLATE else render_beside  # that one is ours
         return make(source, given, clock)
 
@@ -76,21 +80,22 @@ class ChatTemplate:
             TemplateRefuses: as `render`.
         """
 
+        # rendered at two times, not searched for `strftime_now`: a template may read the clock for some messages only
         def differs(template: ChatTemplate) -> bool:
             return len({template.render(messages, tools, clock=time) for time in TWO_TIMES}) > 1
 
         if not differs(self):
             return None
-        _, told = self._dated(messages, tools)
+        _, dates = self._dated(messages, tools)
         for name in sorted(self.variables()):
-            fixed = replace(self, args={**self.args, name: told[0]})
+            fixed = replace(self, args={**self.args, name: dates[0]})
             with suppress(TemplateRefuses):
-                if told[0] in fixed.render(messages, tools) and not differs(fixed):
-                    return f'set `model.template_args: {{{name}: "{told[0]}"}}`'
+                if dates[0] in fixed.render(messages, tools) and not differs(fixed):
+                    return f'set `model.template_args: {{{name}: "{dates[0]}"}}`'
         return "write the date into a copy of the template and name that with `model.chat_template`"
 
     def variables(self) -> set[str]:
-        """What the templates read beside the messages and what comes with them.
+        """What the templates read in addition to the messages and what comes with them.
 
         Raises:
             TemplateRefuses: a template that cannot be read.
@@ -108,12 +113,6 @@ class ChatTemplate:
         # what is left over must come from the recipe
         return found - set(GIVEN) - set(self.special) - set(env.globals)
 
-    def _given(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, opens: bool
-    ) -> dict[str, Any]:
-        given = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
-        return {**self.special, **self.args, **given, "add_generation_prompt": opens}
-
     def _source(self, has_tools: bool) -> str:
         if isinstance(self.templates, str):
             return self.templates
@@ -126,6 +125,7 @@ class ChatTemplate:
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message without nulls, its thinking under the names that templates read."""
+    # data sets write every key into every message, null where it has none; templates test whether a key is there
     plain = {key: value for key, value in message.items() if value is not None}
     reasoning = next((plain[key] for key in REASONING if key in plain), None)
     # under both names that templates read, whichever the row has

@@ -1,8 +1,9 @@
-"""One conversation of an episode as a chat template renders it, and the ids of it that the model said.
+"""One conversation of an episode as a chat template renders it, and the ids of it that the model wrote.
 
-What was said is a turn as the template renders it last in a conversation, or the opening of a turn and the words themselves:
-Qwen3 writes an empty thought into a last turn that had none, and takes it out again when a result of a tool follows. What
-the model said had none either, so that its conversations are those that the template renders.
+How this works. A turn of the model is known as the template renders it last in a conversation, or as the opening of a turn and the
+words themselves: Qwen3 writes an empty thought into a last turn that had none, and takes it out again when a result of a
+tool follows. What the model wrote had none either, so that its conversations are those that the template renders. Behind
+either form of the turn the rest of the ids are the observation and the opening of the next turn (`suffix`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
 Encode = Callable[[str], list[int]]
 """Token ids of such a text."""
 Results = tuple[tuple[str, str], ...]
-"""What tools answered to the calls of one turn: their names, and the texts."""
+"""What tools returned for the calls of one turn: their names, and the texts."""
 WORDS, THOUGHT = "sure", "maybe"
 ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
-"""What the model may have said in a turn: plainly, and after a thought."""
+"""What the model may have written in a turn: plainly, and after a thought."""
 MOST_KEPT = 1024
 """Turns whose ids are remembered."""
 
 
 class Conversation:
-    """A question, and turns of the model with what was said to it between them."""
+    """A question, and turns of the model with observations between them."""
 
     def __init__(
         self,
@@ -46,12 +47,13 @@ class Conversation:
         self._turns: dict[tuple[str, tuple[str, ...]], tuple[list[int], list[int]]] = {}
 
     def check(self) -> None:
-        """Whether the template closes turns, keeps what was said, also a thought, and when a second turn follows; and shows what
-        is seen.
+        """Whether the template closes turns, keeps what was written, also a thought, and when a second turn follows; and shows
+        observations.
 
         Raises:
             SetupError: it does not.
         """
+        # the same ids for two answers: the end token stands before the words, so it does not close them
         if self._closed(self._rendered(self._turn(WORDS))) == self._closed(self._rendered(self._turn("no"))):
             raise self._unclosed()
         seen = self.observation("seen")
@@ -72,15 +74,15 @@ class Conversation:
         return text if self.form is None else (("look", text),)
 
     def suffix(self, observation: str | Results, answer: str) -> list[int]:
-        """The ids of an observation and of the opening of the next turn, behind a turn that said `answer`.
+        """The ids of an observation and of the opening of the next turn, behind a turn of the words `answer`.
 
         Raises:
-            SetupError: the turn does not stand before it as it was said.
+            SetupError: the turn does not stand before it as it was written.
         """
         return self._parted(observation, answer)[1]
 
     def said(self, answer: str, observation: str | Results) -> list[int]:
-        """The ids up to the end of a turn that says `answer`, as they stand in the conversation that goes on with the observation.
+        """The ids up to the end of a turn of the words `answer`, as they stand in the conversation that goes on with the observation.
 
         Raises:
             SetupError: they do not stand there.
@@ -93,9 +95,17 @@ class Conversation:
         called = () if isinstance(observation, str) else tuple(name for name, _ in observation)
         found = self._turns.get((answer, called))
         if found is None:
-            # with the turn last, as the model saw it when it spoke
+            # with the turn last, as the model saw it when it wrote
             before = self._rendered(turn)
-            found = self._closed(before), self._as_said(before, answer)
+            # or the opening of a turn and the words, without what the template put between the two; empty where that is not
+            # how it is rendered
+            opened, words = self._rendered(opens=True), list[int]()
+            at = before.find(answer, len(opened))
+            if before.startswith(opened) and at >= 0:
+                ids_of_words, start = self.encode(opened + before[at:]), len(self.encode(opened))
+                end = next((i for i in range(start, len(ids_of_words)) if ids_of_words[i] in self.ends), None)
+                words = [] if end is None else ids_of_words[: end + 1]
+            found = self._closed(before), words
             if len(self._turns) < MOST_KEPT:  # a model may make up names of tools without end
                 self._turns[answer, called] = found
         for said in found:
@@ -103,17 +113,6 @@ class Conversation:
             if said and ids[: len(said)] == said:
                 return said, ids[len(said) :]
         raise self._forgets(answer)
-
-    def _as_said(self, before: str, answer: str) -> list[int]:
-        """The ids of the opening of a turn and of what was said in it, up to the token that ended it, without what the template
-        put between the two; `before` is the whole as rendered. Empty where that is not how it is rendered."""
-        opened = self._rendered(opens=True)
-        at = before.find(answer, len(opened))
-        if not before.startswith(opened) or at < 0:
-            return []
-        ids, start = self.encode(opened + before[at:]), len(self.encode(opened))
-        end = next((i for i in range(start, len(ids)) if ids[i] in self.ends), None)
-        return [] if end is None else ids[: end + 1]
 
     def _forgets(self, answer: str) -> SetupError:
         thoughts = " (it takes thoughts out of earlier turns)" if THOUGHT in answer else ""
@@ -143,7 +142,7 @@ class Conversation:
         ]
 
     def _turn(self, answer: str, called: str | Results = "") -> dict[str, Any]:
-        """A turn that says `answer`, and calls tools where `called` holds their results."""
+        """A turn of the words `answer`, which calls tools where `called` holds their results."""
         if self.form is not None and not isinstance(called, str):
             return turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
         return {"role": "assistant", "content": answer}
@@ -163,6 +162,7 @@ class Conversation:
     def _closed(self, text: str) -> list[int]:
         """Ids up to the last end token: the model generates no more of its turn than that."""
         ids = self.encode(text)
+        # from the end: the text of a turn may hold the token too
         for at in range(len(ids) - 1, -1, -1):
             if ids[at] in self.ends:
                 return ids[: at + 1]

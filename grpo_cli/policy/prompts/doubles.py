@@ -1,4 +1,4 @@
-"""What a prompt would say twice: rows that are templated already, or begin with the token that the tokenizer puts first."""
+"""What would stand twice in a prompt: rows that are templated already, or begin with the token that the tokenizer puts first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def doubles(
 
     Args:
         special: the tokenizer's special tokens.
-        tags: those of them that rows may speak of, such as `<think>`.
+        tags: those of them that rows may hold as text, such as `<think>`.
         encode: the token ids of a row's prompt.
     """
     rows = rows[:SEEN]

@@ -14,11 +14,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}` marks what an assistant said for training on it; to a prompt it is plain text."""
+    """`{% generation %}…{% endgeneration %}` marks an assistant's turn for training on it; to a prompt it is plain text."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja reads it from the class
 
     def parse(self, parser: Parser) -> nodes.Node:
+        # a scope of its own, as in transformers: what is set inside is not seen outside
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
@@ -33,6 +34,7 @@ def environment() -> Environment:
         extensions=[_Generation, loopcontrols],
     )
     env.filters["tojson"] = _tojson
+    # immutable sandbox: a template cannot change what the next one sees
     env.globals["raise_exception"] = _refuse
     env.globals["strftime_now"] = now
     return env

@@ -1,7 +1,7 @@
 """From a row to the text that a model goes on from. All jobs take their prompts from here. No torch in here.
 
 A row with messages goes through the chat template; behind it, and behind plain text, stands the row's `prefill`: the
-beginning of the assistant's turn. What cannot be rendered is said before weights are loaded (`refuse`).
+beginning of the assistant's turn. What cannot be rendered is refused before weights are loaded (`refuse`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ class Prompts:
         if row.messages is None:
             return row.prompt + row.prefill
         text = self._render(row, row.messages, row.tools)
-        if ignored := self._ignored_tools(row, text):
+        # by leaving them out: a prompt that stays the same never held them, and the model would be asked without its tools
+        bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in row.messages]
+        ignored = ""
+        if row.tools and text == self._render(row, row.messages, None):
+            ignored = "the `tools`"
+        elif bare != row.messages and text == self._render(row, bare, row.tools):
+            ignored = "the `tool_calls`"
+        if ignored:
             raise DataError(
                 f"the model's chat template leaves {ignored} of this row out of the prompt",
                 place=row.place,
@@ -71,12 +78,21 @@ class Prompts:
         """
         for row in one_of_each(rows):
             self.text(row)
-            if lost := self._lost_turn(row):
-                raise SetupError(
-                    f"the model's chat template leaves the {lost} turn of this row out of the prompt",
-                    place=row.place,
-                    hint=_role_mend(lost),
-                )
+            messages = list(row.messages or ())
+            text = self._render(row, messages, row.tools) if messages else ""
+            for i, message in enumerate(messages):
+                # what an assistant wrote earlier may go: some templates drop thoughts, and the task is in other turns
+                if message["role"] == "assistant" or not message["content"].strip():
+                    continue
+                # by changing one word of it: a template that shows a turn must show the change
+                other = [*messages[:i], {**message, "content": message["content"] + "x"}, *messages[i + 1 :]]
+                if text == self._render(row, other, row.tools):
+                    lost = str(message["role"])
+                    raise SetupError(
+                        f"the model's chat template leaves the {lost} turn of this row out of the prompt",
+                        place=row.place,
+                        hint=_role_mend(lost),
+                    )
 
     def unread_args(self) -> list[str]:
         """Names of template arguments that the template does not read."""
@@ -85,7 +101,7 @@ class Prompts:
         try:
             read = self.chat.variables()
         except TemplateRefuses:
-            return []  # `refuse` says so
+            return []  # `refuse` reports it
         return sorted(set(self.chat.args) - read)
 
     def clock(self, rows: Iterable[Row]) -> str | None:
@@ -120,30 +136,6 @@ class Prompts:
                 mend = _role_mend(role)
         return SetupError(f"the model's chat template refuses this row: {words}", place=row.place, hint=mend)
 
-    def _ignored_tools(self, row: Row, text: str) -> str:
-        """What of the row's tools and tool calls makes no difference to its prompt; empty where all do, or there are none."""
-        messages = row.messages or []
-        # by leaving them out: a prompt that stays the same never held them
-        if row.tools and text == self._render(row, messages, None):
-            return "the `tools`"
-        bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in messages]
-        if bare != messages and text == self._render(row, bare, row.tools):
-            return "the `tool_calls`"
-        return ""
-
-    def _lost_turn(self, row: Row) -> str:
-        """The role of a turn whose words make no difference; empty where all do. What an assistant said earlier may go."""
-        messages = list(row.messages or ())
-        text = self._render(row, messages, row.tools) if messages else ""
-        for i, message in enumerate(messages):
-            if message["role"] == "assistant" or not message["content"].strip():
-                continue
-            # by changing one word of it: a template that shows a turn must show the change
-            other = [*messages[:i], {**message, "content": message["content"] + "x"}, *messages[i + 1 :]]
-            if text == self._render(row, other, row.tools):
-                return str(message["role"])
-        return ""
-
 
 def _role_mend(role: str) -> str:
     if role in ("system", "developer"):
@@ -153,6 +145,7 @@ def _role_mend(role: str) -> str:
 
 def one_of_each(rows: Iterable[Row]) -> Iterator[Row]:
     """The first row of each sequence of roles, with and without tools."""
+    # a template branches on roles and tools, not on words: one row of a shape shows what it does with all
     seen = set()
     for row in rows:
         shape = (

@@ -18,11 +18,11 @@ def tags_among(special: Mapping[int, str], roles: Mapping[str, str]) -> set[int]
     """
     texts, named = set(special.values()), {roles.get(role) for role in ROLES}
 
-    def is_pair(text: str) -> bool:
+    found = set[int]()
+    for token, text in special.items():
         match = _TAG.fullmatch(text)
-        if match is None or match[1] == "s":
-            return False
-        pair = {f"<{match[1]}>", f"</{match[1]}>"}
-        return pair <= texts and not pair & named
-
-    return {token for token, text in special.items() if is_tag(text) or is_pair(text)}
+        pair = {f"<{match[1]}>", f"</{match[1]}>"} if match is not None and match[1] != "s" else set[str]()
+        # both halves, and neither of them a role: `<pad>` is no text, though there may be a `</pad>`
+        if is_tag(text) or (pair and pair <= texts and not pair & named):
+            found.add(token)
+    return found

@@ -1,4 +1,4 @@
-"""Rendering of a chat template that came from elsewhere: in one process beside this one, which may be killed.
+"""Rendering of a chat template that came from elsewhere: in one process next to this one, which may be killed.
 
 Templates are programs. Jinja's sandbox keeps them from this machine, and neither from going on for ever nor from making a
 text of gigabytes, which jinja may do as early as it compiles a constant. A template may be quick on a thousand prompts and
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -25,11 +25,11 @@ from grpo_verifiers.verifier import Unavailable
 
 LIMITS = ProcessLimits(cpu_s=1.0, wall_s=3.5, patience=2.0, memory_mb=256, forks=False)
 LONG = 20_000
-"""Characters of each message of a second prompt that is tried once: a template may well be quick on short ones only."""
+"""Characters added to each message of a second prompt, which is tried once."""
 MOST_ADDED = 1_000_000
 """Characters that a template may add to four times what it was given."""
 MOST_WORDS = 1000
-"""Characters of what a template says as it refuses."""
+"""Characters of a template's own message as it refuses."""
 Given = Mapping[str, Any]
 """What a template is rendered with, `messages` among it."""
 
@@ -47,13 +47,20 @@ def render_beside(source: str, given: Given, clock: datetime | None = None) -> t
     """What a template makes of what it is given, and the dates that it wrote; with `clock` as if it were then.
 
     Raises:
-        TemplateRefuses: it says so, or fails.
+        TemplateRefuses: it refuses them, or fails.
         SetupError: it goes on too long, needs too much memory or makes too long a text; or no process could be started.
     """
     with _rendering:  # `check` renders in two threads
         if source not in _failed and source not in _tried:
             _tried.add(source)
-            _run(source, {**given, "messages": _lengthened(given["messages"])}, clock)
+            # once with long messages, for its failure alone: a template may well be quick on short ones only
+            longer = [
+                {**one, "content": text + " " + "x " * (LONG // 2)}
+                if isinstance(text := one.get("content"), str)
+                else one
+                for one in given["messages"]
+            ]
+            _run(source, {**given, "messages": longer}, clock)
         made = [] if source in _failed else _run(source, given, clock)
     if source in _failed:
         raise SetupError(
@@ -67,6 +74,7 @@ def render_beside(source: str, given: Given, clock: datetime | None = None) -> t
 
 def _run(source: str, given: Given, clock: datetime | None) -> list[Any]:
     """What the process returns; a limit that was broken is noted."""
+    # noted, so that no other prompt waits for it: a template that bursts on one prompt is refused for all
     try:
         (result,) = _pool().run([(source, given, clock)])
     except Unavailable as err:
@@ -83,13 +91,6 @@ def _run(source: str, given: Given, clock: datetime | None) -> list[Any]:
         "memory": f"needs more than {LIMITS.memory_mb} MB for one prompt",
     }.get(reason, "ends the process that renders it")
     return []
-
-
-def _lengthened(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    def longer(text: object) -> object:
-        return (text + " " + "x " * (LONG // 2)) if isinstance(text, str) else text
-
-    return [{**one, "content": longer(one.get("content"))} for one in messages]
 
 
 @lru_cache(maxsize=1)
@@ -145,6 +146,7 @@ def load(config: object) -> tuple[Callable[[tuple[str, Given, datetime | None]],
             text, dates = rendered(source, given, clock)
         except TemplateRefuses as err:
             return ["refuses", str(err)]
+        # against what it was given: a long prompt may have a long text, and a short one that explodes is a bomb
         size = len(pickle.dumps(given))
         made = len(text) + sum(map(len, dates))
         return ["long", made, size] if made > MOST_ADDED + 4 * size else ["text", text, dates]

@@ -36,7 +36,7 @@ def template_warnings(
     ]
     try:
         said = [unopened(prompts), None if ends is None else unended(prompts, encode, added, ends, stop)]
-    except (TemplateRefuses, SetupError):  # `Prompts.refuse` says so of the rows
+    except (TemplateRefuses, SetupError):  # `Prompts.refuse` reports it, with a row
         said = []
     return found + [text for text in said if text is not None]
 
@@ -48,6 +48,7 @@ def unopened(prompts: Prompts) -> str | None:
     Raises:
         TemplateRefuses, SetupError: it does not render a question and an answer.
     """
+    # a template that reads the switch makes two texts; one that ignores it may open the turn always, or never
     prompt = prompts.chat_text([ASKS], opens=True)
     if prompt != prompts.chat_text([ASKS], opens=False):
         return None

@@ -42,10 +42,10 @@ def attend(
     scaling: float | None = None,
     **extras: object,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: causal over prompts, or one or some new tokens a row, as the current phase says.
+    """What transformers calls in each layer: causal over prompts, or one or some new tokens a row, by the current phase.
 
     Args:
-        module: the layer's attention; its `layer_idx` says whose buffers are meant.
+        module: the layer's attention; its `layer_idx` selects the buffers.
         query: [batch, heads, tokens, width].
         key: [batch, key heads, tokens or columns, width].
         value: as `key`, with a width of its own.

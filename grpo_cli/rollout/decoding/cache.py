@@ -4,7 +4,7 @@ column 0 on, without left padding, so that a row can be copied, moved and refill
 How this works: a forward pass has a phase. `Prefill` spreads whole prompts over the rows of their samples, `Extend` adds some
 tokens a row behind what it holds, `Decode` adds one; `CacheProbe` only records shapes. Each layer of the model hands its new keys
 and values to transformers' `Cache.update`, which `hugging_face_cache` sends to the `write` of the phase; what `write` returns
-is what the layer attends to (`attention.py`). `AttentionForm` is what a layer asks for besides the plain softmax.
+is what the layer attends to (`attention.py`). `AttentionForm` is what a layer needs in addition to the plain softmax.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# What the attention of a layer has beside the softmax of scaled products: a window (Mistral, Gemma), a cap
+# What the attention of a layer has in addition to the softmax of scaled products: a window (Mistral, Gemma), a cap
 # on its scores (Gemma 2), a learned score that takes likelihood from the columns (GPT-OSS).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionForm:
     """`window`: a token sees itself and the `window` - 1 before it; `cap`: scores are cap x tanh(score / cap);
-    `sinks` [heads]: a score beside those of the columns that mixes in nothing."""
+    `sinks` [heads]: a score in addition to those of the columns, which mixes in nothing."""
 
     window: int | None = None
     cap: float | None = None

@@ -103,7 +103,7 @@ class Batch:
 
 
 def decode(batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None) -> None:
-    """One token for each of the first `rows` rows, looking at `length` columns, of which `masked` says that some
+    """One token for each of the first `rows` rows, looking at `length` columns, of which `masked` records that some
     lie beyond some row's own; all write `column` when it is known."""
     state = batch.rows
     position = state.position[:rows]

@@ -3,7 +3,7 @@
     ids = prompt | a1 | o1 | a2 | o2 | … | an        the model's turns, and the observations between them
 
 Ids are appended and never encoded again. Each request has a seed of row, sample and turn alone, so that an episode is the
-same whoever plays beside it, on one process or many. The last observation is never appended: an episode ends on a turn.
+same whatever plays next to it, on one process or many. The last observation is never appended: an episode ends on a turn.
 
 How this works: `Episodes.open` starts a world for each sample and encodes prompts with their first observations. `Play.generate`
 then loops over turns: `_ask` generates one turn of each live episode, `_act` hands the turns to the worlds and appends what they

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.decoding.state import Batch
 
 
-# What a kernel's launch needs to know of a width: Triton takes powers of two only, of lanes and of warps.
+# What a kernel's launch depends on of a width: Triton takes powers of two only, of lanes and of warps.
 
 LANES_PER_WARP = 256
 """Numbers that a warp holds, eight a thread."""

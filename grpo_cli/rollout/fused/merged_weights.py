@@ -39,7 +39,7 @@ class WeightGroup:
 
     def refresh(self) -> None:
         """Copies the weights as they are now; the copies stay where they are. What was moved here follows by itself,
-        unless another library (DeepSpeed, say) has moved it on: then each module runs alone."""
+        unless another library (such as DeepSpeed) has moved it on: then each module runs alone."""
         import torch
 
         kinds = ["weight"] if self.modules[0].bias is None else ["weight", "bias"]

@@ -2,7 +2,7 @@
 machine without Triton, or a kernel that fails to build, costs speed and one line, never a run.
 
 How this works: each `checked_…` builds one stand-in, runs it and the plain code on the same random input, and returns the
-stand-in where the relative error is within rounding of the type, else None or nothing, with a line that says so. Order matters:
+stand-in where the relative error is within rounding of the type, else None or nothing, with a line about it. Order matters:
 the whole backbone is checked last, on top of the parts that were taken before.
 """
 

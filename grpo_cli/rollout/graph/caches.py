@@ -137,7 +137,7 @@ def zero_pages(numbers: int, layout: CacheLayout) -> Tensor:
 # since.
 
 EPISODE_CACHE_SHARE = 0.5
-"""Of the memory that is free beside the cache, at most this much becomes theirs."""
+"""Of the memory that is free next to the cache, at most this much becomes theirs."""
 
 
 class EpisodeCache:
@@ -180,7 +180,7 @@ class EpisodeCache:
             store: the buffers of the call that ends, [rows, heads, columns, width] each.
             rows: [n] int64, the row of each request.
             requests: n of them, each of an episode.
-            ids: the tokens that a row's columns stand for, from column 0.
+            ids: the tokens of a row's columns, from column 0.
             first: columns of each request that are kept already.
         """
         # one stretch for all rows: what is kept of a row already is copied once more, equal

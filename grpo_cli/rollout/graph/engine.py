@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
 
 CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
-"""Samples that decode at once, and tokens of a prefill, where nothing else is asked for."""
+"""Samples that decode at once, and tokens of a prefill, where nothing else is set."""
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
 """Settings whose batches, with their captured graphs, are kept: those of training, of evaluation and two more."""
@@ -221,7 +221,7 @@ class GraphEngine:
                     self._store = KeyValueStore(layout, rows, columns, self.attention)
                 return
             except (torch.OutOfMemoryError, RuntimeError) as err:
-                # a CPU that is out of memory says so in a plain RuntimeError
+                # a CPU that is out of memory raises a plain RuntimeError
                 if "memory" not in str(err).lower():
                     raise
                 if rows == 1:

@@ -1,11 +1,11 @@
-"""The vLLM server of `sample.vllm.mode: server`: asked what TRL takes for granted, and watched while it is waited for.
+"""The vLLM server of `sample.vllm.mode: server`: checked for what TRL takes for granted, and watched while it is waited for.
 
 TRL waits for such a server without a limit, pushes weights into whatever model it holds, and takes its log-probs as they
-come. So before the model is loaded it is found, and asked how it was started; a loss in the middle of a run ends the run.
+come. So before the model is loaded it is found, and its start parameters are read; a loss in the middle of a run ends the run.
 
 How this works: `check_vllm` refuses what cannot work on this machine. `server_of` waits for the server (`find_server`) and reads
 its start parameters; `check_model` compares sizes and tokenizer with the model that was loaded here. During generation and
-weight transfer `watched` runs a thread that asks for the server's health and ends the process where it is lost for too long.
+weight transfer `watched` runs a thread that reads the server's health and ends the process where it is lost for too long.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ SIZES = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "interm
 
 
 class ServerLost(TrainingError):
-    """The server went away, or refused what it was asked, in the middle of a run."""
+    """The server went away, or refused a request, in the middle of a run."""
 
 
 class NotUp(SetupError):

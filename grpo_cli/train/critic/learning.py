@@ -1,6 +1,6 @@
 """The critic's part of a step: after the samples are judged and before the policy learns from them.
 
-How this works. `CriticLearning.learn` asks the critic for values of the batch, `critic_credit` makes advantages of tokens from
+How this works. `CriticLearning.learn` takes the critic's values of the batch, `critic_credit` makes advantages of tokens from
 rewards and values (GAE, `algorithm/gae.py`), then the critic learns the returns; the policy's loss finds the advantages in the
 batch. `worth_of` and `credit_of` carry what came of it into the step's `Credit`, for the records. In the first
 `warmup_steps` steps the policy is left as it is. B rows of this rank, T completion tokens, P prompts, G samples.
@@ -243,8 +243,8 @@ class CriticLearning:
         *,
         absolute: bool,
     ) -> CriticLearning | None:
-        """The critic that the recipe asks for, made while the policy's weights are whole; `whole` is what scores while
-        they are not. None where it asks for none.
+        """The critic of the recipe, made while the policy's weights are whole; `whole` is what scores while
+        they are not. None where the recipe has none.
 
         Raises:
             SetupError: the model that it is to start from cannot be loaded, or reads other tokens than the policy.

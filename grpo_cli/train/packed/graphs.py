@@ -25,7 +25,7 @@ WARM = 2
 
 
 class NotCaptured(RuntimeError):
-    """A pass that could not be captured; the message says why."""
+    """A pass that could not be captured; the message has the reason."""
 
 
 class GraphMemory:

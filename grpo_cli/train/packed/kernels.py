@@ -180,7 +180,7 @@ def turn(
         labels: [N] int64.
         log_z: [N] float32, log of the sum over the whole vocabulary.
         entropies: [N] float32.
-        grads: of log-probs and of entropies, [N] float32 each; None where nobody asks.
+        grads: of log-probs and of entropies, [N] float32 each; None where nobody needs them.
     """
     n, columns = logits.shape
     of_logps, of_entropies = grads

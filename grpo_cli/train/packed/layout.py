@@ -186,7 +186,7 @@ def _taken(values: Tensor, at: Tensor) -> Tensor:
 def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
     """Rows laid out: prompts left-padded, the last `keep` tokens a completion padded at its end; on the host.
 
-    None where a mask has holes, which no layout says.
+    None where a mask has holes, which no layout can hold.
     """
     ids, mask = ids_BS.cpu().numpy(), mask_BS.cpu().numpy().astype(bool)
     rows, whole = ids.shape

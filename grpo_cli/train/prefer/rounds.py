@@ -1,4 +1,4 @@
-"""Runs whose step is no TRL rollout step: sample, learn, record, then what callbacks ask for, until the last step.
+"""Runs whose step is no TRL rollout step: sample, learn, record, then what callbacks want, until the last step.
 
 transformers' `Trainer` is here for what surrounds a step alone: callbacks, saving and loading weights.
 

@@ -1,6 +1,6 @@
 """TRL's preference trainers with our tokens, our reference and our guard; their losses are theirs.
 
-DPO (also IPO and IRPO) and KTO ask for the log-probs of a reference: they are computed once, before the first update, by the
+DPO (also IPO and IRPO) and KTO need the log-probs of a reference: they are computed once, before the first update, by the
 very weights that drew the samples, so that no second model is held. ORPO and SimPO have none, and stand in `free.py`.
 """
 
@@ -67,7 +67,7 @@ class WithReference(GuardedTrainer):
         self.model.train(was_training)
         if "ref" in getattr(self.model, "peft_config", {}):
             self.model.delete_adapter("ref")  # TRL's copy of the adapter, which is no longer needed
-        # TRL's collators look for them under these names, and ask for no reference model then
+        # TRL's collators look for them under these names, and make no reference model then
         for column, parts in zip(self.columns, zip(*found, strict=True), strict=True):
             dataset = dataset.add_column(column, torch.cat(parts).tolist())
         return dataset
@@ -105,7 +105,7 @@ def data_set(examples: Sequence[Example], micro: int) -> Dataset:
     """The examples as TRL's collators take them, in their order; `micro` are those of one forward pass."""
     pairs = [one for one in examples if isinstance(one, PairExample)]
     if pairs:
-        texts = {"prompt": "", "chosen": "", "rejected": ""}  # what the older trainers ask for by name
+        texts = {"prompt": "", "chosen": "", "rejected": ""}  # columns that the older trainers read
         return Dataset.from_list(
             [
                 texts | {"prompt_ids": p.prompt_ids, "chosen_ids": p.chosen_ids, "rejected_ids": p.rejected_ids}
