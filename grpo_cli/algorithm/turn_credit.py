@@ -86,7 +86,11 @@ def gigpo(
     gains = [returns(episode.rewards, gamma) for episode in episodes]
     for number, episode in enumerate(episodes):
         for turn, state in enumerate(episode.states) if episode.known else ():
-            groups.setdefault(_anchor(state, groups, similarity), []).append((number, turn))
+            anchor = state
+            if similarity is not None and state not in groups:
+                alike = (one for one in groups if SequenceMatcher(None, one, state).ratio() >= similarity)
+                anchor = next(alike, state)
+            groups.setdefault(anchor, []).append((number, turn))
     parts = [[0.0] * len(episode) for episode in episodes]
     for places in groups.values():
         compared = normalised([gains[i][t] for i, t in places], norm, floor)
@@ -94,13 +98,6 @@ def gigpo(
             parts[number][turn] = value
     shared = [places for places in groups.values() if len(places) > 1]
     return Anchors(parts, sum(map(len, shared)), len(shared), sum(map(len, groups.values())))
-
-
-def _anchor(state: str, groups: dict[str, list[tuple[int, int]]], similarity: float | None) -> str:
-    if similarity is None or state in groups:
-        return state
-    alike = (first for first in groups if SequenceMatcher(None, first, state).ratio() >= similarity)
-    return next(alike, state)
 
 
 def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> list[float]:

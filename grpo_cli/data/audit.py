@@ -22,7 +22,7 @@ from grpo_cli.errors import DataError, Mistake, SetupError, kind_of
 from grpo_verifiers.combine import SUM, CombineRule, NoVerifier, judges_of
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.text import placeholders
-from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
 # Rows that are the same question: within a set, and between training and held-out rows.
@@ -299,8 +299,14 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
         batch = pending[start : start + BATCH]
         verdicts = verifier.judge([sample for _, sample in batch])
         for (index, sample), verdict in zip(batch, verdicts, strict=True):
-            if verdict.outcome is not Outcome.RIGHT:
-                known[index] = replace(known[index], problem=_refusal(sample, verdict))
+            if verdict.outcome is Outcome.RIGHT:
+                continue
+            shown = sample.completion if len(sample.completion) <= 60 else "…" + sample.completion[-59:]
+            why = verdict.detail or verdict.reason or verdict.outcome.value
+            problem = f"the gold does not pass its own verifier: {shown!r} is {verdict.outcome.value} ({why})"
+            if verdict.outcome is Outcome.ERROR:
+                problem = f"the verifier fails on the gold {shown!r}: {why}"
+            known[index] = replace(known[index], problem=problem)
     return [known[index] for index in index_of]
 
 
@@ -344,11 +350,3 @@ class _Shared:
 
     def _key(self, fields: Mapping[str, Any]) -> str:
         return json.dumps([fields.get(name) for name in self._columns], ensure_ascii=False)
-
-
-def _refusal(sample: Sample, verdict: Verdict) -> str:
-    shown = sample.completion if len(sample.completion) <= 60 else "…" + sample.completion[-59:]
-    why = verdict.detail or verdict.reason or verdict.outcome.value
-    if verdict.outcome is Outcome.ERROR:
-        return f"the verifier fails on the gold {shown!r}: {why}"
-    return f"the gold does not pass its own verifier: {shown!r} is {verdict.outcome.value} ({why})"

@@ -139,10 +139,12 @@ def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
 
 def prompt_text(messages: Sequence[Message]) -> str:
     """The chat as text, for records and the screen: its turns without the system's."""
-    return "\n\n".join(_shown(message) for message in messages if message["role"] not in ("system", "developer"))
-
-
-def _shown(message: Message) -> str:
-    calls = message.get("tool_calls")
-    called = json.dumps(calls, ensure_ascii=False) if calls else ""
-    return "\n".join(part for part in (message["content"], called) if part) if called else message["content"]
+    shown = []
+    for message in messages:
+        if message["role"] not in ("system", "developer"):
+            calls = message.get("tool_calls")
+            called = json.dumps(calls, ensure_ascii=False) if calls else ""
+            shown.append(
+                "\n".join(part for part in (message["content"], called) if part) if called else message["content"]
+            )
+    return "\n\n".join(shown)

@@ -95,10 +95,19 @@ def run_rows(
             if not isinstance(line.get("fields") or {}, dict) or not isinstance(line.get("tokens") or 0, int | float):
                 yield BrokenFile(item.place, "no sample of a run: `fields` must be an object, `tokens` a number")
                 continue
-            row, text = str(line.get("row", "")), line.get("completion")
-            if isinstance(text, str) and text not in seen.setdefault(row, set()) and _may_take(line, text, taking):
-                seen[row].add(text)
-                kept.setdefault(row, []).append(line)
+            row, text, outcome = str(line.get("row", "")), line.get("completion"), line.get("outcome")
+            if not isinstance(text, str) or text in seen.setdefault(row, set()) or line.get("truncated"):
+                continue
+            # no verdict is neither: a sample that nobody judged must not be learned from as a wrong one
+            if outcome not in (("right",) if taking.only == "right" else ("wrong", "no_answer", "over_limit")):
+                continue
+            shaped = Shaped(text)
+            if taking.language is not None and build_term("language", script=taking.language)(shaped) < 0:
+                continue
+            if taking.repetition is not None and build_term("repetition", free=taking.repetition)(shaped) < 0:
+                continue
+            seen[row].add(text)
+            kept.setdefault(row, []).append(line)
     if not kept:
         raise DataError(
             f"none of {count:,} samples of `{shown}` is {taking.only}, whole"
@@ -113,17 +122,6 @@ def run_rows(
             own = {k: v for k, v in line.items() if k not in OWN and k not in ("prompt", "completion")}
             own |= line.get("fields") or {}
             yield Record({**own, "completion": line["completion"]}, f"{shown} row {row}", row)
-
-
-def _may_take(line: Mapping[str, Any], text: str, taking: SampleFilter) -> bool:
-    outcome = line.get("outcome")
-    is_asked = outcome == "right" if taking.only == "right" else outcome in ("wrong", "no_answer", "over_limit")
-    if not is_asked or line.get("truncated"):
-        return False
-    shaped = Shaped(text)
-    if taking.language is not None and build_term("language", script=taking.language)(shaped) < 0:
-        return False
-    return taking.repetition is None or build_term("repetition", free=taking.repetition)(shaped) >= 0
 
 
 def _step(file: Path) -> int:

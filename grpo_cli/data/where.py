@@ -65,22 +65,22 @@ def parse_where(source: str) -> Where:
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as err:
-        raise TemplateError(_said(text, err), min(max((err.offset or 1) - 1, 0), len(source))) from None
+        # signs of other languages are the usual slip, and Python's own message does not name the word to write
+        hints = {"&&": "`and`", "||": "`or`", "!": "`not`", "=": "`==`"}
+        found = next((f"; say {word}" for sign, word in hints.items() if sign in text), "")
+        message = f"no expression: {(err.msg or 'cannot be read').lower()}{found}"
+        raise TemplateError(message, min(max((err.offset or 1) - 1, 0), len(source))) from None
     except (ValueError, RecursionError, MemoryError):
         raise TemplateError("cannot be read: nested too deeply, or NUL bytes", 0) from None
     _allow(tree)
     return Where(source, tree)
 
 
-def _said(text: str, err: SyntaxError) -> str:
-    hints = {"&&": "`and`", "||": "`or`", "!": "`not`", "=": "`==`"}
-    found = next((f"; say {said}" for sign, said in hints.items() if sign in text), "")
-    return f"no expression: {(err.msg or 'cannot be read').lower()}{found}"
-
-
 def _allow(node: ast.expr) -> None:
     """Refuse every kind of node but those that `_value` and `_claim` read."""
-    if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and _is_plain(node.value)) or _path(node):
+    # bytes, complex numbers and `...` are constants too, and no value of a row
+    is_plain = isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str | int | float))
+    if isinstance(node, ast.Name) or is_plain or _path(node):
         return
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -96,10 +96,6 @@ def _allow(node: ast.expr) -> None:
     for child in inner:
         if isinstance(child, ast.expr):
             _allow(child)
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float)
 
 
 def _path(node: ast.AST) -> str:

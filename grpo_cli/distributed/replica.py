@@ -24,7 +24,10 @@ class Replica:
     """A plain model of its own, in the dtype `compute_dtype` where training computes in that, else in the policy's."""
 
     def __init__(self, policy: nn.Module, compute_dtype: torch.dtype | None) -> None:
-        copies = {id(p): _copy(p, compute_dtype) for p in policy.parameters()}
+        copies = dict[int, nn.Parameter]()
+        for p in policy.parameters():
+            kind = compute_dtype if compute_dtype is not None and p.is_floating_point() else p.dtype
+            copies[id(p)] = nn.Parameter(p.detach().to(kind, copy=True), requires_grad=p.requires_grad)
         # with our parameters in the memo: modules and buffers are copied, and tied weights stay tied
         self.model: Any = copy.deepcopy(policy, copies)
         self.trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -55,8 +58,3 @@ class Replica:
         for name, whole in gathered(policy):
             self.trained[name].copy_(whole)
         self.updates = updates
-
-
-def _copy(parameter: nn.Parameter, compute_dtype: torch.dtype | None) -> nn.Parameter:
-    kind = compute_dtype if compute_dtype is not None and parameter.is_floating_point() else parameter.dtype
-    return nn.Parameter(parameter.detach().to(kind, copy=True), requires_grad=parameter.requires_grad)

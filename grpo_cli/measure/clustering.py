@@ -188,41 +188,34 @@ def embed(
 
     Likelihoods are at temperature 1. One forward pass of all tokens; rows of like length go together.
     """
-    texts = [_tokens(policy, row) for row in rows]
+    # ids of prompt and gold, and how many of them are the gold's
+    texts = list[tuple[list[int], int]]()
+    for row in rows:
+        prompt, gold = policy.encode(row), gold_of_row(row.fields)
+        ids = list(policy.tokenizer(gold, add_special_tokens=False).input_ids) if gold is not None else []
+        # a gold that is cut still shows where the row lies
+        ids = ids[: None if policy.context is None else max(0, policy.context - len(prompt))]
+        texts.append((prompt + ids, len(ids)))
     # rows of like length together, and always in the same batches, so that the last bits are the same again
     order = sorted(range(len(rows)), key=lambda i: (len(texts[i][0]), i))
+    batches = list[list[int]]()
+    for i in order:
+        # as many together as `TOKENS` allow; lengths never fall, so the newest row is the widest
+        if batches and (len(batches[-1]) + 1) * len(texts[i][0]) <= TOKENS:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
     vectors: list[Tensor] = [torch.empty(0)] * len(rows)
     nlls: list[float | None] = [None] * len(rows)
     done = 0
     with evaluating(policy.model):
-        for batch in _batches(order, [len(ids) for ids, _ in texts]):
+        for batch in batches:
             means, losses = _forward(policy, [texts[i] for i in batch])
             for i, mean, loss in zip(batch, means, losses, strict=True):
                 vectors[i], nlls[i] = mean, loss
             done += len(batch)
             on_progress(done, len(rows))
     return Embeddings(torch.stack(vectors), nlls)
-
-
-def _tokens(policy: Policy, row: Row) -> tuple[list[int], int]:
-    """Ids of prompt and gold, and how many of them are the gold's."""
-    prompt, gold = policy.encode(row), gold_of_row(row.fields)
-    said = list(policy.tokenizer(gold, add_special_tokens=False).input_ids) if gold is not None else []
-    # a gold that is cut still shows where the row lies
-    room = None if policy.context is None else max(0, policy.context - len(prompt))
-    said = said[:room]
-    return prompt + said, len(said)
-
-
-def _batches(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-    """Rows in this order, as many together as `TOKENS` allow; lengths never fall."""
-    found: list[list[int]] = []
-    for i in order:
-        if found and (len(found[-1]) + 1) * lengths[i] <= TOKENS:
-            found[-1].append(i)
-        else:
-            found.append([i])
-    return found
 
 
 def _forward(policy: Policy, texts: Sequence[tuple[Sequence[int], int]]) -> tuple[Tensor, list[float | None]]:

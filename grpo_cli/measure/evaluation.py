@@ -20,8 +20,8 @@ from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.reward.group import sample_record
 from grpo_cli.reward.group_judge import judge_finished, texts_of
-from grpo_cli.reward.judge import Judge, Judgement, RowTasks, no_assistant_prefix
-from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
+from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
+from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import episode_stats, turns_by_outcome
@@ -218,12 +218,32 @@ class Evaluator:
         began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
         # of the first `n` rows: an evaluation in between measures the same rows each time
         some = slice(rank, n, world)
-        flat = self._completions(some, samples, settings, on_progress)
+        if self.episodes is not None:
+            # the same worlds in every round: scores over time are paired
+            play = self.episodes.open(self.rows[some], samples, settings.seed or 0)
+            groups = play.generate(settings, on_progress=lambda done, _: on_progress(done))
+        else:
+            requests = [Request(ids, samples) for ids in self.prompt_ids[some]]
+            groups = self.engine.generate(requests, settings, on_progress=lambda done, _: on_progress(done))
+        flat = [completion for group in groups for completion in group]
         texts = texts_of(flat, self.policy.decode)
-        tasks = [self.tasks[row] for row in range(n)[some] for _ in range(samples)]
+        places = [row for row in range(n)[some] for _ in range(samples)]
+        tasks = [self.tasks[row] for row in places]
         found = judge_finished(self.judge, flat, texts, tasks)
         judgements = [j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])]
-        local_records = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
+        local_records = [
+            sample_record(
+                (row := self.rows[at]),
+                completion,
+                text,
+                judgement,
+                step=step,
+                group=row.id,
+                reward=judgement.reward,
+                assistant_prefix=self.tasks[at].assistant_prefix,
+            )
+            for at, completion, text, judgement in zip(places, flat, texts, judgements, strict=True)
+        ]
         place = {row.id: i for i, row in enumerate(self.rows)}
         # back into the order of the rows, so that files and sums do not depend on the number of ranks
         records = sorted(self.shared.gathered(local_records), key=lambda record: place[record.row])
@@ -231,45 +251,3 @@ class Evaluator:
         measured = measure(records, samples, ks, seconds, {row.id: row.place for row in self.rows})
         self.judge.lines.see(measured.failures)
         return measured
-
-    def _completions(
-        self, some: slice, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
-    ) -> list[Completion]:
-        """`samples` of each of some rows, one row after the other."""
-
-        def progressed(done: int, _: int) -> None:
-            on_progress(done)
-
-        if self.episodes is not None:
-            # the same worlds in every round: scores over time are paired
-            play = self.episodes.open(self.rows[some], samples, settings.seed or 0)
-            groups = play.generate(settings, on_progress=progressed)
-        else:
-            asked = [Request(ids, samples) for ids in self.prompt_ids[some]]
-            groups = self.engine.generate(asked, settings, on_progress=progressed)
-        return [completion for group in groups for completion in group]
-
-    def _records(
-        self,
-        step: int,
-        samples: int,
-        places: Sequence[int],
-        completions: Sequence[Completion],
-        texts: Sequence[str],
-        judgements: Sequence[Judgement],
-    ) -> list[SampleRecord]:
-        return [
-            sample_record(
-                (row := self.rows[place]),
-                completion,
-                text,
-                judgement,
-                step=step,
-                group=row.id,
-                reward=judgement.reward,
-                assistant_prefix=self.tasks[place].assistant_prefix,
-            )
-            for place, completion, text, judgement in zip(
-                (place for place in places for _ in range(samples)), completions, texts, judgements, strict=True
-            )
-        ]

@@ -46,7 +46,11 @@ class GradientSketch:
         kept = [(ids, a) for ids, a in zip(completions, advantages, strict=True) if ids and a]
         if not kept:
             return None
-        tokens_BS, mask_BS = _padded([[*prompt_ids, *ids] for ids, _ in kept], self.policy.device)
+        rows = [[*prompt_ids, *ids] for ids, _ in kept]
+        longest = max(map(len, rows))
+        # on the right, which a causal model never looks at
+        tokens_BS = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=self.policy.device)
+        mask_BS = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.policy.device)
         weights_B = torch.tensor([a / len(completions) for _, a in kept], device=self.policy.device)
         lengths_B = torch.tensor([len(ids) for ids, _ in kept], device=self.policy.device)
         places_S = torch.arange(tokens_BS.shape[1] - 1, device=self.policy.device) + 1
@@ -69,8 +73,18 @@ class GradientSketch:
         base = causal_model(self.policy.model)
         head = base.get_output_embeddings()
         start: list[Tensor] = []
-        hooks = [base.get_input_embeddings().register_forward_hook(lambda _m, _a, out: _leaf(out, start))]
-        layers = [m for m in base.modules() if _is_linear(m) and m is not head]
+
+        def leaf(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
+            # gradients stop here: below are only the embeddings
+            start.append(output.detach().requires_grad_(True))
+            return start[-1]
+
+        hooks = [base.get_input_embeddings().register_forward_hook(leaf)]
+        layers = [
+            m
+            for m in base.modules()
+            if m is not head and (isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D")  # GPT-2's
+        ]
         for number, layer in enumerate(layers):
             hooks.append(layer.register_forward_hook(_Part(self, number, sketch)))
         try:
@@ -135,27 +149,6 @@ def against_the_rest(sketches: Sequence[Tensor | None]) -> list[float | None]:
         size = float(rest.norm() * own.norm())
         found.append(float(own @ rest) / size if size > 0 else None)
     return found
-
-
-def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    longest = max(map(len, rows))
-    tokens = torch.zeros(len(rows), longest, dtype=torch.long)
-    mask = torch.zeros(len(rows), longest, dtype=torch.long)
-    for i, row in enumerate(rows):
-        tokens[i, : len(row)] = torch.tensor(row)
-        mask[i, : len(row)] = 1
-    return tokens.to(device), mask.to(device)
-
-
-def _leaf(output: Tensor, start: list[Tensor]) -> Tensor:
-    # gradients stop here: below are only the embeddings
-    leaf = output.detach().requires_grad_(True)
-    start.append(leaf)
-    return leaf
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"  # GPT-2's
 
 
 def _mixed(seed: int, number: int) -> int:

@@ -79,7 +79,11 @@ def sample_probe(
     # the settings of training, not those of measuring: a probe forecasts what a step will draw
     evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, shared, world)
     records = evaluator.run(0, on_progress).sampled.records
-    noise = _noise(recipe, base, rows, records, shared or Alone()) if is_noisy else None
+    noise: ScorerNoise | None = None
+    if is_noisy:
+        ranks = shared or Alone()
+        # in one process: each would measure another noise
+        noise = ranks.gathered([scored_twice(recipe, base, rows, records) if ranks.rank == 0 else None])[0]
     probe = summarise(
         records,
         samples=size.samples,
@@ -91,15 +95,6 @@ def sample_probe(
         unlearnable=unlearnable(recipe),
     )
     return ProbeRun(probe, records, device, time.perf_counter() - began)
-
-
-def _noise(
-    recipe: Recipe, base: Path | None, rows: Split, records: Sequence[SampleRecord], shared: Shared
-) -> ScorerNoise | None:
-    # in one process: each would measure another noise
-    own = scored_twice(recipe, base, rows, records) if shared.rank == 0 else None
-    found: ScorerNoise | None = shared.gathered([own])[0]
-    return found
 
 
 def _signals(recipe: Recipe, records: Sequence[SampleRecord], samples: int, noise: ScorerNoise | None) -> list[bool]:

@@ -94,7 +94,12 @@ def load_model(
     """
     exclude_cudnn_attention()
     folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
-    dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None or folder is not None)
+    # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256. Weights that are
+    # only read (measuring, or frozen under an adapter) lose nothing; a CPU mostly computes in float32
+    frozen = not training or spec.lora is not None or folder is not None
+    dtype = torch.bfloat16 if frozen and device.type != "cpu" else torch.float32
+    if spec.dtype != "auto":
+        dtype = DTYPES[spec.dtype]
     _ask_hub(whole)
     refuse_flaws(spec, trains=training)
     with loading_failures(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
@@ -250,16 +255,6 @@ def meta_model(spec: Model) -> CausalLM:
     with loading_failures(f"cannot load the model `{spec.path}`"), torch.device("meta"):
         found: CausalLM = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **more)
     return found
-
-
-def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch.dtype:
-    if name != "auto":
-        return DTYPES[name]
-    if device.type == "cpu":
-        return torch.float32
-    # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256. Weights that are
-    # only read (measuring, or frozen under an adapter) lose nothing
-    return torch.float32 if training and not lora else torch.bfloat16
 
 
 def names_hub(spec: Model) -> bool:

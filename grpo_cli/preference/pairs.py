@@ -128,17 +128,15 @@ def pairs_of_row(row: str, samples: Sequence[SampleRecord], limits: PairLimits, 
     answers = answers_of(samples)
     if placebo is not None:
         answers = shuffle_labels(answers, f"{placebo}/{row}")
-    pairs = pair_up(answers, limits)
-    return RowPairs(row, samples, answers, pairs, None if pairs else _cause(samples, answers))
-
-
-def _cause(samples: Sequence[SampleRecord], answers: Sequence[JudgedAnswer]) -> NoPair:
-    if not answers:
+    pairs, cause = pair_up(answers, limits), None
+    if not pairs and not answers:
         judged = [s for s in samples if s.is_judged]
-        return NoPair.BOTH if any(map(is_usable, judged)) else NoPair.CUT if judged else NoPair.NO_VERDICT
-    if not any(one.is_right for one in answers):
-        return NoPair.NO_RIGHT
-    return NoPair.LENGTHS if any(not one.is_right for one in answers) else NoPair.NO_WRONG
+        cause = NoPair.BOTH if any(map(is_usable, judged)) else NoPair.CUT if judged else NoPair.NO_VERDICT
+    elif not pairs:
+        labels = {one.is_right for one in answers}
+        # both kinds are there and none of their pairs is near enough in length
+        cause = NoPair.LENGTHS if len(labels) == 2 else NoPair.NO_WRONG if True in labels else NoPair.NO_RIGHT
+    return RowPairs(row, samples, answers, pairs, cause)
 
 
 def by_row(samples: Iterable[SampleRecord]) -> Mapping[str, list[SampleRecord]]:

@@ -131,9 +131,16 @@ class RewardModelVerifier(Verifier):
         scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
         # of the batch, shared out: one sample's own time cannot be measured in it
         seconds = (time.perf_counter() - began) / len(samples)
-        return [
-            self._verdict(scores[i], seconds) if i in scores else over_limit("too_long") for i in range(len(samples))
-        ]
+        found: list[Verdict] = []
+        for i in range(len(samples)):
+            if i not in scores:
+                found.append(over_limit("too_long"))
+            elif not math.isfinite(scores[i]):
+                found.append(error("non_finite", "the classifier's logits are not finite", seconds))
+            else:
+                # never right by itself: a high score is an opinion
+                found.append(wrong(None, REASON, seconds, score=scores[i]))
+        return found
 
     def _scores(self, model: Any, tokenizer: Any, ids: list[list[int]]) -> list[float]:
         import torch
@@ -151,12 +158,6 @@ class RewardModelVerifier(Verifier):
             scores_N = logits_NL.softmax(dim=1)[:, label]
         found: list[float] = scores_N.tolist()
         return found
-
-    def _verdict(self, score: float, seconds: float) -> Verdict:
-        if not math.isfinite(score):
-            return error("non_finite", "the classifier's logits are not finite", seconds)
-        # never right by itself: a high score is an opinion
-        return wrong(None, REASON, seconds, score=score)
 
 
 def _encoded(tokenizer: Any, sample: Sample) -> list[int]:

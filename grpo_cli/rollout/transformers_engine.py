@@ -62,6 +62,7 @@ class TransformersEngine:
     ) -> list[list[Completion]]:
         """Completions in the order of the requests, `n` for each."""
         import torch
+        from transformers import GenerationConfig
 
         check_settings(settings)
         check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
@@ -79,6 +80,17 @@ class TransformersEngine:
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
         # only the device that samples: forking all of them would start a context on each
         devices = [device] if device.type == "cuda" else []
+        # the rules of sampling run as our processors after the one that records the raw logits: here they are all off
+        config = GenerationConfig(
+            max_new_tokens=settings.max_tokens,
+            do_sample=not settings.greedy,
+            temperature=None if settings.greedy else 1.0,
+            top_k=None if settings.greedy else 0,
+            top_p=None if settings.greedy else 1.0,
+            eos_token_id=self.end_ids or None,
+            pad_token_id=self.pad_id,
+            use_cache=True,
+        )
         # `generate` draws from torch's global generator, which dropout and shuffling of training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
         with evaluating(base), without_defaults(base), seeded:
@@ -87,7 +99,7 @@ class TransformersEngine:
             base.generate(
                 input_ids=torch.tensor(padded, device=device),
                 attention_mask=torch.tensor(real, device=device),
-                generation_config=self._config(settings),
+                generation_config=config,
                 logits_processor=watch.processors(),
                 stopping_criteria=[watch.stop],
                 synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
@@ -99,21 +111,6 @@ class TransformersEngine:
 
     def release(self) -> None:
         """Nothing is kept."""
-
-    def _config(self, settings: SamplingSettings) -> Any:
-        from transformers import GenerationConfig
-
-        # The rules run as our processors after the one that records the raw logits: here they are all off.
-        return GenerationConfig(
-            max_new_tokens=settings.max_tokens,
-            do_sample=not settings.greedy,
-            temperature=None if settings.greedy else 1.0,
-            top_k=None if settings.greedy else 0,
-            top_p=None if settings.greedy else 1.0,
-            eos_token_id=self.end_ids or None,
-            pad_token_id=self.pad_id,
-            use_cache=True,
-        )
 
 
 @contextmanager

@@ -24,9 +24,17 @@ outer loop, so nothing calls `grpo_step` there: TRL's hooks call its halves and 
     log                                   train/loop.py:close                        `close` below: the record
     _save_checkpoint                      resilience/checkpoint.py:saving            the checkpoint
 
-The optimizer step itself is transformers' own, after `_get_grad_norm`. Where the formulas are: advantages in
-`algorithm/advantage.py` and `algorithm/credit.py` (`train/credit.py` computes them for groups), the loss mask (`loss_mask`) and what
-TRL's loss lacks in `algorithm/loss.py`, PPO's in `algorithm/gae.py`. What is recorded is in `Loop._record` of `train/loop.py`.
+Where to find it:
+
+    which rows            curriculum/select.py:choose
+    the samples           rollout/collect.py:sample
+    the rewards           reward/pay.py:of, of the verdicts of reward/judge.py:judge
+    the advantages        algorithm/advantage.py:group_advantages, called by algorithm/credit.py:credit, by train/credit.py:credit
+    the loss mask         algorithm/loss.py:loss_mask, of the completion mask that `generated` and `leave_out_cut` make
+    the loss              TRL's `_compute_loss`; what it lacks is added in train/trainer.py:hooked_loss
+    the optimizer step    transformers' `Trainer._run_epoch`, right after its call of `_get_grad_norm`
+    PPO's advantages      algorithm/gae.py:advantages, called by train/critic/learning.py:critic_credit
+    the record            train/loop.py:_record
 """
 
 from __future__ import annotations

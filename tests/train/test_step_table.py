@@ -51,3 +51,9 @@ def test_a_hook_calls_the_function_that_the_table_names(hook: str, target: str) 
     else:
         assert name in functions(ROOT / file)
     assert name in called(own[hook])
+
+
+def test_each_function_that_the_head_names_is_there() -> None:
+    named = re.findall(r"([\w/]+\.py):(\w+)", str(step_module.__doc__))
+    assert len(named) > 15
+    assert [f"{file}:{name}" for file, name in named if name not in functions(ROOT / file)] == []

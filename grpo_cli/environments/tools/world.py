@@ -47,13 +47,22 @@ def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
             raise BadFunction(f"{where}: a tool has arguments by name, each with a type")
         if parameter.name not in hints:
             raise BadFunction(f"{where} has no type: write `{parameter.name}: int`, or another")
-        properties[parameter.name] = _described(_type(hints[parameter.name], where), arguments.get(parameter.name, ""))
+        shape, words = _type(hints[parameter.name], where), arguments.get(parameter.name, "")
+        # `(choices: ["a", "b"])` at the end of an argument's words, as transformers reads them
+        choices = re.search(r"\(choices:\s*(.*?)\)\s*$", words, flags=re.I | re.S)
+        if choices:
+            try:
+                shape = shape | {"enum": [str(one).strip() for one in json.loads(choices[1])]}
+                words = words[: choices.start()].strip()
+            except (ValueError, TypeError):
+                pass  # no list: they stay words
+        properties[parameter.name] = shape | ({"description": words} if words else {})
         if parameter.default is parameter.empty:
             required.append(parameter.name)
-    shape: dict[str, Any] = {"type": "object", "properties": properties}
+    whole: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
-        shape["required"] = required
-    found: dict[str, Any] = {"name": name, "description": about, "parameters": shape}
+        whole["required"] = required
+    found: dict[str, Any] = {"name": name, "description": about, "parameters": whole}
     if hints.get("return", type(None)) is not type(None):
         try:  # a template rarely shows it, so a type without a schema is no error here
             shown = _type(hints["return"], "")
@@ -157,17 +166,6 @@ def _type(hint: Any, where: str) -> dict[str, Any]:
     )
 
 
-def _described(shape: dict[str, Any], text: str) -> dict[str, Any]:
-    choices = re.search(r"\(choices:\s*(.*?)\)\s*$", text, flags=re.I | re.S)
-    if choices:
-        try:
-            shape = shape | {"enum": [str(one).strip() for one in json.loads(choices[1])]}
-        except (ValueError, TypeError):
-            choices = None
-    said = text[: choices.start()].strip() if choices else text
-    return shape | ({"description": said} if said else {})
-
-
 def _read_doc(text: str) -> tuple[str, dict[str, str], str]:
     """What stands above the arguments, each argument's words, and what is returned (Google's form)."""
     parts = re.split(r"\n\s*(Args|Arguments|Returns|Raises|Yields|Examples?):\s*\n", "\n" + text)
@@ -233,8 +231,13 @@ class ToolWorld:
         if not calls:
             return {"done": True}
         for call in calls:
+            name = call["name"]
             try:
-                answers.append(self._made(call))
+                if call["error"]:
+                    raise BadCall(call["error"])
+                if name not in self.tools:
+                    raise BadCall(f"there is no tool `{name}`{near_or_known(name, self.tools)}")
+                answers.append(self.tools[name].answer(call["arguments"], is_text=call["is_text"]))
             except BadCall as err:
                 answers.append(f"error: {err}")
                 all_made = False
@@ -244,14 +247,6 @@ class ToolWorld:
         """The object's own reward; None where it has none, and verifiers judge the answer."""
         reward = getattr(self.inner, "get_reward", None)
         return awaited(reward()) if callable(reward) else None
-
-    def _made(self, call: Mapping[str, Any]) -> str:
-        name = call["name"]
-        if call["error"]:
-            raise BadCall(call["error"])
-        if name not in self.tools:
-            raise BadCall(f"there is no tool `{name}`{near_or_known(name, self.tools)}")
-        return self.tools[name].answer(call["arguments"], is_text=call["is_text"])
 
 
 def tools_of(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:

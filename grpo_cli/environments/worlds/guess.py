@@ -38,10 +38,14 @@ class Guess:
         if number == self.secret:
             return {"observation": "yes", "state": "yes", "reward": 1.0, "done": True, "milestone": "found"}
         if number < self.secret:
-            self.low, said = max(self.low, number + 1), "higher"
+            self.low, answer = max(self.low, number + 1), "higher"
         else:
-            self.high, said = min(self.high, number - 1), "lower"
-        return {"observation": said, "state": self._left(), "milestone": self._milestone()}
+            self.high, answer = min(self.high, number - 1), "lower"
+        left, before = self.high - self.low + 1, self.halved
+        while left <= WIDTH >> (self.halved + 1) and self.halved < 5:
+            self.halved += 1
+        milestone = f"{WIDTH >> self.halved} left" if self.halved > before else None
+        return {"observation": answer, "state": self._left(), "milestone": milestone}
 
     def demonstrate(self) -> str:
         """Any number of the range that is still possible."""
@@ -49,9 +53,3 @@ class Guess:
 
     def _left(self) -> str:
         return f"{self.low}-{self.high}"
-
-    def _milestone(self) -> str | None:
-        left, before = self.high - self.low + 1, self.halved
-        while left <= WIDTH >> (self.halved + 1) and self.halved < 5:
-            self.halved += 1
-        return f"{WIDTH >> self.halved} left" if self.halved > before else None

@@ -12,8 +12,11 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -120,7 +123,12 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             yield ModelFlaw(f"no such file: {file}")
         return
     if folder.is_dir():
-        yield from _folder(folder)
+        if not (folder / "config.json").is_file():
+            inside = sorted(path.name for path in folder.glob("*.gguf"))
+            hint = (
+                f"name the file with `model.gguf_file: {inside[0]}`" if inside else "name a folder with `config.json`"
+            )
+            yield ModelFlaw(f"`{folder}` holds no model: there is no `config.json`", hint)
     elif folder.exists():
         yield ModelFlaw(
             f"`{path}` is a file, not a model", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
@@ -136,14 +144,6 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             # with a hub at hand loading will fetch it
             is_fatal=offline is not None,
         )
-
-
-def _folder(folder: Path) -> Iterator[ModelFlaw]:
-    if (folder / "config.json").is_file():
-        return
-    inside = sorted(path.name for path in folder.glob("*.gguf"))
-    hint = f"name the file with `model.gguf_file: {inside[0]}`" if inside else "name a folder with `config.json`"
-    yield ModelFlaw(f"`{folder}` holds no model: there is no `config.json`", hint)
 
 
 def _unmet(needs: Iterable[PackageNeed], mend: str = "") -> Iterator[ModelFlaw]:
@@ -186,7 +186,9 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
 
 
 def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
-    kind, version = config.get("model_type"), _version()
+    kind, version = config.get("model_type"), ""
+    with suppress(PackageNotFoundError):
+        version = metadata.version("transformers")
     # `_table` reads the source as text: the import takes seconds, and `grpo check` is to answer at once
     known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table("configuration_auto.py", "CONFIG_MAPPING_NAMES")
     if not known:  # another transformers keeps its tables elsewhere
@@ -332,12 +334,3 @@ def _table(file: str, name: str) -> frozenset[str]:
                 if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and leaf.value.islower()
             }
     return frozenset(found)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("transformers")
-    except PackageNotFoundError:
-        return ""

@@ -66,7 +66,13 @@ class ChatTemplate:
         shown = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
         # what the recipe gives may replace a special token, but not the messages
         given: dict[str, Any] = {**self.special, **self.args, **shown, "add_generation_prompt": opens}
-        source = self._source(bool(tools))
+        source = self.templates if isinstance(self.templates, str) else None
+        for name in ("tool_use", "default") if tools else ("default",):
+            if not isinstance(self.templates, str) and source is None:
+                source = self.templates.get(name)
+        if source is None:
+            names = ", ".join(sorted(self.templates))
+            raise TemplateRefuses(f"there are several templates ({names}) and none is the default")
         make = rendered if source == CHAT_TEMPLATE else render_beside  # that one is ours
         return make(source, given, clock)
 
@@ -112,15 +118,6 @@ class ChatTemplate:
             raise TemplateRefuses(at_line(err) if isinstance(err, TemplateError) else str(err)) from err
         # what is left over must come from the recipe
         return found - set(GIVEN) - set(self.special) - set(env.globals)
-
-    def _source(self, has_tools: bool) -> str:
-        if isinstance(self.templates, str):
-            return self.templates
-        for name in ("tool_use", "default") if has_tools else ("default",):
-            if name in self.templates:
-                return self.templates[name]
-        names = ", ".join(sorted(self.templates))
-        raise TemplateRefuses(f"there are several templates ({names}) and none is the default")
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:

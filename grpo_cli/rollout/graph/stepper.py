@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
@@ -91,28 +92,21 @@ class GraphStepper:
             store.reach(length)
         replay = batch.graphs.get((rows, length))
         if replay is None:
-            replay = batch.graphs[rows, length] = self._captured(batch, rows, length)
+            start = time.perf_counter()
+            step = partial(decode, batch, self.forward, rows, length, masked=True)
+            # once before the capture, so that kernels are built and workspaces made, then undone. The step runs on the live
+            # rows and moves them on: what it wrote out is written again, equal, after the restore
+            before = batch.rows.snapshot()
+            seen = None if batch.seen is None else batch.seen.clone()
+            step()
+            batch.rows.restore(before)
+            if batch.seen is not None and seen is not None:
+                batch.seen.copy_(seen)
+            replay = batch.graphs[rows, length] = self.capture(step)
+            self.captures += 1
+            self.capture_seconds += time.perf_counter() - start
         for _ in range(self.steps):
             replay()
-
-    def _captured(self, batch: Batch, rows: int, length: int) -> Replay:
-        """Runs the step once before the capture, so that kernels are built and workspaces made, then undoes it."""
-        start = time.perf_counter()
-
-        def step() -> None:
-            decode(batch, self.forward, rows, length, masked=True)
-
-        # the step runs on the live rows and moves them on: what it wrote out is written again, equal, after the restore
-        before = batch.rows.snapshot()
-        seen = None if batch.seen is None else batch.seen.clone()
-        step()
-        batch.rows.restore(before)
-        if batch.seen is not None and seen is not None:
-            batch.seen.copy_(seen)
-        replay = self.capture(step)
-        self.captures += 1
-        self.capture_seconds += time.perf_counter() - start
-        return replay
 
 
 class GraphPool:

@@ -53,7 +53,10 @@ def selected_logps(
         [N] each, float32 (float64 of a float64 model), 0 where `counts_N` is False.
     """
     # TRL's fp32 head promotes; else the head runs as `nn.Linear` would under this autocast
-    kind = _kind(hidden_NH, in_float32)
+    device = hidden_NH.device.type
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_NH.dtype
+    if in_float32:
+        kind = torch.promote_types(hidden_NH.dtype, torch.float32)
     if width is None:
         kept = len(hidden_NH) * len(weight_VH) * kind.itemsize <= KEPT
         width = len(weight_VH) if kept else stretch(len(hidden_NH), len(weight_VH))
@@ -126,13 +129,6 @@ class _Selected(torch.autograd.Function):
                 into_bias[start:stop] = logits.sum(dim=0, dtype=exact)
         grad_hidden = into_hidden.to(hidden.dtype) if wants_hidden else None
         return grad_hidden, into_weight, into_bias, None, None, None, None
-
-
-def _kind(hidden: Tensor, in_float32: bool) -> torch.dtype:
-    if in_float32:
-        return torch.promote_types(hidden.dtype, torch.float32)
-    device = hidden.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
 def _product(states: Tensor, weight: Tensor, bias: Tensor | None, start: int, buffer: Tensor) -> Tensor:

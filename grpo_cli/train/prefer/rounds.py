@@ -69,7 +69,15 @@ class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
         tokenizer: PreTrainedTokenizerBase = policy.tokenizer
         super().__init__(
             model=policy.model,
-            args=_arguments(recipe.train.steps, setup.folder, list(recipe.run.track), policy.device.type == "cpu"),
+            args=TrainingArguments(
+                output_dir=str(setup.folder),
+                max_steps=recipe.train.steps,
+                save_strategy="no",
+                save_only_model=True,  # a step's optimizer ends with it
+                report_to=list(recipe.run.track),
+                use_cpu=policy.device.type == "cpu",
+                disable_tqdm=True,
+            ),
             processing_class=tokenizer,
             callbacks=setup.callbacks,
         )
@@ -166,18 +174,6 @@ class PairPasses(RoundTrainer):
             self.loop.steps_done, self.pairs, lambda n, total: display.phase("update", n, total)
         )
         return self._record({**update, "skipped_steps": self.guard.skipped})
-
-
-def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        save_strategy="no",
-        save_only_model=True,  # a step's optimizer ends with it
-        report_to=track,
-        use_cpu=on_cpu,
-        disable_tqdm=True,
-    )
 
 
 # `train.method: sft`: the recipe's `sft` phases as a run of their own, measured before and after.
