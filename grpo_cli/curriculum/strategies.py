@@ -100,7 +100,7 @@ class Priority(Uniform):
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
-        # the standard error of a group's gradient is largest at p = 1/2: an all-right or all-wrong group has none
+        # p (1 - p) is the variance of a right-or-wrong reward: a group whose rewards are all equal teaches nothing
         weights = {row: variance(ledger.pass_rate(row)) for row in rows}
         stale = sorted(
             (row for row in rows if row in ledger.entries), key=lambda row: (ledger.entries[row].last_step, row)

@@ -81,7 +81,7 @@ def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
 
     head: Any = causal_model(model).get_output_embeddings()
     head = getattr(head, "base_layer", head)  # under an adapter
-    # a cap bends the logits after the bias (Gemma 2): -3e4 would come out as -30, and the token would still be drawn
+    # a cap bends the logits after the bias (Gemma 2): -3e4 would come out as -30, and the token could still be drawn
     capped = getattr(causal_model(model).config.get_text_config(), "final_logit_softcapping", None)
     if not isinstance(head, torch.nn.Linear) or head.bias is not None or capped is not None:
         raise no_plain_head()

@@ -217,7 +217,7 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
     """
     from peft import LoraConfig, get_peft_model
 
-    # by our own list of layers first: peft takes some targets that no log-prob of ours would see, and names none it refuses
+    # by our own list of layers first: peft would adapt the head too, and log-probs are taken from the head's own weights
     layers = layers_of(model)
     unknown = [] if lora.targets == "all-linear" else refuse_targets(layers, lora.targets)
     config = LoraConfig(

@@ -103,7 +103,7 @@ class Policy:
 
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts as verifiers read them: without special tokens, but with those that are tags (`<think>`)."""
-        # the tags of a tokenizer do not change, and looking through its vocabulary takes longer than decoding
+        # found once: the tags of a tokenizer do not change, and a run decodes every sample
         return decode(self.tokenizer, token_ids, self._tags)
 
     @cached_property

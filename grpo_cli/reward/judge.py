@@ -57,7 +57,7 @@ class Task:
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
     """The options of one verifier; with the folders that `python` imports from, and `right_at` where the kind takes it."""
     options = dict(spec.options)
-    # kinds with scores between 0 and 1 decide themselves where right begins; the others never read it
+    # kinds with scores between 0 and 1 decide by it where right begins; the others have no such option
     if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
         options["right_at"] = spec.right_at
     if spec.kind == "python" and folders:

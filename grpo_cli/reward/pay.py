@@ -57,7 +57,7 @@ class OutcomeRule:
         """What the outcome pays a sample whose verifiers together pay `reward`; `invalid` actions cost nothing here."""
         # a verifier that skipped the row has no verdict; the one that judged it in its place is the outcome then
         judging = [name for name in self.names if name in verdicts] or list(verdicts)[:1]
-        # `first` has one verdict that counts, and weight 0 pays nothing: in both the outcome is not a part of the reward
+        # with `first` one verdict is all that is paid, and a primary of weight 0 pays nothing: the whole is the outcome then
         if self.rule.method == "first" or not any(self.specs[name].weight for name in judging):
             return reward
         # weight 0 and not left out: the rule may still use its verdict, as a gate

@@ -32,7 +32,20 @@ class StopWords:
 
     def end_with(self, token_ids: Sequence[int]) -> bool:
         """Whether the last of these tokens completes a text; none of those before it does."""
-        if not self._may_complete(token_ids[-1]):
+        token = token_ids[-1]
+        if token not in self._may:
+            piece = self._spelled([token])
+            # part of a character, or a token that shows only next to others; with a blank, for some tokenizers drop it
+            # at the start of what they decode
+            self._may[token] = (
+                not piece
+                or "\ufffd" in piece
+                or any(
+                    form.startswith(self._ends) or any(text in form for text in self.texts)
+                    for form in (piece, f" {piece}")
+                )
+            )
+        if not self._may[token]:
             return False
         end = self._spelled(token_ids[-self._window :])
         return any(text in end for text in self.texts)
@@ -45,23 +58,6 @@ class StopWords:
             if self.end_with(token_ids[max(0, count - self._window) : count]):
                 return count
         return None
-
-    def _may_complete(self, token: int) -> bool:
-        known = self._may.get(token)
-        if known is None:
-            piece = self._spelled([token])
-            # part of a character, or a token that shows only next to others; with a blank, for some tokenizers drop it
-            # at the start of what they decode
-            known = (
-                not piece
-                or "\ufffd" in piece
-                or any(
-                    form.startswith(self._ends) or any(text in form for text in self.texts)
-                    for form in (piece, f" {piece}")
-                )
-            )
-            self._may[token] = known
-        return known
 
     def _spelled(self, token_ids: Sequence[int]) -> str:
         import numpy as np

@@ -8,8 +8,7 @@ the copy, and finishes the samples that have ended. The sampling rules stand bet
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import TrainingError
@@ -31,7 +30,7 @@ from grpo_cli.rollout.stop_words import StopWords, completion, stop_words
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from grpo_cli.policy.contract import CausalLM, Tokenizer
+    from grpo_cli.policy.contract import Tokenizer
 
 
 class TransformersEngine:
@@ -93,17 +92,24 @@ class TransformersEngine:
         )
         # `generate` draws from torch's global generator, which dropout and shuffling of training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
-        with evaluating(base), without_defaults(base), seeded:
-            if settings.seed is not None:
-                torch.manual_seed(settings.seed)
-            base.generate(
-                input_ids=torch.tensor(padded, device=device),
-                attention_mask=torch.tensor(real, device=device),
-                generation_config=config,
-                logits_processor=watch.processors(),
-                stopping_criteria=[watch.stop],
-                synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
-            )
+        own = base.generation_config
+        # `generate` fills what a call leaves open from the model's `generation_config.json`, penalties, beams and forced
+        # tokens included. What acts on sampling is in the recipe
+        base.generation_config = GenerationConfig()
+        try:
+            with evaluating(base), seeded:
+                if settings.seed is not None:
+                    torch.manual_seed(settings.seed)
+                base.generate(
+                    input_ids=torch.tensor(padded, device=device),
+                    attention_mask=torch.tensor(real, device=device),
+                    generation_config=config,
+                    logits_processor=watch.processors(),
+                    stopping_criteria=[watch.stop],
+                    synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
+                )
+        finally:
+            base.generation_config = own
         done: list[list[Completion]] = [[] for _ in requests]
         for (request, _), found in zip(places, watch.completions(), strict=True):
             done[request].append(found)
@@ -111,20 +117,6 @@ class TransformersEngine:
 
     def release(self) -> None:
         """Nothing is kept."""
-
-
-@contextmanager
-def without_defaults(model: CausalLM) -> Iterator[None]:
-    """While `generate` runs: it fills what a call leaves open from the model's `generation_config.json`, penalties, beams and
-    forced tokens included. What acts on sampling is in the recipe."""
-    from transformers import GenerationConfig
-
-    own = model.generation_config
-    model.generation_config = GenerationConfig()
-    try:
-        yield
-    finally:
-        model.generation_config = own
 
 
 class SampleWatch:

@@ -306,7 +306,6 @@ class Loop:
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
         """Samples of the whole run, and those without a reward, with these among them."""
         samples = self.samples_seen + sum(len(group.rewards) for group in drawn)
-        # of the judgements, not of the rewards: a placebo pays samples that nobody judged too
         return samples, self.errors_seen + sum(j.reward is None for group in drawn for j in group.judgements)
 
 

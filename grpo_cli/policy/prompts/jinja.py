@@ -27,6 +27,7 @@ class _Generation(Extension):
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Where templates are compiled and rendered, with what transformers gives them."""
+    # immutable too: templates share it, and none may change what the next one sees
     env = ImmutableSandboxedEnvironment(
         # as transformers sets them: the line breaks around tags are part of every prompt
         trim_blocks=True,
@@ -34,7 +35,6 @@ def environment() -> Environment:
         extensions=[_Generation, loopcontrols],
     )
     env.filters["tojson"] = _tojson
-    # immutable sandbox: a template cannot change what the next one sees
     env.globals["raise_exception"] = _refuse
     env.globals["strftime_now"] = now
     return env

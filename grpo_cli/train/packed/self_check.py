@@ -101,8 +101,8 @@ def _compared(
         return f"{type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
     expected = alone(base, batch.ids, batch.mask, batch.keep, numbers)
     wanted = _gradients(expected, pull, model)
-    # how far one rounding of the weights moves the numbers of this model: a bound that is fixed would be too wide for one
-    # model and too narrow for the next
+    # how far one rounding at its embeddings moves the numbers of this model: a bound that is fixed would be too wide for
+    # one model and too narrow for the next
     with off_by_a_rounding(base, numbers.autocast):
         nudged = alone(base, batch.ids, batch.mask, batch.keep, numbers)
         turned = _gradients(nudged, pull, model)
