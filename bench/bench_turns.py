@@ -26,7 +26,7 @@ from grpo_cli.data.tasks import task_rows
 from grpo_cli.environments.pool import Worlds
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings

@@ -42,7 +42,7 @@ def load_recipe(source: str | Path, sets: Sequence[str] = ()) -> Recipe:
         RecipeError: every mistake in it, each with its place.
     """
     from grpo_cli.recipe.reading.load import load
-    from grpo_cli.resilience.starts import pinned
+    from grpo_cli.resilience.checkpoint import pinned
 
     return pinned(load(source, sets))
 
@@ -161,7 +161,7 @@ def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion
 
 
 def _checked(recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None) -> tuple[Recipe, Path]:
-    from grpo_cli.recipe.reading.load import folder_of
+    from grpo_cli.recipe.reading.source import folder_of
 
     if isinstance(recipe, str | Path):
         return load_recipe(recipe, sets), Path(base) if base else folder_of(str(recipe))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from grpo_cli.recipe.whole_batch import acts_on_every_row
+from grpo_cli.recipe.sections.method import acts_on_every_row
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

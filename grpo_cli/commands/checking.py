@@ -75,8 +75,8 @@ def show_plan(recipe: Recipe, base: Path, name: str, *, as_json: bool) -> Exit:
     from grpo_cli.jobs.check.findings import Level, exit_code
     from grpo_cli.jobs.check.recipe import RecipeCheck
     from grpo_cli.jobs.check.show import text
-    from grpo_cli.recipe.checking.strategy import STRATEGIES
     from grpo_cli.recipe.reading.dump import to_yaml
+    from grpo_cli.recipe.sections.course import STRATEGIES
 
     began = time.perf_counter()
     findings = list(RecipeCheck(recipe, base, ALL, all_golds=True, is_stdin=name == "-").findings())

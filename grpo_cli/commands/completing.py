@@ -14,7 +14,7 @@ RUNS = "runs"
 
 def recipes(incomplete: str) -> list[str]:
     """Shipped recipes by name, YAML files, folders of a `recipe.yaml` and those that lead to them."""
-    from grpo_cli.recipe.reading.load import shipped_recipes
+    from grpo_cli.recipe.reading.source import shipped_recipes
 
     named = [name for name in shipped_recipes() if name.startswith(incomplete)]
     return [*named, *_paths(incomplete, lambda path: path.suffix in (".yaml", ".yml"))]

@@ -116,7 +116,7 @@ def choose_processes(recipe: Recipe, gpus: int | None = None) -> tuple[Nodes, in
     Raises:
         UsageError, SetupError: what the recipe asks for cannot be shared out, or is not here.
     """
-    from grpo_cli.recipe.checking.strategy import check_processes  # every command imports this module
+    from grpo_cli.recipe.sections.course import check_processes  # every command imports this module
 
     wanted, nodes = recipe.launch, Nodes.of(recipe.launch)
     completions = recipe.sample.prompts * recipe.sample.group

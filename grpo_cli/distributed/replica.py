@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from grpo_cli.distributed.sharding import gathered
-from grpo_cli.recipe.checking.strategy import splits_parameters
+from grpo_cli.recipe.sections.course import splits_parameters
 
 if TYPE_CHECKING:
     from grpo_cli.run.info import Level

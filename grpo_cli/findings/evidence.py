@@ -15,8 +15,7 @@ from typing import Any
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import RunData, collect
 from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
-from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.info import typed_words
+from grpo_cli.run.folder import RunFolder, typed_words
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean
 

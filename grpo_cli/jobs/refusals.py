@@ -15,7 +15,7 @@ from grpo_cli.data.sources import refuse_missing
 from grpo_cli.display.webhook import hook_url
 from grpo_cli.policy.loading.inspection import refuse_4bit
 from grpo_cli.policy.loading.packages import trainer_needs
-from grpo_cli.recipe.reading.stages import stage_recipe
+from grpo_cli.recipe.reading.dump import stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.server import check_vllm
 from grpo_cli.run.folder import refuse_place

@@ -18,8 +18,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.prompts.turns import template_warnings
 from grpo_cli.policy.tokens import prompts_of, special_tokens, tag_tokens
-from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.sections.recipe import Canary, Recipe
+from grpo_cli.recipe.sections.recipe import Canary, Recipe, chat_options
 from grpo_cli.reward.judge import Judge
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from grpo_cli.jobs.rows import fit_split, load_split, prompt_warnings, takes_row
 from grpo_cli.policy.loading.inspection import refuse_flaws
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
-from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.sections.recipe import Model, Recipe
+from grpo_cli.recipe.sections.recipe import Model, Recipe, chat_options
 from grpo_cli.reward.judge import Judge, proxy_warnings
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.run.info import Level

@@ -25,7 +25,7 @@ from grpo_cli.data.suspects import gold_of_row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.policy.policy import Policy
-from grpo_cli.recipe.checking.ads import cluster_count
+from grpo_cli.recipe.checking.method import cluster_count
 from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
 from grpo_cli.run import lines
 from grpo_cli.run.records import parse_line

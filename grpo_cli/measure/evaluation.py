@@ -17,7 +17,7 @@ from grpo_cli.data.split import Split
 from grpo_cli.distributed.ranks import Alone, Shared
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.reward.group import sample_record
 from grpo_cli.reward.group_judge import judge_finished, texts_of
 from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix

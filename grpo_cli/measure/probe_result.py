@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.split import Split
-from grpo_cli.recipe.kinds import kind_class
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_cli.reward.judge import Judge, RowTasks
 from grpo_cli.reward.pay import RewardRule
 from grpo_cli.run.records import SampleRecord

@@ -1,4 +1,9 @@
-"""The arithmetic of a batch, shown before anything runs. Rows that do not fill a step are dropped each epoch."""
+"""The sums of a recipe before anything runs: steps, epochs and evaluations, micro-batches, and weights too coarse for the rate.
+
+How this works: `plan` divides the training rows into steps; rows that do not fill one are dropped each epoch. `unreached` lists
+bounds that a run of so many steps never comes to. `batching` divides the completions of one process into micro-batches that have
+one size, as TRL wants them. `stuck_weights` compares the rate with the spacing of the numbers that hold the weights.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.recipe.checking.ads import check_rows
-from grpo_cli.recipe.checking.critic import never_moves
+from grpo_cli.recipe.checking.method import check_rows, never_moves
 from grpo_cli.recipe.sections.course import KlMonitor
+from grpo_cli.recipe.sections.method import whole_only
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.shaping import TERMS
 
@@ -156,13 +161,8 @@ def unreached(recipe: Recipe, steps: int, context: int | None) -> list[str]:
         said.append(
             f"`eval.between: {ev.between}` is not less than `eval.limit: {ev.limit}`: all evaluations are alike"
         )
-    return said + _beyond(recipe, context)
-
-
-def _beyond(recipe: Recipe, context: int | None) -> list[str]:
-    """Bounds in tokens that nothing can reach."""
-    most, said = recipe.sample.max_tokens, []
-    prompts = recipe.data.max_prompt_tokens
+    # bounds in tokens that nothing can reach
+    most, prompts = recipe.sample.max_tokens, recipe.data.max_prompt_tokens
     if prompts is not None and context is not None and most < context < prompts + most:
         said.append(
             f"`data.max_prompt_tokens: {prompts}` is more than a context of {context:,} leaves beside `sample.max_tokens:"
@@ -209,3 +209,51 @@ def batching(recipe: Recipe, longest_prompt: int, world: int = 1, *, on_gpu: boo
         # a divisor: TRL deals a batch into micro-batches of one size
         micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
     return Batching(micro, total // micro, parts)
+
+
+def refuse_parts(recipe: Recipe, batch: Batching, world: int) -> None:
+    """What is exact only over a whole step is refused where that is in parts.
+
+    Raises:
+        RecipeError: a term that would be another one.
+    """
+    for name in whole_only(recipe.train.trl):
+        if batch.accumulate > 1 or (world > 1 and recipe.train.trl.get("entropy_coef")):
+            raise RecipeError(
+                f"`train.trl.{name}` is taken over one micro-batch at a time, and a step is {batch.accumulate} of them on"
+                f" each of {world} processes: it would train on something else than one",
+                hint=f"leave `{name}` out, or run in one process with `sample.micro_batch` as large as a step",
+            )
+
+
+BITS = {"bfloat16": 8, "float16": 11}
+"""Of the significand, the implied one included: a number's neighbours are its size times 2^(1 - bits) away, or half that."""
+SPREAD = 0.02
+"""Standard deviation that weights are taken to have: what most models start their matrices with."""
+FEW = 0.5
+STUCK_HINT = (
+    "leave `model.dtype` out (weights in float32, products in bfloat16 where that pays), train adapters (`model.lora`),"
+    " or raise `train.lr`"
+)
+
+
+def moving_share(dtype: str, rate: float) -> float:
+    """About how many of the weights a step of Adam can move, which changes each by about the rate; 1 where bits suffice."""
+    if dtype not in BITS:
+        return 1.0
+    largest = rate * 2 ** (BITS[dtype] + 1)
+    return math.erf(largest / (SPREAD * math.sqrt(2)))
+
+
+def stuck_weights(recipe: Recipe, *, adapter: bool) -> str | None:
+    """What to say where most weights cannot move; None where they can, or only an adapter is trained."""
+    if adapter or recipe.model.lora is not None:
+        return None
+    dtype, rate = recipe.model.dtype, recipe.train.lr
+    share = moving_share(dtype, rate)
+    if share >= FEW:
+        return None
+    return (
+        f"weights in {dtype} and a rate of {rate:g}: a step moves about {share:.0%} of them, the rest is rounded back"
+        f" (a weight must be smaller than {rate * 2 ** (BITS[dtype] + 1):.1g})"
+    )

@@ -1,4 +1,4 @@
-"""What a recipe pays beside the outcome: terms of the reward that tell answers apart where the outcome does not."""
+"""What a recipe pays beside the outcome: terms of the reward that differ between answers of one outcome."""
 
 from __future__ import annotations
 

@@ -12,11 +12,9 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from grpo_cli.recipe.kinds import kind_class
-from grpo_cli.recipe.paths import Path, dotted
-from grpo_cli.recipe.sections.fields import Names, Section
+from grpo_cli.recipe.sections.fields import Names, Path, Section, dotted
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.recipe.sections.rewards import Verify
+from grpo_cli.recipe.sections.rewards import Verify, kind_class
 
 S = typing.TypeVar("S", bound=Section)
 

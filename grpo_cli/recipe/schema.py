@@ -12,14 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from grpo_cli.recipe.checking.options import options_class
 from grpo_cli.recipe.checking.other_names import ALWAYS, CHOICES, FIELDS, OURS
-from grpo_cli.recipe.checking.stages import WHOLE
-from grpo_cli.recipe.checking.trl_fields import VLLM
-from grpo_cli.recipe.docs import field_docs
-from grpo_cli.recipe.kinds import KINDS
+from grpo_cli.recipe.checking.rules import WHOLE
+from grpo_cli.recipe.checking.values import VLLM, options_class
 from grpo_cli.recipe.sections import recipe as models
+from grpo_cli.recipe.sections.fields import field_docs
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_verifiers import BadOption
 
 Schema = dict[str, Any]

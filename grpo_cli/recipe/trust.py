@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.named import NamedThing, named_by
-from grpo_cli.recipe.reading.stages import stage_data
+from grpo_cli.recipe.reading.dump import stage_data
 from grpo_cli.recipe.sections.fields import Names
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.text import path_of
@@ -50,25 +50,24 @@ def refuse_foreign_code(recipe: Recipe, file: Path | None, base: Path | None = N
         base: the folder that its relative paths are taken from; None: the file's.
 
     Raises:
-        RecipeError: it names such code, and `--trust` was not said.
+        RecipeError: it names such code, and `--trust` was not given.
     """
     if os.environ.get(TRUSTS) == "1":
         return
     base = base or (file.parent if file is not None else Path())
     came_with = _model_folder(file.parent) if file is not None else None
-    for one in recipes_of(recipe):
+    stages = (Recipe.model_validate(stage_data(recipe, at)) for at in range(len(recipe.stages or ())))
+    for one in (recipe, *stages):
         for named in named_by(one):
             if named.what is Names.CODE:
                 _refuse_code(named, base, came_with)
-        if came_with is not None:
-            _refuse_judges(one, came_with)
-
-
-def recipes_of(recipe: Recipe) -> Iterator[Recipe]:
-    """The recipe, and that of each of its stages."""
-    yield recipe
-    for at in range(len(recipe.stages or ())):
-        yield Recipe.model_validate(stage_data(recipe, at))
+        for name, spec in one.verify.items() if came_with is not None else ():
+            url = spec.options.get("base_url")
+            if isinstance(url, str) and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
+                raise RecipeError(
+                    f"`verify.{name}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`",
+                    hint=HINT,
+                )
 
 
 def _refuse_code(named: NamedThing, base: Path, came_with: Path | None) -> None:
@@ -111,39 +110,21 @@ def _model_folder(folder: Path) -> Path | None:
     """The nearest folder that came with a model: this one or one of the `LEVELS` above it, also where links lead."""
     for start in dict.fromkeys([Path(os.path.abspath(folder)), folder.resolve()]):
         for one in (start, *start.parents[:LEVELS]):
-            if one not in _shared_folders() and _holds_model(one):
+            # everything lies in these: a model in one of them did not bring the folders below
+            is_shared = one in (Path("/"), Path(tempfile.gettempdir()), Path(os.path.expanduser("~")))
+            if not is_shared and any(e.name in MARKS or e.name.endswith(WEIGHTS) for e in _entries(one)):
                 return one
     return None
 
 
-def _holds_model(folder: Path) -> bool:
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return any(one.name in MARKS or one.name.endswith(WEIGHTS) for one in entries)
+            return list(entries)
     except OSError:
-        return False
+        return []
 
 
 def _holds_code(folder: Path) -> bool:
     """Whether Python would import anything from here, perhaps in the place of an installed package."""
-    try:
-        with os.scandir(folder) as entries:
-            return any(one.name.endswith(CODE) or os.path.isfile(f"{one.path}/__init__.py") for one in entries)
-    except OSError:
-        return False
-
-
-def _shared_folders() -> tuple[Path, ...]:
-    """Folders in which everything lies: what stands in them says nothing of the folders below."""
-    return Path("/"), Path(tempfile.gettempdir()), Path(os.path.expanduser("~"))
-
-
-def _refuse_judges(recipe: Recipe, came_with: Path) -> None:
-    for name, spec in recipe.verify.items():
-        url = spec.options.get("base_url")
-        if not isinstance(url, str) or urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
-            continue
-        raise RecipeError(
-            f"`verify.{name}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`",
-            hint=HINT,
-        )
+    return any(one.name.endswith(CODE) or os.path.isfile(f"{one.path}/__init__.py") for one in _entries(folder))

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written beside, hashed, synced, renamed.
+"""Checkpoints that are whole or absent: written beside, hashed, synced, renamed. And the checkpoint that a run's name means.
 
 A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
 order stands, the micro-step, counters), and `manifest.json`. One is only taken where a batch of completions is used
@@ -21,11 +21,15 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from grpo_cli.errors import DataError, SetupError, why_unwritten
+from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.run.lines import open_as, replace, sync
 from grpo_cli.run.typed import checkpoint_files, state_of
+from grpo_cli.text import path_of
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from grpo_cli.recipe.sections.recipe import Recipe
 
 MANIFEST, STATE, RECIPE = "manifest.json", "grpo.json", "recipe.yaml"
 NAME = re.compile(r"step-(\d{6,})$")
@@ -94,7 +98,7 @@ def seal(written: Path, folder: Path, state: TrainState, recipe_text: str) -> Ch
 
 
 def restore(checkpoint: Path, strategy: str, processes: int) -> TrainState:
-    """What `grpo.json` says.
+    """The state in `grpo.json`.
 
     Raises:
         SetupError: DeepSpeed's share of an optimizer state, and another number of processes.
@@ -145,7 +149,7 @@ REST = 1 << 20
 def checkpoint_bytes(model: nn.Module) -> int:
     """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
     sizes = [
-        # a parameter that ZeRO-3 has shared out says 0 elements of itself
+        # `numel` of a parameter that ZeRO-3 has shared out is 0
         (getattr(p, "ds_numel", p.numel()) * p.element_size(), p.requires_grad)
         for p in model.parameters()
     ]
@@ -210,7 +214,7 @@ def find_fault(path: Path) -> str | None:
         file = path / name
         if not file.is_file():
             return f"`{name}` is missing"
-        # before the hash: it costs nothing, and says more of a file that was cut off
+        # before the hash: it costs nothing, and names a file that was cut off as what it is
         if file.stat().st_size != size:
             return f"`{name}` has {file.stat().st_size} bytes instead of {size}"
         if _hash(file) != digest:
@@ -251,3 +255,31 @@ def _hash(file: Path) -> str:
         while block := stream.read(1 << 22):
             digest.update(block)
     return digest.hexdigest()
+
+
+def newest_checkpoint(run: Path) -> Checkpoint:
+    """The newest whole checkpoint of a run's folder.
+
+    Raises:
+        DataError: it has none.
+    """
+    newest, broken = newest_valid(run / "checkpoints")
+    if newest is None:
+        why = f": {broken[0][0].path.name} is broken, {broken[0][1]}" if broken else ""
+        raise DataError(f"the run `{run}` has no whole checkpoint{why}")
+    return newest
+
+
+def pinned(recipe: Recipe) -> Recipe:
+    """The recipe with the checkpoint in place of a run's folder: the run may go on, and the start must stay the same.
+
+    Raises:
+        DataError: the run has no whole checkpoint.
+    """
+    folder = path_of(recipe.model.path)
+    if not (folder / "run.json").is_file():
+        return recipe
+    newest = newest_checkpoint(folder).path
+    near = os.path.join(written(recipe.model.path), newest.relative_to(folder))
+    path = Placed(str(newest), near)
+    return recipe.model_copy(update={"model": recipe.model.model_copy(update={"path": path})})

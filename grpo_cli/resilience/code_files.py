@@ -70,7 +70,7 @@ def _reached(start: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
         try:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError):
-            continue  # whoever imports it says so
+            continue  # importing it raises the error that a user sees
         waiting += [*_imported(tree, path, folders), *_read_by(tree, path, folders)]
     return sorted(found)
 

@@ -20,12 +20,12 @@ from grpo_cli.data.sources import Which, files_of, places_of
 from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_cli.policy.loading.files import model_files
-from grpo_cli.recipe.kinds import KINDS
 from grpo_cli.recipe.named import NamedThing, named_by
-from grpo_cli.recipe.reading.stages import stage_data
+from grpo_cli.recipe.reading.dump import stage_data
 from grpo_cli.recipe.sections.fields import Names, written
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.resilience.code_files import files_of_code
 from grpo_cli.run.folder import RunFolder
 
@@ -71,8 +71,8 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
 def _digest_of_rows(rows: Sequence[Row]) -> str:
     digest = hashlib.sha256()
     for row in rows:
-        told = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
-        line = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
+        parts = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
+        line = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
         digest.update(line.encode("utf-8", "surrogatepass"))
     return f"{digest.hexdigest()[:DIGITS]} of {len(rows):,} rows"
 
@@ -83,7 +83,7 @@ def prompts_read(token_ids: Sequence[Sequence[int]]) -> dict[str, dict[str, str]
 
 
 def refuse_changed(run: RunFolder, part: str, now: Digests, *, hint: str = "") -> None:
-    """Hold one part against what the run began with; nothing is said of a run that did not note it.
+    """Hold one part against what the run began with; a run that did not record it passes.
 
     Raises:
         RecipeError: every file that is another one, with its key.
@@ -139,7 +139,7 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
         try:
             files, version = files_of(one.text, base, one.key), ""
         except DataError:
-            return {}  # whoever reads them says so
+            return {}  # reading them raises the error that a user sees
     else:
         files, version = [path for path in places_of(one.text, base) if _is_file(path)][:1], ""
     if version:

@@ -1,4 +1,4 @@
-"""A hang becomes a message: a thread that knows the phase, and past a limit says what is stuck and writes the stacks."""
+"""A hang becomes a message: past a limit, a thread shows the phase that is stuck and writes the stacks."""
 
 from __future__ import annotations
 

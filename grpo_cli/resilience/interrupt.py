@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and a terminal that goes away: the first finishes the step and saves, the second stops at once.
 
 Outside the training loop there is nothing to finish: there the first stops at once too. A handler runs between two
-instructions of the main thread, which may hold the display's locks just then: what it has to say is said by a thread.
+instructions of the main thread, which may hold the display's locks just then: a thread shows its message.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from grpo_cli.errors import SetupError, UsageError, why_unwritten
 
 LOCK = ".lock"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What a file system says that has no locks: there a run goes unguarded."""
+"""Errors of a file system without locks: there a run goes unguarded."""
 TAKEN = (errno.EACCES, errno.EAGAIN)
 PATIENCE_S = 5.0
 """The ranks of a launch that was killed need a moment to follow it."""

@@ -1,6 +1,6 @@
 """Where a model comes from (a checkpoint, a run, or any model by name), opened for measuring or exporting, with the recipe that goes with it.
 
-Finding it imports no torch, and a recipe only where there is one: a wrong name is told before anything heavy is loaded.
+Finding it imports no torch, and a recipe only where there is one: a wrong name is refused before anything heavy is loaded.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
-from grpo_cli.resilience.checkpoint import RECIPE, STATE, read_state
-from grpo_cli.resilience.starts import newest_checkpoint
+from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_checkpoint, read_state
 from grpo_cli.run.find import LAST, find_run, near_run
 from grpo_cli.text import path_of
 
@@ -59,12 +58,14 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     elif not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise SetupError(f"`{folder}` holds no model", hint="name a folder with `config.json`, or a run")
     if recipe is not None:
-        from grpo_cli.recipe.reading.load import folder_of, load
+        from grpo_cli.recipe.reading.load import load
+        from grpo_cli.recipe.reading.source import folder_of
 
         return ModelSource(named, load(recipe, sets), folder_of(recipe), folder)
     if folder is None or not (folder / RECIPE).is_file():
         raise RecipeError(f"`{named}` holds no recipe", hint="give one with `--recipe FILE`")
-    from grpo_cli.recipe.reading.load import folder_of, load
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
 
     where = folder_of(str(folder / RECIPE))
     if where == folder and (folder / STATE).is_file() and (base := read_state(folder).get("base")):
@@ -101,7 +102,7 @@ def model_of(source: ModelSource) -> Model:
     spec = source.recipe.model
     own: dict[str, None] = {"lora": None}
     if source.folder is not None:
-        # the folder holds weights, tokenizer and configuration of its own: what the recipe says of the start is past
+        # the folder holds weights, tokenizer and configuration of its own: what the recipe has for the start does not hold for it
         own |= dict.fromkeys(("gguf_file", "revision", "tokenizer"))
     elif source.name != spec.path:
         # another model: what names files of the recipe's own does not hold for it

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.recipe.reading.dump import as_written_now, to_yaml
+from grpo_cli.recipe.reading.dump import filled_up, plain
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.find import find_run as find_named
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.typed import recipe_of_text
 from grpo_cli.text import without_home
 
 NEWEST = "last"
@@ -22,7 +26,7 @@ FIXED = {"launch.strategy"}
 """Among these the ones that shape the optimizer state in a checkpoint: they cannot differ."""
 
 PACE = ("train.steps", "train.epochs", "train.lr", "train.lr_warmup_steps", "train.schedule")
-"""How long and how fast a run goes on: a run that is named is resumed with others, which the screen says."""
+"""How long and how fast a run goes on: a run that is named goes on with other values, which the screen shows."""
 
 NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
 """Each machine of a run has its own number, each allocation its own host, and an alarm was looked at: these may always differ."""
@@ -73,23 +77,36 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     Raises:
         DataError: the run's recipe cannot be read.
     """
+    # a folder that holds a function is another one after a move; what lies there has a digest
+    return [key for key in _changes(run, recipe) if not (key.startswith("verify.") and key.endswith(".path"))]
+
+
+def changed_pace(run: RunFolder, recipe: Recipe) -> dict[str, tuple[object, object]]:
+    """What the run had before and what the recipe has now, by dotted key, of how long and how fast it goes.
+
+    Raises:
+        DataError: the run's recipe cannot be read.
+    """
+    changes = _changes(run, recipe)
+    return {key: changes[key] for key in PACE if key in changes}
+
+
+def _changes(run: RunFolder, recipe: Recipe) -> dict[str, tuple[object, object]]:
     try:
-        # keys that came after the run was made stand in it at their defaults
-        before, now = without_home(as_written_now(run.recipe_text)), without_home(to_yaml(recipe))
-        return [key for key in differing_keys(before, now) if not _is_place(key)]
+        before = recipe_of_text(run.recipe_text)
+        # keys that came after the run was made stand in it at their defaults; what a run keeps begins with `~` below the home
+        both = (json.dumps(one, ensure_ascii=False, default=str) for one in (filled_up(before), plain(recipe)))
+        return differences(*(json.loads(without_home(text)) for text in both))
     except (OSError, ValueError) as err:
         message = str(err).partition("\n")[0]
         raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err
 
 
-def changed_pace(run: RunFolder, recipe: Recipe) -> dict[str, tuple[object, object]]:
-    """What the run said before and what the recipe says, by dotted key, of how long and how fast it goes."""
-    from ruamel.yaml import YAML
-
-    before, after = (
-        flatten(YAML(typ="safe").load(text)) for text in (as_written_now(run.recipe_text), to_yaml(recipe))
-    )
-    return {key: (before.get(key), after.get(key)) for key in PACE if before.get(key) != after.get(key)}
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
+    """Both values of each dotted key that differs between two resolved recipes, in alphabetical order; None where one has none."""
+    before, after = flatten(old), flatten(new)
+    keys = sorted(key for key in before.keys() | after.keys() if not key.startswith(NO_CHANGE))
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
 
 
 def _list(keys: list[str], most: int = 8) -> str:
@@ -106,22 +123,8 @@ def _how_to_go_on(run: RunFolder, changed: list[str]) -> str:
     return f"`grpo train --resume {run.path}` goes on with the run's own recipe; without `--resume` a new run starts"
 
 
-def _is_place(key: str) -> bool:
-    """Whether it holds where a function lies, which is another folder after a move; what lies there has a digest."""
-    return key.startswith("verify.") and key.endswith(".path")
-
-
 def _is_harmless(key: str) -> bool:
     return key.startswith(HARMLESS) and key not in FIXED
-
-
-def differing_keys(old: str, new: str) -> list[str]:
-    """Dotted keys whose values differ between two resolved recipes."""
-    from ruamel.yaml import YAML
-
-    before, after = (flatten(YAML(typ="safe").load(text)) for text in (old, new))
-    keys = {key for key in before.keys() | after.keys() if not key.startswith(NO_CHANGE)}
-    return sorted(key for key in keys if before.get(key) != after.get(key))
 
 
 def flatten(value: object, path: str = "") -> dict[str, object]:

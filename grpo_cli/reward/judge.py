@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Worlds
 from grpo_cli.errors import RecipeError, SetupError
-from grpo_cli.recipe.kinds import kind_class
+from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_cli.reward.errors import FailureLines
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, combine, outcome, primary_of, without_skipped

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
-from grpo_cli.recipe.kinds import KINDS, kind_class
+from grpo_cli.recipe.sections.rewards import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
 from grpo_cli.reward.pay import OutcomeRule, ShapingEntry, Terms, build_terms, shaping_entries
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
@@ -194,7 +194,7 @@ def _typed(kind: str, key: str, text: str) -> Any:
         return text
     from pydantic import TypeAdapter, ValidationError
 
-    from grpo_cli.recipe.checking.options import describe
+    from grpo_cli.recipe.checking.values import describe
     from grpo_cli.recipe.reading.escapes import eaten_commands
 
     if '"' in text and (eaten := next(eaten_commands(text), None)) is not None:
@@ -215,7 +215,8 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     Raises:
         RecipeError: the recipe has mistakes.
     """
-    from grpo_cli.recipe.reading.load import folder_of, load
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
 
     recipe = load(source, sets, of_run=True)
     folders = [str(folder_of(source).resolve())]

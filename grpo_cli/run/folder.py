@@ -1,6 +1,8 @@
-"""One run's folder. Metrics and samples are only ever appended to; what a resume leaves behind moves to `*.abandoned`.
+"""One run's folder: made, opened, written to and read. Metrics and samples are only ever appended to.
 
-`eval/` holds held-out samples and `samples/` training ones; they are never mixed. Writing needs one process: rank 0.
+How this works: `create` writes a folder beside its place and renames it, so that a run is whole or absent. What a resume leaves
+behind moves to `*.abandoned`. `eval/` holds held-out samples and `samples/` training ones; they are never mixed. Writing needs one
+process: rank 0.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,7 +26,7 @@ from grpo_cli.run import lines
 from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import SampleRecord, dump_line
 from grpo_cli.run.typed import manifest_of, metrics_of
-from grpo_cli.text import visible, visible_lines, without_home
+from grpo_cli.text import path_of, visible, visible_lines, without_home
 from grpo_verifiers.names import nearest
 
 T = TypeVar("T")
@@ -33,6 +36,8 @@ LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters of the random tail of a name, without the ones that are misread."""
 BASE_FROM_RUN = "base_from_run"
 """In `run.json`: `base`, the recipe's folder, as it lies from the run's: both may be moved together."""
+VALUED = ("--set", "--display", "--resume")
+"""Options of `grpo train` whose next word is a value."""
 BESIDE = ".new"
 """Folder where a run lies until it is whole; what a dead start leaves there is no run."""
 
@@ -371,3 +376,32 @@ def _read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
     except ValueError as err:
         place, _, message = str(err).partition(": ")
         raise DataError(f"broken line: {message}", place=place) from err
+
+
+def base_of(folder: RunFolder) -> Path | None:
+    """The folder that the paths of a run's recipe count from; None where `run.json` does not name one.
+
+    A run that was moved together with its recipe finds it where it lies from the run; one that was moved alone, where it was.
+    """
+    manifest = folder.manifest()
+    base, near = manifest.get("base"), manifest.get(BASE_FROM_RUN)
+    before = path_of(base) if isinstance(base, str) and base else None
+    beside = folder.path / near if isinstance(near, str) and near else None
+    name = Path(named_recipe(manifest)).name
+    file = name if name.endswith((".yaml", ".yml")) else "recipe.yaml"
+    if beside is not None and ((beside / file).is_file() or before is None or not before.is_dir()):
+        return Path(os.path.abspath(beside))
+    return before
+
+
+def typed_words(manifest: Mapping[str, Any]) -> list[str]:
+    """The command line that began a run, with this user's home in place of `~`."""
+    return [str(path_of(word)) if (word := str(one)).startswith("~") else word for one in manifest.get("argv") or []]
+
+
+def named_recipe(manifest: dict[str, Any]) -> str:
+    """The recipe as it was named on the command line; empty where none was."""
+    argv = typed_words(manifest)
+    after = argv[argv.index("train") :] if "train" in argv else []
+    words = (word for before, word in pairwise(after) if before not in VALUED)
+    return next((word for word in words if not word.startswith("-")), "")

@@ -5,22 +5,17 @@ All times are seconds; None is "not measured".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from grpo_cli.errors import DataError
-from grpo_cli.run.folder import BASE_FROM_RUN, RunFolder
+from grpo_cli.run.folder import RunFolder, base_of, named_recipe
 from grpo_cli.run.typed import recipe_of_text
-from grpo_cli.text import path_of
 
 Metrics = Mapping[str, Any]
 M = TypeVar("M", bound=Metrics)
-VALUED = ("--set", "--display", "--resume")
-"""Options of `grpo train` whose next word is a value."""
 BETWEEN = "eval/between"
 """Marks an evaluation of the first `eval.between` rows only."""
 Level = Literal["info", "good", "warn", "error"]
@@ -129,26 +124,10 @@ def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def base_of(folder: RunFolder) -> Path | None:
-    """The folder that the paths of a run's recipe count from; None where `run.json` does not name one.
-
-    A run that was moved together with its recipe finds it where it lies from the run; one that was moved alone, where it was.
-    """
-    manifest = folder.manifest()
-    base, near = manifest.get("base"), manifest.get(BASE_FROM_RUN)
-    before = path_of(base) if isinstance(base, str) and base else None
-    beside = folder.path / near if isinstance(near, str) and near else None
-    name = Path(_named(manifest)).name
-    file = name if name.endswith((".yaml", ".yml")) else "recipe.yaml"
-    if beside is not None and ((beside / file).is_file() or before is None or not before.is_dir()):
-        return Path(os.path.abspath(beside))
-    return before
-
-
 def recipe_file(folder: RunFolder) -> str:
     """The file that the run's recipe was read from; empty where `run.json` does not say, or it is a shipped one."""
     manifest = folder.manifest()
-    named, base = _named(manifest), str(base_of(folder) or "")
+    named, base = named_recipe(manifest), str(base_of(folder) or "")
     if named.endswith((".yaml", ".yml")):
         return str(Path(base) / Path(named).name) if base else named
     # a folder stands for the `recipe.yaml` in it, and its runs are named after it
@@ -158,17 +137,4 @@ def recipe_file(folder: RunFolder) -> str:
 
 def _label(manifest: dict[str, Any]) -> str:
     """What the run's recipe is called, from its first line on; in runs that did not note it, as it was named."""
-    return str(manifest.get("recipe") or _named(manifest))
-
-
-def typed_words(manifest: Mapping[str, Any]) -> list[str]:
-    """The command line that began a run, with this user's home in place of `~`."""
-    return [str(path_of(word)) if (word := str(one)).startswith("~") else word for one in manifest.get("argv") or []]
-
-
-def _named(manifest: dict[str, Any]) -> str:
-    """The recipe as it was named on the command line; empty where none was."""
-    argv = typed_words(manifest)
-    after = argv[argv.index("train") :] if "train" in argv else []
-    words = (word for before, word in pairwise(after) if before not in VALUED)
-    return next((word for word in words if not word.startswith("-")), "")
+    return str(manifest.get("recipe") or named_recipe(manifest))

@@ -36,7 +36,7 @@ CARDS = tuple(
         ("RTX 3090", 23.6, 71, 0.94),
     )
 )  # fmt: skip
-"""Data sheets of NVIDIA; a card of two sizes is the larger one where its name does not tell."""
+"""Data sheets of NVIDIA; a card of two sizes is the larger one where its name leaves that open."""
 
 PROC = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the cards."""

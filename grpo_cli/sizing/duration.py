@@ -36,7 +36,7 @@ CAPTURES = 4.0
 """Seconds that graphs of a few lengths take, once a run: 0.7 to 1.4 s each on one H200, whatever the model."""
 MEASURED = ("H100", "H200")
 ERROR, UNMEASURED_ERROR = 0.3, 0.6
-"""Half the width of the interval said, as a share: on cards that the shares were measured on, and on others."""
+"""Half the width of the interval given, as a share: on cards that the shares were measured on, and on others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` in words.
+"""Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` as sentences.
 
 The peak of a step's memory is what is held, the cache, and one forward and backward pass. What a pass keeps for its gradients is
 counted layer by layer as the packed update runs (`train/packed`, `rollout/fused/update`), for blocks of Llama's kind: norms keep
@@ -43,7 +43,7 @@ KEPT = 0.5
 """Share of a pass that captured graphs and the allocator hold in addition to all that is counted: reserved by torch were 39.4 GiB at 1.5B
 where this gives 43.8, 33.4 with uneven lengths (33.5), 16.0 at 135M (17.9), 36.1 at 7B with adapters (40.3)."""
 ERROR = 0.15
-"""Half the width of the interval said, as a share: predictions against measurement on one H200."""
+"""Half the width of the interval given, as a share: predictions against measurement on one H200."""
 
 
 @dataclass(frozen=True)
@@ -349,10 +349,10 @@ def ask_of(gpu: str | None, price: float | None) -> CardQuestion | None:
 
 
 def cards_of(recipe: Recipe, cards: Gpus) -> int:
-    """Processes, one a card: as asked, else as the recipe launches; `auto` is one where nobody says how many there are.
+    """Processes, one a card: as asked, else as the recipe launches; `auto` is one where the number is not known.
 
     Raises:
-        UsageError: both say something else.
+        UsageError: the two contradict each other.
     """
     launch = recipe.launch
     asked = cards.count

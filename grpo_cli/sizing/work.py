@@ -14,7 +14,7 @@ from math import ceil
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes, local_sizes
 from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD, BatchPlan
-from grpo_cli.recipe.checking.strategy import splits_parameters
+from grpo_cli.recipe.sections.course import splits_parameters
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 MOST_ROWS = 1024

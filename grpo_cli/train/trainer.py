@@ -48,7 +48,7 @@ from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.reference import Reference
-from grpo_cli.recipe.whole_batch import acts_on_every_row, whole_only
+from grpo_cli.recipe.sections.method import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.patches import Patch, patched

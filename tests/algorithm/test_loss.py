@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from grpo_cli.algorithm.loss import kl_per_token
-from grpo_cli.recipe.presets import PRESETS
+from grpo_cli.recipe.widening import PRESETS
 from tests.builders.loss_bench import slow_loss, table_loss, trainer
 
 NAN = float("nan")

@@ -76,8 +76,7 @@ def test_every_verifier_can_be_explained(kind: str) -> None:
 def test_every_strategy_of_launch_can_be_explained() -> None:
     from typing import get_args
 
-    from grpo_cli.recipe.checking.strategy import STRATEGIES
-    from grpo_cli.recipe.sections.course import Strategy
+    from grpo_cli.recipe.sections.course import STRATEGIES, Strategy
 
     assert set(STRATEGIES) == set(get_args(Strategy))
     said = run("fsdp2").stdout

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from grpo_cli.data.filters import FILTERS
-from grpo_cli.recipe.reading.load import load, shipped_recipes
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.source import shipped_recipes
 from grpo_cli.recipe.sections.method import Algorithm, Train
 from grpo_verifiers.registry import KINDS
 from tests.docs.pages import ROOT, Block, blocks, pages

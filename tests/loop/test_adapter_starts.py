@@ -17,8 +17,8 @@ from grpo_cli.jobs.export.folder import write_folder
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.policy.model import byte_tokenizer, load_config, load_model, tiny_llama
 from grpo_cli.recipe.sections.inputs import Model
+from grpo_cli.resilience.checkpoint import pinned
 from grpo_cli.resilience.model_source import find_model_source, open_model
-from grpo_cli.resilience.starts import pinned
 from grpo_cli.run.folder import RunFolder
 from tests.builders.workplaces import tiny_recipe
 

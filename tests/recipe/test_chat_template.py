@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.sections.recipe import chat_options
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}\n"
 RECIPE = """\

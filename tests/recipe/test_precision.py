@@ -11,7 +11,7 @@ import torch
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.train.job import Job
-from grpo_cli.recipe.precision import SPREAD, moving_share, stuck_weights
+from grpo_cli.recipe.arithmetic import SPREAD, moving_share, stuck_weights
 from tests.builders.workplaces import tiny_recipe
 
 ROWS = [{"question": f"{i}+{i}"} for i in range(8)]

@@ -3,8 +3,8 @@ from typing import get_args
 import pytest
 
 from grpo_cli.recipe.checking.rules import check_rules
-from grpo_cli.recipe.presets import PRESETS
 from grpo_cli.recipe.sections.recipe import Algorithm, Recipe, Train
+from grpo_cli.recipe.widening import PRESETS
 
 
 def train(**fields: object) -> Train:

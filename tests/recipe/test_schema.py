@@ -3,8 +3,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from grpo_cli.recipe.reading.load import shipped_recipes
-from grpo_cli.recipe.reading.source import parse
+from grpo_cli.recipe.reading.source import parse, shipped_recipes
 from grpo_cli.recipe.schema import recipe_schema
 
 SCHEMA = recipe_schema()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_cli.recipe.presets import PRESETS
+from grpo_cli.recipe.widening import PRESETS
 from tests.reference.families import FAMILIES, MORE
 
 ESTIMATORS = ("k1_loss", "k1_reward", "k2", "k3", "k3_corrected")

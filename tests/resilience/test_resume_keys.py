@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.recipe.reading.dump import to_yaml
+from grpo_cli.recipe.reading.dump import plain, to_yaml
 from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.source import shipped_recipes
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.resume import NEWEST, differing_keys, find_run
+from grpo_cli.resilience.resume import NEWEST, differences, find_run
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.typed import recipe_of_text
 
-OLD = "train: {lr: 1e-6}\nlaunch: {nodes: 2, node_rank: 0, rendezvous: 'a:1'}\n"
+OLD = {"train": {"lr": 1e-6}, "launch": {"nodes": 2, "node_rank": 0, "rendezvous": "a:1"}}
 
 
 def test_changed_keys_are_named_by_their_path() -> None:
-    assert differing_keys(OLD, OLD.replace("1e-6", "1e-5").replace("nodes: 2", "nodes: 3")) == [
-        "launch.nodes",
-        "train.lr",
-    ]
+    new = {"train": {"lr": 1e-5}, "launch": OLD["launch"] | {"nodes": 3}}
+    assert differences(OLD, new) == {"launch.nodes": (2, 3), "train.lr": (1e-6, 1e-5)}
 
 
 def test_another_machine_or_another_allocation_is_no_change() -> None:
-    assert differing_keys(OLD, OLD.replace("node_rank: 0", "node_rank: 1").replace("a:1", "b:1")) == []
+    assert differences(OLD, OLD | {"launch": {"nodes": 2, "node_rank": 1, "rendezvous": "b:1"}}) == {}
 
 
 def made(folder: Path, *sets: str) -> Recipe:
@@ -34,6 +34,18 @@ def made(folder: Path, *sets: str) -> Recipe:
         'model: builtin:tiny\ndata: {train: a.jsonl, prompt: "{q}"}\nverify: {math: {}}\ntrain: {steps: 9}\n'
     )
     return load(file, sets)
+
+
+def test_a_recipe_that_was_written_and_read_is_the_same(tmp_path: Path) -> None:
+    odd = (
+        "train.lr=1e-7",
+        'verify.regex={pattern: "a\\x85b\\u2028"}',
+        "data.where='1e3'",
+        "stop.hang_s=1e300",
+        "sample.stop=['2026-11-27', 'yes']",
+    )
+    for recipe in (made(tmp_path, *odd), *map(load, sorted(shipped_recipes()))):
+        assert differences(recipe_of_text(to_yaml(recipe)), plain(recipe)) == {}
 
 
 def test_the_number_of_processes_may_differ_if_asked_for_and_the_strategy_may_not(tmp_path: Path) -> None:
@@ -49,9 +61,9 @@ def test_the_number_of_processes_may_differ_if_asked_for_and_the_strategy_may_no
 
 
 def test_what_an_alarm_does_is_no_change() -> None:
-    warns = OLD + "monitor: {on_alarm: warn}\n"
-    assert differing_keys(OLD, warns) == []
-    assert differing_keys(warns, OLD + "monitor: {on_alarm: {gold: pause}}\n") == []
+    warns = OLD | {"monitor": {"on_alarm": "warn"}}
+    assert differences(OLD, warns) == {}
+    assert differences(warns, OLD | {"monitor": {"on_alarm": {"gold": "pause"}}}) == {}
 
 
 def test_a_run_from_before_a_key_existed_is_taken_up(tmp_path: Path) -> None:

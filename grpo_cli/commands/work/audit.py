@@ -95,7 +95,8 @@ def data(
     from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
     from grpo_cli.errors import Exit
-    from grpo_cli.recipe.reading.load import folder_of, load
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
 
     checked = load(recipe, sets or [])
     base = folder_of(recipe)

@@ -45,8 +45,9 @@ def check(
       grpo check my.yaml --set data.train=other.jsonl --json
     """
     from grpo_cli.jobs.check.recipe import RecipeCheck
-    from grpo_cli.recipe.reading.load import folder_of, load
-    from grpo_cli.resilience.starts import pinned
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.resilience.checkpoint import pinned
     from grpo_cli.sizing.fit import ask_of
 
     base = folder_of(recipe)

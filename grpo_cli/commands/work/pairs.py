@@ -99,7 +99,7 @@ def _run(sources: list[str]) -> RunFolder | None:
     try:
         return find_run(named)
     except DataError:
-        from grpo_cli.recipe.reading.load import shipped_recipes
+        from grpo_cli.recipe.reading.source import shipped_recipes
 
         if named in shipped_recipes():
             return None
@@ -120,7 +120,7 @@ def _recipe_of_files(files: list[str], named: str | None, sets: list[str]) -> Kn
 def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
     from grpo_cli.recipe.reading.load import load
-    from grpo_cli.run.info import base_of
+    from grpo_cli.run.folder import base_of
 
     if named is not None:
         return _named(named, sets)
@@ -130,7 +130,8 @@ def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownR
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
-    from grpo_cli.recipe.reading.load import folder_of, load
-    from grpo_cli.resilience.starts import pinned
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.resilience.checkpoint import pinned
 
     return KnownRecipe(pinned(load(name, sets)), folder_of(name))

@@ -45,9 +45,10 @@ def probe(
     """
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.workplace import open_first
-    from grpo_cli.recipe.reading.load import folder_of, load
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
     from grpo_cli.recipe.sections.recipe import Gate
-    from grpo_cli.resilience.starts import pinned
+    from grpo_cli.resilience.checkpoint import pinned
     from grpo_cli.run.lines import refuse_unwritable
     from grpo_cli.run.records import dump_line
     from grpo_cli.sizing.fit import ask_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -20,7 +20,6 @@ from grpo_cli.text import strict_json
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.result import TrainResult
     from grpo_cli.recipe.sections.recipe import Recipe
-    from grpo_cli.run.folder import RunFolder
 
 
 def train(
@@ -45,8 +44,9 @@ def train(
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.workplace import open_first, splits_of
     from grpo_cli.recipe.arithmetic import plan
-    from grpo_cli.recipe.reading.load import folder_of, label_of, load
-    from grpo_cli.resilience.starts import pinned
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of, label_of
+    from grpo_cli.resilience.checkpoint import pinned
 
     if recipe is None:
         if resume is None:
@@ -55,17 +55,23 @@ def train(
 
         checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
-        checked = pinned(load(recipe, sets or []))
-        base = folder_of(recipe)
-        label = label_of(recipe)
+        checked, base, label = pinned(load(recipe, sets or [])), folder_of(recipe), label_of(recipe)
     quiet_libraries()
     if dry_run:
         raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))
-    run = _resumed(checked, resume, anyway=resume_anyway) if resume else None
+    run = None
+    if resume:
+        from grpo_cli.resilience.resume import find_run
+
+        run = find_run(checked, resume, anyway=resume_anyway)
     if run is not None and not is_rank():
-        _answer_if_over(run, checked, display, as_json=as_json)
-        if not resume_anyway:
-            _refuse_changed(run, checked, base)
+        from grpo_cli.jobs.train.over import result_of
+        from grpo_cli.resilience.contents import files_behind, refuse_changed
+
+        if checked.stages is None and (over := result_of(run, checked)) is not None:
+            _answer(over, checked, display, as_json=as_json)
+        if not resume_anyway:  # before torch is loaded
+            refuse_changed(run, "files", files_behind(checked, base))
     if not is_rank():
         _launch_ranks(checked, base, begins=run is None, is_stdin=recipe == "-")
         pin_one_gpu()
@@ -87,42 +93,25 @@ def train(
     raise typer.Exit(int(outcome.code))
 
 
-def _resumed(recipe: Recipe, named: str, *, anyway: bool) -> RunFolder:
-    from grpo_cli.resilience.resume import find_run
-
-    return find_run(recipe, named, anyway=anyway)
-
-
-def _refuse_changed(run: RunFolder, recipe: Recipe, base: Path) -> None:
-    """Before torch is loaded: raises RecipeError where a file behind the recipe is another one."""
-    from grpo_cli.resilience.contents import files_behind, refuse_changed
-
-    refuse_changed(run, "files", files_behind(recipe, base))
-
-
-def _answer_if_over(run: RunFolder, recipe: Recipe, display: str, *, as_json: bool) -> None:
-    """Leave with what the run came to where nothing is left to do; else return."""
+def _answer(over: TrainResult, recipe: Recipe, display: str, *, as_json: bool) -> NoReturn:
+    """Leave with what a run came to that has nothing left to do."""
     from grpo_cli.display.choose import make_display
     from grpo_cli.display.watch.run import card_of
     from grpo_cli.jobs.train.ending import write_own_report
-    from grpo_cli.jobs.train.over import lacks_report, result_of
+    from grpo_cli.jobs.train.over import lacks_report
 
-    if recipe.stages is not None or (outcome := result_of(run, recipe)) is None:
-        return
     wipe()
     shown = make_display(display)
     try:
-        if lacks_report(run, recipe):
-            write_own_report(run, shown)
-        shown.finish(card_of(run))
+        if lacks_report(over.run, recipe):
+            write_own_report(over.run, shown)
+        shown.finish(card_of(over.run))
     finally:
         shown.close()
-    print(
-        f"all of its {outcome.steps} steps are done: `grpo train --resume {run.path} --set train.steps=N` goes on to step N",
-        file=sys.stderr,
-    )
-    _end(outcome, as_json=as_json)
-    raise typer.Exit(int(outcome.code))
+    more = f"`grpo train --resume {over.run.path} --set train.steps=N` goes on to step N"
+    print(f"all of its {over.steps} steps are done: {more}", file=sys.stderr)
+    _end(over, as_json=as_json)
+    raise typer.Exit(int(over.code))
 
 
 def _end(outcome: TrainResult, *, as_json: bool) -> None:

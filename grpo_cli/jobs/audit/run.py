@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.audit.verifier import VerifierAudit, audit
-from grpo_cli.recipe.kinds import KINDS
+from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
 from grpo_verifiers.kinds.format_tags import FormatVerifier
 from grpo_verifiers.kinds.instructions import InstructionsVerifier
@@ -115,7 +115,8 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
         SetupError: a verifier cannot run here.
     """
     from grpo_cli.data.rows import load_rows
-    from grpo_cli.recipe.reading.load import folder_of, load
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.source import folder_of
 
     recipe = load(source, sets)
     base = folder_of(source)
@@ -127,7 +128,7 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
 
 def _instead(name: str) -> str:
     """What to type for a name that has no built-in rows."""
-    from grpo_cli.recipe.reading.load import shipped_recipes
+    from grpo_cli.recipe.reading.source import shipped_recipes
 
     if name in KINDS:
         return "audit it with `--recipe FILE`, on its own rows"

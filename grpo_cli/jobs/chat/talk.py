@@ -17,10 +17,10 @@ from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
-from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.recipe.sections.method import Sample
+from grpo_cli.recipe.sections.recipe import chat_options
 from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.make import policy_engine

@@ -18,11 +18,9 @@ from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.jobs.refusals import Question, questions
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes
-from grpo_cli.recipe.arithmetic import BatchPlan, batching, evaluations
-from grpo_cli.recipe.checking.strategy import splits_parameters
-from grpo_cli.recipe.precision import HINT, stuck_weights
+from grpo_cli.recipe.arithmetic import STUCK_HINT, BatchPlan, batching, evaluations, refuse_parts, stuck_weights
+from grpo_cli.recipe.sections.course import splits_parameters
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.recipe.whole_batch import refuse_parts
 from grpo_cli.resilience.checkpoint import REST, check_space
 from grpo_cli.rollout.vllm.server import NotUp, find_server
 from grpo_cli.sizing.fit import CardQuestion, cards_of, fit, lengths_of, unfit
@@ -244,7 +242,7 @@ def _critic(recipe: Recipe, sizes: ModelSizes) -> list[str]:
 def check_precision(recipe: Recipe) -> CheckFinding | None:
     """Weights that the rate cannot move; None where all is well."""
     said = stuck_weights(recipe, adapter=saved_rank(recipe.model) is not None)
-    return CheckFinding("precision", Level.WARN, said, hint=HINT) if said else None
+    return CheckFinding("precision", Level.WARN, said, hint=STUCK_HINT) if said else None
 
 
 def _whole_copy(strategy: str, parameters: int) -> list[str]:

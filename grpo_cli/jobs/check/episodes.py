@@ -20,7 +20,7 @@ from grpo_cli.jobs.check.tokens import PromptMaker
 from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.prompts.conversation import Conversation, call_form
 from grpo_cli.policy.turns import TurnSuffixes
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
 from grpo_cli.rollout.episodes.running import refuse_undemonstrated, same_observation, with_observation

@@ -39,9 +39,8 @@ from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
 from grpo_cli.preference.file import FilePair, no_pair_fits, pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import BatchPlan, plan
-from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.reading.stages import stage_recipe
-from grpo_cli.recipe.sections.recipe import Recipe, Source
+from grpo_cli.recipe.reading.dump import stage_recipe
+from grpo_cli.recipe.sections.recipe import Recipe, Source, chat_options
 from grpo_cli.sizing.fit import CardQuestion
 from grpo_cli.text import visible
 

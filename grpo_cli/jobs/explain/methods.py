@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any, NamedTuple
 
-from grpo_cli.recipe.presets import PRESETS
+from grpo_cli.recipe.widening import PRESETS
 
 WIDTH = 100
 LEGEND = (

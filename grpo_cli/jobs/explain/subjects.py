@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from grpo_cli.curriculum.select import strategies
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.explain import findings, methods, rows, verifiers
-from grpo_cli.recipe.checking import strategy, turn_credit
+from grpo_cli.recipe.checking.episodes import CREDITS, describe_credit
 from grpo_cli.recipe.checking.other_names import method_elsewhere, misspelt, same_letters
-from grpo_cli.recipe.presets import PRESETS
+from grpo_cli.recipe.sections.course import STRATEGIES, describe_strategy
+from grpo_cli.recipe.widening import PRESETS
 from grpo_verifiers import KINDS
 from grpo_verifiers.names import nearest
 
@@ -87,7 +88,7 @@ def render_key(described: dict[str, Any]) -> str:
 
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", lambda: KINDS, verifiers.describe, verifiers.render),
-    Subject("credit", lambda: turn_credit.CREDITS, turn_credit.describe, render_named),
+    Subject("credit", lambda: CREDITS, describe_credit, render_named),
     Subject("algorithms", lambda: PRESETS, methods.describe_algorithm, methods.render_algorithm),
     Subject(
         "preferences",
@@ -96,7 +97,7 @@ SUBJECTS: tuple[Subject, ...] = (
         methods.render_preference,
     ),
     Subject("selectors", strategies, describe_selector, render_named),
-    Subject("strategies", lambda: strategy.STRATEGIES, strategy.describe, render_named),
+    Subject("strategies", lambda: STRATEGIES, describe_strategy, render_named),
     Subject("findings", findings.rules, findings.describe, findings.render),
     Subject("rows", rows.names, rows.describe, rows.render),
     Subject("keys", key_names, describe_key, render_key, "of the recipe, as `train.prune` or `prune`"),

@@ -13,7 +13,7 @@ import typing
 from typing import Any
 
 from grpo_cli.errors import SetupError
-from grpo_cli.recipe.kinds import kind_class
+from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_verifiers import BadGold, BadOption, Unavailable, build
 from grpo_verifiers.verifier import Verifier
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
-from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.source import find, label_of, shipped_recipes
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
 from grpo_cli.run.naming import why_no_name

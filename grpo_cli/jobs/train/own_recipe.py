@@ -7,7 +7,7 @@ from pathlib import Path
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.find import find_run
-from grpo_cli.run.info import base_of
+from grpo_cli.run.folder import base_of
 
 
 def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:

@@ -25,11 +25,10 @@ from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
-from grpo_cli.recipe.arithmetic import Batching, batching, plan, with_steps
+from grpo_cli.recipe.arithmetic import STUCK_HINT, Batching, batching, plan, refuse_parts, stuck_weights, with_steps
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
-from grpo_cli.recipe.precision import HINT, stuck_weights
+from grpo_cli.recipe.sections.method import ROUTER, acts_on_every_row
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, refuse_parts
 from grpo_cli.resilience import checkpoint
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.make import policy_engine
@@ -86,7 +85,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     display.progress("load model", 1, 1)
     folder = adapter_folder(recipe.model)
     if (stuck := stuck_weights(recipe, adapter=folder is not None)) is not None:
-        display.note("warn", stuck, HINT)
+        display.note("warn", stuck, STUCK_HINT)
     for alone in trained_on_alone(recipe):
         display.note("warn", alone, ALONE_HINT)
     if folder is not None:

@@ -23,8 +23,7 @@ from grpo_cli.jobs.train.ending import write_own_report
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.jobs.train.start import Seen
-from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
-from grpo_cli.recipe.reading.stages import stage_folder, stage_recipe
+from grpo_cli.recipe.reading.dump import recipe_sha, stage_folder, stage_recipe, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.resilience.contents import CONTENTS, Digests

@@ -11,7 +11,7 @@ from grpo_cli.errors import UserError
 from grpo_cli.jobs.verify.fields import BadLine, WantedKeys, find_keys, row_of
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import parse
-from grpo_cli.recipe.kinds import KINDS
+from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.text import Json
 from grpo_verifiers.text import accepted
 

@@ -1,12 +1,17 @@
-"""What an `environment` cannot go with, each with the reason and a way out."""
+"""Rules of `environment` and `train.credit`: what episodes of many turns cannot go with, and credit for their turns.
+
+How this works: `rules.check_rules` calls `check_episodes` and `check_credit` with a valid recipe; each finding has the reason and a
+way out. `CREDITS` holds the words of `grpo explain` for each method of credit, and `ONLY` the keys that each method reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
+from typing import Any
 
-from grpo_cli.recipe.checking.mistakes import RecipeFinding
-from grpo_cli.recipe.paths import Path
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding
+from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.recipe import Recipe
 
 VLLM = (
@@ -17,13 +22,13 @@ VLLM = (
 """Settings of `sample.vllm`: the only value that plays episodes, and why."""
 
 
-def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     """Sections that have no meaning for episodes of many turns, and the other way round."""
     world = recipe.environment
     if world is None:
         for i, phase in enumerate(recipe.warmup or []):
             if not phase.demonstration:
-                path: Path = ("warmup", i, "demonstration") if said(("warmup", i, "demonstration")) else ("warmup", i)
+                path: Path = ("warmup", i, "demonstration") if is_set(("warmup", i, "demonstration")) else ("warmup", i)
                 yield RecipeFinding(
                     path,
                     f"`warmup[{i}].demonstration` is missing",
@@ -38,7 +43,31 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
                     at_key=True,
                 )
         return
-    yield from _what(world, recipe, said)
+    given = [key for key in ("python", "tools", "trl", "verifiers") if getattr(world, key) is not None]
+    if len(given) != 1:
+        yield RecipeFinding(
+            ("environment",),
+            f"`environment` has {' and '.join(f'`{key}`' for key in given) or 'no world'}",
+            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS` and `verifiers: ID`",
+        )
+    forms = {
+        "python": "`FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
+        "trl": "`FILE.py:CLASS` or `MODULE:CLASS`",
+        "tools": "`FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`",
+    }
+    for name in world.named if len(given) == 1 and world.kind in forms else ():
+        if not all(name.rpartition(":")[::2]) and (world.kind, name) != ("tools", "python"):
+            yield RecipeFinding(("environment", world.kind), f"`{name}` is not {forms[world.kind]}")
+    if len(given) == 1 and world.has_calls and is_set(("environment", "role")) and world.role != "tool":
+        yield RecipeFinding(
+            ("environment", "role"), f"results of tools have the role `tool`, not `{world.role}`", "leave `role` out"
+        )
+    if len(given) == 1 and world.kind == "tools" and all(one.kind == "environment" for one in recipe.verify.values()):
+        yield RecipeFinding(
+            ("environment", "tools"),
+            "functions say nothing of how good an answer is, and there is no verifier",
+            "add one under `verify`: it judges the turn in which the model calls no tool",
+        )
     if world.history == "last":
         yield RecipeFinding(
             ("environment", "history"),
@@ -63,40 +92,6 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
             "`data.plain` has no turns: what the environment says is put between them by the chat template",
             "leave it out",
         )
-    yield from _generation(recipe)
-
-
-def _what(world: Environment, recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
-    """What the world is made of."""
-    given = [key for key in ("python", "tools", "trl", "verifiers") if getattr(world, key) is not None]
-    if len(given) != 1:
-        yield RecipeFinding(
-            ("environment",),
-            f"`environment` has {' and '.join(f'`{key}`' for key in given) or 'no world'}",
-            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS` and `verifiers: ID`",
-        )
-        return
-    forms = {
-        "python": "`FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
-        "trl": "`FILE.py:CLASS` or `MODULE:CLASS`",
-        "tools": "`FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`",
-    }
-    for name in world.named if world.kind in forms else ():
-        if not all(name.rpartition(":")[::2]) and (world.kind, name) != ("tools", "python"):
-            yield RecipeFinding(("environment", world.kind), f"`{name}` is not {forms[world.kind]}")
-    if world.has_calls and said(("environment", "role")) and world.role != "tool":
-        yield RecipeFinding(
-            ("environment", "role"), f"results of tools have the role `tool`, not `{world.role}`", "leave `role` out"
-        )
-    if world.kind == "tools" and all(one.kind == "environment" for one in recipe.verify.values()):
-        yield RecipeFinding(
-            ("environment", "tools"),
-            "functions say nothing of how good an answer is, and there is no verifier",
-            "add one under `verify`: it judges the turn in which the model calls no tool",
-        )
-
-
-def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
     sample = recipe.sample
     if not sample.engine_kind.has_own_seeds:
         yield RecipeFinding(
@@ -116,3 +111,135 @@ def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
             "`select: screen` plays part of a group and goes on with it later, which episodes cannot yet",
             "choose another, such as `uniform`",
         )
+
+
+CREDITS = {
+    "gigpo": "Turns that saw the same state are compared, in whichever episode of the row: A = A(episode) + weight x"
+    " (G - mean G of that state) / F, where G is the return from the turn on, discounted by `gamma` a turn. A(episode) and the part"
+    " of the turns have one kind of F: their own deviations with `scale: group`, 1 with `scale: none`, the authors' default and that"
+    " of `algorithm: gigpo`; so the weight of the turns does not follow the unit of the reward. A state that only one"
+    " turn saw adds nothing: `credit/anchor_share` is the share of turns that are compared, and below .3 the method cannot"
+    " help. States are the environment's `state`, else its observations; one that holds the history or a step counter never"
+    " repeats. Source: GiGPO, arXiv 2505.10978; the mean outcome is over episodes, `over: steps` is the authors' code.",
+    "milestones": "A milestone that the environment names ends a segment. A turn of the k-th segment is worth `reward` x"
+    " gamma^(turns until its milestone), in the unfinished tail 0, less the mean over all turns of the row in their k-th"
+    " segment; weight x that is added to the episode's advantage. An answer of one turn is cut by `patterns`. Watch"
+    " `credit/milestone_without_success`: milestones that pay more than success are farmed. Source: BEACON, arXiv 2605.06078.",
+    "planner": "The tokens of a plan get the episode's advantage, those of the acts that of their own subgoal: what its turns"
+    " are paid, compared with the subgoal of the same number in the row's other episodes. The plan is the first turn, or all up"
+    " to the text of `plan` in a turn; several plans begin a subgoal each, one plan leaves the subgoals to the milestones. A"
+    " reconstruction after HiPER, arXiv 2602.16165, whose code is not public.",
+}
+
+ONLY = {
+    "gamma": ("gigpo", "milestones"),
+    "norm": ("gigpo", "planner"),
+    "over": ("gigpo", "milestones"),
+    "similarity": ("gigpo",),
+    "reward": ("milestones",),
+    "order": ("milestones",),
+    "patterns": ("milestones",),
+    "plan": ("planner",),
+}
+"""The methods that read a key; the others are of all."""
+
+CREDIT: Path = ("train", "credit")
+
+
+def check_credit(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """What cannot go with credit for turns, and where it would add nothing."""
+    train, spec = recipe.train, recipe.train.credit
+    if spec is None:
+        return
+    for key, methods in ONLY.items():
+        if is_set((*CREDIT, key)) and spec.method not in methods:
+            others = " and ".join(f"`{name}`" for name in methods)
+            yield RecipeFinding(
+                (*CREDIT, key),
+                f"`train.credit.{key}` has no effect with `method: {spec.method}`",
+                f"it belongs to {others}",
+                idle=(*CREDIT, key),
+            )
+    if spec.weight == 0:
+        yield RecipeFinding(
+            (*CREDIT, "weight"),
+            "a weight of 0 leaves the episode's advantage alone: nothing is credited to turns",
+            "leave `train.credit` out, or raise it",
+        )
+    if len(set(spec.order)) < len(spec.order):
+        yield RecipeFinding((*CREDIT, "order"), "a milestone stands twice in `order`: each counts once")
+    for name, pattern in spec.patterns.items():
+        try:
+            found = re.compile(pattern)
+        except re.error as err:
+            yield RecipeFinding((*CREDIT, "patterns", name), f"no regular expression: {err}")
+            continue
+        if found.search("") is not None:
+            yield RecipeFinding(
+                (*CREDIT, "patterns", name),
+                "the expression finds the empty text: this milestone is reached before anything is said",
+            )
+    # where there are no turns to tell apart, the method would quietly be plain GRPO
+    world = recipe.environment
+    if world is None and spec.method != "milestones":
+        yield RecipeFinding(
+            CREDIT,
+            f"`{spec.method}` compares turns, and without an `environment` an answer is one turn",
+            "add an `environment`, or leave `train.credit` out",
+        )
+    elif world is None and not spec.patterns:
+        yield RecipeFinding(
+            CREDIT,
+            "nothing says where a milestone is reached: there is no `environment`, and `patterns` is empty",
+            "add `train.credit.patterns: {NAME: REGULAR EXPRESSION}`, or an `environment` that names milestones",
+        )
+    elif world is not None and spec.patterns:
+        yield RecipeFinding(
+            (*CREDIT, "patterns"),
+            "`patterns` cut answers of one turn; here the environment names the milestones",
+            "leave `patterns` or `environment` out",
+        )
+    elif world is not None and world.max_turns == 1 and (spec.method != "planner" or spec.plan == "first"):
+        yield RecipeFinding(
+            CREDIT,
+            f"an episode of one turn (`environment.max_turns: 1`) has nothing that `{spec.method}` could compare",
+            "leave `train.credit` out",
+        )
+    # one of the two parts would have the unit of the reward, the other none
+    wanted = "mean" if train.scale == "none" else "std"
+    if spec.method in ONLY["norm"] and train.scale != "batch" and train.turn_norm != wanted:
+        yield RecipeFinding(
+            (*CREDIT, "norm"),
+            f"with `norm: {train.turn_norm}` and `scale: {train.scale}` only one of the episode's advantage and the part of its turns is"
+            " divided by a deviation: how much the turns count would follow the unit of the reward",
+            f"leave `norm` out (`{wanted}` then), or say `scale: {'none' if wanted == 'std' else 'group'}`",
+        )
+    if train.ratio == "sequence":
+        yield RecipeFinding(
+            CREDIT,
+            "`ratio: sequence` weighs an answer as a whole: advantages of single turns would be averaged away",
+            "say `ratio: sequence_token`, whose value is the answer's and whose gradient is each token's",
+        )
+    if train.scale == "batch":
+        yield RecipeFinding(
+            CREDIT,
+            "`scale: batch` divides outcomes by the deviation of the whole batch, the part of the turns by its own",
+            "say `scale: group` or `none`",
+        )
+    if spec.over == "steps" and (train.baseline != "mean" or train.reward_combine != "sum"):
+        yield RecipeFinding(
+            (*CREDIT, "over"),
+            "`over: steps` weighs the mean of summed rewards, which this recipe does not subtract",
+            "leave `over` out, or say `baseline: mean` and `reward_combine: sum`",
+        )
+    if train.control is not None and spec.method != "gigpo":
+        yield RecipeFinding(
+            ("train", "control"),
+            f"a placebo's `{spec.method}` would still be paid for what was truly reached",
+            "leave `train.credit` out of the placebo arm",
+        )
+
+
+def describe_credit(name: str) -> dict[str, Any]:
+    """What a way of giving credit does."""
+    return {"credit": name, "summary": CREDITS[name], "reads": [k for k, who in ONLY.items() if name in who]}

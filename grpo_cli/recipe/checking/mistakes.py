@@ -1,10 +1,15 @@
-"""Pydantic's findings as mistakes in our voice, each at its place, with a hint where a name is nearly right."""
+"""Pydantic's errors as findings in our words, each at its place, with a hint where a name is nearly right.
+
+How this works: `findings` takes each error of a `ValidationError` by its type. An unknown key is looked up in this order: what other
+trainers call it, keys that are gone, its nearest neighbour in the section, other sections that have it. A wrong value gets the words
+of what the key takes. `RecipeFinding` is also what the rules between keys yield.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +18,9 @@ from pydantic_core import ErrorDetails
 
 from grpo_cli.errors import masked, names_secret
 from grpo_cli.recipe.checking.other_names import counterpart, method_elsewhere, misspelt, same_letters, why_none
-from grpo_cli.recipe.docs import field_docs
-from grpo_cli.recipe.paths import Path, dotted
-from grpo_cli.recipe.sections.at_path import choices_at, inner_section, key_names, section
-from grpo_cli.recipe.sections.fields import MANY, ONE
-from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.recipe.sections.shorthand import GONE
+from grpo_cli.recipe.sections.fields import MANY, ONE, Path, dotted, field_docs
+from grpo_cli.recipe.sections.recipe import Recipe, choices_at, inner_section, key_names, section
+from grpo_cli.recipe.widening import GONE
 from grpo_verifiers.names import nearest
 
 WORDED = {"run.webhook": "an address such as `https://host/path`, or `env:NAME`", "launch.rendezvous": "`host:port`"}
@@ -30,7 +32,7 @@ class RecipeFinding:
     """A mistake by recipe path, before it has a place in a file.
 
     `idle` is a key that is a mistake only because it is written down: it is none where the recipe means the same without it, as
-    in the `recipe.yaml` of a run, which says everything.
+    in the `recipe.yaml` of a run, which holds every key.
     """
 
     path: Path
@@ -38,6 +40,15 @@ class RecipeFinding:
     hint: str = ""
     at_key: bool = False
     idle: Path | None = None
+
+
+IsSet = Callable[[Path], bool]
+"""Whether a layer, and not a default or a preset, holds a path."""
+
+
+def first_set(is_set: IsSet, *paths: Path) -> Path:
+    """The first path that was written down, so that the caret stands under something the user typed."""
+    return next((path for path in paths if is_set(path)), paths[0])
 
 
 KINDS = {
@@ -116,14 +127,22 @@ def unknown(name: str, names: Iterable[str], where: str) -> str:
 def _finding(error: ErrorDetails) -> RecipeFinding:
     kind, value, ctx = error["type"], error["input"], error.get("ctx", {})
     path: Path = tuple(p for p in error["loc"] if p not in ("[key]", ONE, MANY))
-    if path and path[-1] == "source" and "source" not in _keys_of(value):
+    if path and path[-1] == "source" and not (isinstance(value, dict) and "source" in value):
         path = (*path[:-1], "from")
     name = dotted(path)
     got = got_instead(path, value)
     if kind == "extra_forbidden":
         return _unknown_key(path, value)
     if kind == "missing":
-        return RecipeFinding(path, f"`{name}` is missing", _purpose(path))
+        model = section(path[:-1])
+        field = (
+            next((key for key, one in model.model_fields.items() if (one.alias or key) == path[-1]), "")
+            if model
+            else ""
+        )
+        doc = field_docs(model).get(field) if model else None
+        purpose = f"`{name}`: {doc.splitlines()[0].rstrip('.')}" if doc else ""
+        return RecipeFinding(path, f"`{name}` is missing", purpose)
     if kind == "literal_error":
         if "[key]" in error["loc"]:
             return _unknown_choice(path[:-1], str(path[-1]), _choices(ctx["expected"]), at_key=True)
@@ -149,10 +168,6 @@ def _finding(error: ErrorDetails) -> RecipeFinding:
     return RecipeFinding(path, f"`{name}` must be {what}{got}")
 
 
-def _keys_of(value: object) -> Iterable[str]:
-    return value if isinstance(value, dict) else ()
-
-
 def _unknown_key(path: Path, value: object) -> RecipeFinding:
     key, parent = str(path[-1]), path[:-1]
     model = section(parent)
@@ -163,9 +178,12 @@ def _unknown_key(path: Path, value: object) -> RecipeFinding:
         return RecipeFinding(path, f"unknown key `{key}` in {where}", f"here it is `{other}`", at_key=True)
     if reason := GONE.get((str(parent[-1]) if parent else "", key)) or why_none(key):
         return RecipeFinding(path, f"unknown key `{key}` in {where}", reason, at_key=True)
-    elsewhere = [] if nearest(key, names) else _homes(key)
-    if elsewhere:
-        hint = f"`{key}` belongs under `{elsewhere[0]}`" if elsewhere[0] else f"`{key}` stands at the top of the recipe"
+    homes = [(name, inner_section(field.annotation)) for name, field in Recipe.model_fields.items()]
+    elsewhere = [name for name, home in homes if home is not None and key in key_names(home)]
+    if not nearest(key, names) and key in key_names(Recipe):
+        hint = f"`{key}` stands at the top of the recipe"
+    elif not nearest(key, names) and elsewhere:
+        hint = f"`{key}` belongs under `{elsewhere[0]}`"
     return RecipeFinding(path, f"unknown key `{key}` in {where}", hint, at_key=True)
 
 
@@ -203,21 +221,3 @@ def _other_method(path: Path, name: str, choices: list[str]) -> str:
 
 def _choices(expected: str) -> list[str]:
     return expected.replace(" or ", ", ").replace("'", "").split(", ")
-
-
-def _purpose(path: Path) -> str:
-    model = section(path[:-1])
-    for name, field in model.model_fields.items() if model else ():
-        if (field.alias or name) == path[-1]:
-            doc = field_docs(model).get(name) if model else None
-            return f"`{dotted(path)}`: {doc.splitlines()[0].rstrip('.')}" if doc else ""
-    return ""
-
-
-def _homes(key: str) -> list[str]:
-    homes = [""] if key in key_names(Recipe) else []
-    for name, field in Recipe.model_fields.items():
-        model = inner_section(field.annotation)
-        if model is not None and key in key_names(model):
-            homes.append(name)
-    return homes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from grpo_cli.recipe.checking.mistakes import RecipeFinding
-from grpo_cli.recipe.paths import Path, dotted
-from grpo_cli.recipe.sections.recipe import Prefer, Recipe, Source
+from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding
+from grpo_cli.recipe.sections.fields import Path, dotted
+from grpo_cli.recipe.sections.recipe import Recipe
 
 RL_ONLY = (
     "algorithm",
@@ -30,11 +30,11 @@ DRAWN_ONLY: dict[Path, str] = {
     ("train", "select"): "leave `train.select` out",
     ("train", "dead_groups"): "leave `train.dead_groups` out",
 }
-"""Keys that say how a step draws samples and makes pairs of them, and what helps where pairs come from a file."""
+"""Keys for how a step draws samples and makes pairs of them, and what helps where pairs come from a file."""
 LEAST_SIMPO_BETA = 0.5
 
 
-def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+def check_prefer(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     """What cannot be meant together with preferences, and preferences without them."""
     if recipe.train.method != "prefer":
         if recipe.prefer is not None:
@@ -45,12 +45,51 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
                 at_key=True,
             )
         return
-    assert recipe.prefer is not None
-    yield from _section(recipe.prefer)
-    if recipe.prefer.data is not None:
-        yield from _from_file(recipe.prefer.data, said)
+    prefer = recipe.prefer
+    assert prefer is not None
+    loss = prefer.loss
+    if prefer.gamma is not None and loss != "simpo":
+        yield RecipeFinding(("prefer", "gamma"), f"`prefer.gamma` belongs to `loss: simpo`, not `{loss}`")
+    if prefer.sft and loss not in ("dpo", "ipo", "irpo"):
+        why = "ORPO has a loss on the winners already" if loss == "orpo" else f"`{loss}` has no such term"
+        yield RecipeFinding(("prefer", "sft"), f"`prefer.sft` goes with `dpo`, `ipo` and `irpo`: {why}")
+    if prefer.sft == 0 and loss == "irpo":
+        yield RecipeFinding(("prefer", "sft"), "`irpo` without `sft` is `dpo`", "say `loss: dpo`")
+    if loss == "simpo" and prefer.beta is not None and prefer.beta < LEAST_SIMPO_BETA:
+        yield RecipeFinding(
+            ("prefer", "beta"),
+            f"`prefer.beta` {prefer.beta:g} is a value for DPO: SimPO weighs mean log-probs a token and hardly moves below"
+            f" {LEAST_SIMPO_BETA:g}",
+            "2 to 10 is what its authors use",
+        )
+    if prefer.micro_batch is not None and prefer.batch % prefer.micro_batch:
+        yield RecipeFinding(
+            ("prefer", "micro_batch"),
+            f"`prefer.micro_batch` {prefer.micro_batch} does not divide `prefer.batch` {prefer.batch}",
+        )
+    if prefer.micro_batch == 1 and loss == "kto":
+        yield RecipeFinding(
+            ("prefer", "micro_batch"),
+            "`kto` takes its KL from each prompt with another answer of the micro-batch: it needs two",
+        )
+    if prefer.data is not None and prefer.data.source.startswith("run:"):
+        name = prefer.data.source.removeprefix("run:")
+        yield RecipeFinding(
+            ("prefer", "data"),
+            f"`{prefer.data.source}` gives single answers, and `prefer.data` takes pairs",
+            f"`grpo pairs {name}` writes them into a file to name here",
+        )
+    for path, hint in DRAWN_ONLY.items() if prefer.data is not None else ():
+        if is_set(path):
+            yield RecipeFinding(
+                path,
+                f"`{dotted(path)}` has no effect with `prefer.data`: nothing is drawn",
+                hint,
+                at_key=True,
+                idle=path,
+            )
     for key in (*RL_ONLY, "reward_combine", "inner_epochs", "mini_batches"):
-        if said(("train", key)):
+        if is_set(("train", key)):
             hint = "say `prefer.epochs`" if key == "inner_epochs" else f"leave `train.{key}` out"
             yield RecipeFinding(
                 ("train", key),
@@ -85,55 +124,5 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
             "leave `environment` out, or say `method: rl`",
             at_key=True,
         )
-    launch = recipe.launch
-    several = [key for key in ("gpus", "cpu_ranks", "nodes") if getattr(launch, key) not in ("auto", 1)]
-    several += ["strategy"] if launch.strategy != "ddp" else []
-    for key in several:
+    for key in recipe.launch.several:
         yield RecipeFinding(("launch", key), "`method: prefer` runs in one process", f"leave `launch.{key}` out")
-
-
-def _from_file(data: Source, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
-    if data.source.startswith("run:"):
-        name = data.source.removeprefix("run:")
-        yield RecipeFinding(
-            ("prefer", "data"),
-            f"`{data.source}` gives single answers, and `prefer.data` takes pairs",
-            f"`grpo pairs {name}` writes them into a file to name here",
-        )
-    for path, hint in DRAWN_ONLY.items():
-        if said(path):
-            yield RecipeFinding(
-                path,
-                f"`{dotted(path)}` has no effect with `prefer.data`: nothing is drawn",
-                hint,
-                at_key=True,
-                idle=path,
-            )
-
-
-def _section(prefer: Prefer) -> Iterator[RecipeFinding]:
-    loss = prefer.loss
-    if prefer.gamma is not None and loss != "simpo":
-        yield RecipeFinding(("prefer", "gamma"), f"`prefer.gamma` belongs to `loss: simpo`, not `{loss}`")
-    if prefer.sft and loss not in ("dpo", "ipo", "irpo"):
-        why = "ORPO has a loss on the winners already" if loss == "orpo" else f"`{loss}` has no such term"
-        yield RecipeFinding(("prefer", "sft"), f"`prefer.sft` goes with `dpo`, `ipo` and `irpo`: {why}")
-    if prefer.sft == 0 and loss == "irpo":
-        yield RecipeFinding(("prefer", "sft"), "`irpo` without `sft` is `dpo`", "say `loss: dpo`")
-    if loss == "simpo" and prefer.beta is not None and prefer.beta < LEAST_SIMPO_BETA:
-        yield RecipeFinding(
-            ("prefer", "beta"),
-            f"`prefer.beta` {prefer.beta:g} is a value for DPO: SimPO weighs mean log-probs a token and hardly moves below"
-            f" {LEAST_SIMPO_BETA:g}",
-            "2 to 10 is what its authors use",
-        )
-    if prefer.micro_batch is not None and prefer.batch % prefer.micro_batch:
-        yield RecipeFinding(
-            ("prefer", "micro_batch"),
-            f"`prefer.micro_batch` {prefer.micro_batch} does not divide `prefer.batch` {prefer.batch}",
-        )
-    if prefer.micro_batch == 1 and loss == "kto":
-        yield RecipeFinding(
-            ("prefer", "micro_batch"),
-            "`kto` takes its KL from each prompt with another answer of the micro-batch: it needs two",
-        )

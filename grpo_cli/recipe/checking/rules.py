@@ -1,58 +1,46 @@
-"""Rules between fields, each with the reason and a way out. Ranges of single fields stand in `models`."""
+"""Rules between sections, each with the reason and a way out. Ranges of single fields stand in the sections.
+
+How this works: `check_rules` calls all rules with a recipe whose names, types and ranges are right. A rule yields a finding for what
+each key allows and all of them together contradict. `is_set` separates what was written from defaults and presets, so that a finding
+stands at a key that the user wrote. Rules of `train`, of episodes and of preferences stand in files of their own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from grpo_cli.recipe.checking.ads import check_ads
-from grpo_cli.recipe.checking.alive_by import check_alive_by
-from grpo_cli.recipe.checking.critic import check_critic
-from grpo_cli.recipe.checking.episodes import check_episodes
-from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
-from grpo_cli.recipe.checking.monitors import check_canary, check_gold
+from grpo_cli.recipe.checking.episodes import check_credit, check_episodes
+from grpo_cli.recipe.checking.method import (
+    check_ads,
+    check_alive_by,
+    check_critic,
+    check_dead_groups,
+    check_loss,
+    check_schedule,
+)
+from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding, first_set, shown, unknown
 from grpo_cli.recipe.checking.prefer import check_prefer
-from grpo_cli.recipe.checking.stages import check_sft, check_stages
-from grpo_cli.recipe.checking.strategy import check_strategy
-from grpo_cli.recipe.checking.turn_credit import check_credit
-from grpo_cli.recipe.paths import Path
+from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.recipe import By, Recipe
-from grpo_cli.recipe.whole_batch import acts_on_every_row, whole_only
 from grpo_cli.run.naming import why_no_name, why_no_place
 from grpo_cli.text import visible
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
-Said = Callable[[Path], bool]
 
-
-def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
-    """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
+def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
+    """What single fields allow and together cannot be meant. `is_set` separates values from defaults and presets."""
     checks = (
-        *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
-        *(_evaluation, check_gold, check_canary, _gate, _nodes, _places),
-        *(check_strategy, check_episodes, check_credit, check_prefer, check_sft, check_stages),
+        *(_verifiers, _combining, _sampling, _model, check_loss, check_dead_groups, check_schedule),
+        *(_evaluation, _monitors, _course, _strategy),
+        *(check_episodes, check_credit, check_prefer, _stages),
         *(check_critic, check_ads, check_alive_by),
     )
-    return [finding for check in checks for finding in check(recipe, said)]
+    return [finding for check in checks for finding in check(recipe, is_set)]
 
 
-def _at(said: Said, *paths: Path) -> Path:
-    """The first path that was written down, so that the caret stands under something the user typed."""
-    return next((path for path in paths if said(path)), paths[0])
-
-
-def _places(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    run = recipe.run
-    if run.name is not None and (why := why_no_name(run.name)):
-        yield RecipeFinding(
-            ("run", "name"), f"{shown(visible(run.name, 60))} cannot name a run: {why}", "letters, digits, - _ . +"
-        )
-    if why := why_no_place(run.dir):
-        yield RecipeFinding(("run", "dir"), f"{shown(visible(run.dir, 60))} cannot hold runs: {why}")
-
-
-def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+def _verifiers(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     for name in recipe.verify:
         if not NAME.fullmatch(name) or name == "total":
             yield RecipeFinding(
@@ -61,8 +49,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
                 "its name is part of metrics such as `reward/NAME/mean`: letters, digits, `_` and `-`, not `total`",
                 at_key=True,
             )
-    both = set(recipe.verify) & set(recipe.shaping)
-    for name in sorted(both):
+    for name in sorted(set(recipe.verify) & set(recipe.shaping)):
         yield RecipeFinding(
             ("shaping", name), f"`{name}` is a verifier and a shaping term", "rename the verifier", at_key=True
         )
@@ -82,7 +69,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
     if abs(sum(one.weight for one in recipe.verify.values())) < 1e-12:
         first = next(iter(recipe.verify))
-        path = _at(said, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
+        path = first_set(is_set, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
         yield RecipeFinding(path, "the weights of `verify` sum to 0: an answer that passes everything earns nothing")
     for name, one in recipe.verify.items():
         if one.primary and one.weight < 0:
@@ -92,7 +79,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             )
 
 
-def _combining(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+def _combining(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     c = recipe.combine
     for name in c.gate:
         if name not in recipe.verify:
@@ -114,12 +101,12 @@ def _combining(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         if name not in recipe.verify:
             hint = unknown(name, recipe.verify, "`verify`")
             yield RecipeFinding(("combine", "by", *below), f"`combine.by` names no verifier `{name}`", hint)
-    unused = [key for key in ("gate", "by") if getattr(c, key) and c.method != key]
-    for key in unused:
-        yield RecipeFinding(("combine", key), f"`combine.{key}` has no effect with `method: {c.method}`")
+    for key in ("gate", "by"):
+        if getattr(c, key) and c.method != key:
+            yield RecipeFinding(("combine", key), f"`combine.{key}` has no effect with `method: {c.method}`")
 
 
-def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+def _sampling(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     s = recipe.sample
     total = s.prompts * s.group
     if s.micro_batch is not None and total % s.micro_batch:
@@ -130,7 +117,19 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"`sample.micro_batch` {s.micro_batch} does not divide {s.prompts} prompts x {s.group} = {total}",
             f"these near it do: {', '.join(map(str, near))}",
         )
-    yield from _mini_batches(recipe, total)
+    parts, micro = recipe.train.mini_batches, s.micro_batch
+    if total % parts:
+        yield RecipeFinding(
+            ("train", "mini_batches"),
+            f"`train.mini_batches` {parts} does not divide {total} completions a step",
+            f"these do: {', '.join(str(n) for n in range(1, total + 1) if total % n == 0)}",
+        )
+    elif micro is not None and total % micro == 0 and total // parts % micro:
+        yield RecipeFinding(
+            ("sample", "micro_batch"),
+            f"`sample.micro_batch` {micro} does not divide a mini-batch of {total // parts} completions",
+            "lower it, or lower `train.mini_batches`",
+        )
     off = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     changed = [name for name, neutral in off.items() if getattr(s, name) != neutral]
     if changed and not s.off_policy_ok:
@@ -144,23 +143,7 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
 
 
-def _mini_batches(recipe: Recipe, total: int) -> Iterator[RecipeFinding]:
-    parts, micro = recipe.train.mini_batches, recipe.sample.micro_batch
-    if total % parts:
-        yield RecipeFinding(
-            ("train", "mini_batches"),
-            f"`train.mini_batches` {parts} does not divide {total} completions a step",
-            f"these do: {', '.join(str(n) for n in range(1, total + 1) if total % n == 0)}",
-        )
-    elif micro is not None and total % micro == 0 and total // parts % micro:
-        yield RecipeFinding(
-            ("sample", "micro_batch"),
-            f"`sample.micro_batch` {micro} does not divide a mini-batch of {total // parts} completions",
-            "lower it, or lower `train.mini_batches`",
-        )
-
-
-def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     m = recipe.model
     if m.load_in_4bit and m.lora is None:
         yield RecipeFinding(
@@ -204,148 +187,11 @@ def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
 
 
-def _loss(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    t = recipe.train
-    at_loss = _at(said, ("train", "ratio"), ("train", "loss"), ("train", "algorithm"))
-    if t.ratio != "token" and t.loss in ("dapo", "bnpo"):
-        yield RecipeFinding(
-            at_loss,
-            f"`ratio: {t.ratio}` with `loss: {t.loss}` weighs an answer by its length",
-            "GSPO is `loss: grpo`, or say `algorithm: gspo`",
-        )
-    if t.ratio != "token" and t.loss in ("cispo", "sapo", "vespo"):
-        yield RecipeFinding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
-    if t.loss == "luspo" and t.ratio != "sequence":
-        yield RecipeFinding(at_loss, f"`loss: luspo` needs `ratio: sequence`, got `{t.ratio}`")
-    if t.loss == "cispo" and t.clip.cap is None:
-        yield RecipeFinding(
-            _at(said, ("train", "clip"), ("train", "loss")),
-            "`loss: cispo` needs `train.clip.cap`, the absolute cap of the ratio",
-            "5.0 is what TRL and ScaleRL use",
-        )
-    if t.clip.cap is not None and t.loss != "cispo":
-        yield RecipeFinding(
-            ("train", "clip", "cap"),
-            f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`",
-            "the bound of the other losses is `train.clip.high`",
-        )
-    if t.baseline == "leave_one_out" and t.scale != "none":
-        yield RecipeFinding(
-            _at(said, ("train", "scale"), ("train", "baseline")),
-            f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
-        )
-    if t.prune is not None:
-        yield from _prune(recipe)
-    if t.control is not None and t.reward_combine != "sum":
-        yield RecipeFinding(
-            ("train", "control"), "`train.control` replaces the summed reward, which `normalise_then_sum` never forms"
-        )
-    if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
-        yield RecipeFinding(
-            _at(said, ("train", "reward_combine")),
-            "`reward_combine: normalise_then_sum` scales each part within its group and then over the batch",
-            "leave `baseline` and `scale` as they are",
-        )
-    if t.reward_combine == "normalise_then_sum" and t.kl.beta > 0 and t.kl.estimator == "k1_reward":
-        yield RecipeFinding(
-            _at(said, ("train", "kl", "estimator"), ("train", "reward_combine")),
-            "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
-            "choose another `kl.estimator`, such as `k3_corrected`",
-        )
-    if t.reward_combine == "normalise_then_sum" and recipe.combine.method != "sum":
-        yield RecipeFinding(
-            _at(said, ("combine", "method"), ("train", "reward_combine")),
-            f"`combine: {recipe.combine.method}` has no effect on `reward_combine: normalise_then_sum`, which takes the"
-            " scores of the verifiers apart: what is gated would be paid",
-            "leave `combine` out, or say `reward_combine: sum`",
-        )
-
-
-def _dead_groups(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    t = recipe.train
-    if t.dead_groups == "drop" and t.kl.beta > 0 and t.kl.estimator != "k1_reward":
-        yield RecipeFinding(
-            _at(said, ("train", "dead_groups"), ("train", "kl", "beta")),
-            "`dead_groups: drop` would leave the KL term of dropped answers out of the loss",
-            "say `train.dead_groups: keep` with `kl.beta` above 0",
-        )
-    acting = acts_on_every_row(t.trl)
-    if t.dead_groups == "drop" and acting:
-        yield RecipeFinding(
-            ("train", "trl", acting[0]),
-            f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
-            "say `train.dead_groups: keep` beside it",
-        )
-    micro = recipe.sample.micro_batch
-    parts = recipe.sample.prompts * recipe.sample.group // micro if micro else 1
-    for name in whole_only(t.trl) if parts > 1 else ():
-        yield RecipeFinding(
-            ("train", "trl", name),
-            f"`{name}` is taken over one micro-batch at a time: {parts} of them would train on something else than one",
-            "leave `sample.micro_batch` out",
-        )
-
-
-def _prune(recipe: Recipe) -> Iterator[RecipeFinding]:
-    t, path = recipe.train, ("train", "prune")
-    assert t.prune is not None
-    if t.prune.keep >= recipe.sample.group:
-        yield RecipeFinding(
-            (*path, "keep"),
-            f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out",
-        )
-    if t.dead_groups == "keep" or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
-        yield RecipeFinding(
-            path,
-            "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them",
-            "say `train.dead_groups: drop` and `kl.beta: 0`",
-        )
-    for name in acts_on_every_row(t.trl):
-        yield RecipeFinding(
-            path,
-            f"pruned answers take no part in the loss, `{name}` acts on all of them",
-            f"leave `prune` or `train.trl.{name}` out",
-        )
-    if t.loss == "bnpo":
-        yield RecipeFinding(
-            path, "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones", "say `loss: dapo`"
-        )
-    if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
-        yield RecipeFinding(
-            (*path, "by"), "`by: variance` compares summed rewards, `normalise_then_sum` never forms them"
-        )
-
-
-def _schedule(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    t = recipe.train
-    if not t.steps and t.epochs is None:
-        yield RecipeFinding(
-            _at(said, ("train", "steps"), ("train",)),
-            "`train.steps: 0` trains nothing"
-            if said(("train", "steps"))
-            else "`train` says neither `steps` nor `epochs`",
-            "`train.steps: 200`, or `train.epochs: 1` for every row once",
-        )
-    if t.steps and t.epochs is not None:
-        yield RecipeFinding(
-            _at(said, ("train", "epochs")),
-            f"`train.epochs: {t.epochs:g}` and `train.steps: {t.steps}` both say how long to train",
-            "leave one of them out (`train.epochs: null`, or `train.steps: 0`)",
-        )
-    if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
-        yield RecipeFinding(
-            ("train", "trl", "lr_scheduler_type"),
-            "`train.schedule` is said too",
-            "leave one of the two out",
-            idle=("train", "schedule"),
-        )
-
-
-def _evaluation(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+def _evaluation(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     e, held_out = recipe.eval, recipe.data.eval is not None
     if max(e.k) > e.samples:
         yield RecipeFinding(
-            _at(said, ("eval", "k"), ("eval", "samples")),
+            first_set(is_set, ("eval", "k"), ("eval", "samples")),
             f"pass@{max(e.k)} needs {max(e.k)} samples of a prompt, `eval.samples` is {e.samples}",
         )
     if e.every is not None and not held_out:
@@ -362,8 +208,8 @@ def _evaluation(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
 
 
-def _gate(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    gate = recipe.gate
+def _course(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    gate, run, launch = recipe.gate, recipe.run, recipe.launch
     if gate is not None and gate.pass_1[0] >= gate.pass_1[1]:
         low, high = gate.pass_1
         yield RecipeFinding(
@@ -371,10 +217,6 @@ def _gate(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between",
             "the lowest share comes first",
         )
-
-
-def _nodes(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    launch = recipe.launch
     if launch.nodes > 1 and launch.rendezvous is None:
         yield RecipeFinding(
             ("launch", "nodes"),
@@ -385,3 +227,146 @@ def _nodes(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         yield RecipeFinding(("launch", "node_rank"), f"machine {launch.node_rank} of {launch.nodes}: they count from 0")
     if launch.nodes == 1 and launch.rendezvous is not None:
         yield RecipeFinding(("launch", "rendezvous"), "`launch.rendezvous` has no effect with `launch.nodes: 1`")
+    if run.name is not None and (why := why_no_name(run.name)):
+        yield RecipeFinding(
+            ("run", "name"), f"{shown(visible(run.name, 60))} cannot name a run: {why}", "letters, digits, - _ . +"
+        )
+    if why := why_no_place(run.dir):
+        yield RecipeFinding(("run", "dir"), f"{shown(visible(run.dir, 60))} cannot hold runs: {why}")
+
+
+def _monitors(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    name, canary, actions = recipe.monitor.gold, recipe.monitor.canary, recipe.monitor.on_alarm
+    path = ("monitor", "gold")
+    by_monitor = actions if isinstance(actions, dict) else {"": actions}
+    if name is None and canary is None and "roll_back" in by_monitor.values():
+        yield RecipeFinding(
+            ("monitor", "on_alarm"),
+            "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named",
+            "name one in `monitor.gold`, or say `on_alarm: pause`",
+        )
+    elif name is None and "gold" in by_monitor:
+        yield RecipeFinding(
+            ("monitor", "on_alarm", "gold"), "`gold` needs a second verifier", "name one in `monitor.gold`"
+        )
+    if "proxy_gold_gap" in recipe.stop.on and name is None:
+        yield RecipeFinding(("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`")
+    spec = recipe.verify.get(name) if name is not None else None
+    if name is not None and spec is None:
+        yield RecipeFinding(
+            path, f"`monitor.gold` names no verifier: `{name}`", f"one of {', '.join(f'`{n}`' for n in recipe.verify)}"
+        )
+    elif spec is not None and (spec.primary or spec.weight):
+        yield RecipeFinding(
+            path,
+            f"`verify.{name}` is rewarded: what is optimised cannot be the judge of it",
+            f"say `weight: 0` in `verify.{name}` and leave `primary` to another",
+        )
+    if name is not None and (recipe.data.eval is None or recipe.eval.every is None):
+        yield RecipeFinding(path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`")
+    if canary is None:
+        if isinstance(actions, dict) and "canary" in actions:
+            yield RecipeFinding(
+                ("monitor", "on_alarm", "canary"),
+                "`canary` needs prompts to ask",
+                "name their file in `monitor.canary`",
+            )
+    elif canary.verify is not None and canary.verify not in recipe.verify:
+        yield RecipeFinding(
+            ("monitor", "canary", "verify"),
+            f"`monitor.canary.verify` names no verifier: `{canary.verify}`",
+            f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
+        )
+
+
+WHOLE = ("grpo", "extends", "stages", "run", "launch", "model")
+"""Keys that are the whole recipe's, and the same in every stage."""
+
+
+def _stages(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """What no chain can be. Supervised training needs demonstrations, and only it has them."""
+    if recipe.train.method == "sft" and not recipe.sft:
+        yield RecipeFinding(
+            ("train", "method"),
+            "`method: sft` has no demonstrations",
+            "such as `sft: {data: run:NAME, steps: 30, lr: 1e-4}`",
+        )
+    if recipe.train.method != "sft" and recipe.sft is not None:
+        yield RecipeFinding(
+            ("sft",),
+            f"`sft` has no effect with `train.method: {recipe.train.method}`",
+            "say `train.method: sft`",
+            at_key=True,
+        )
+    if recipe.stages is None:
+        return
+    seen: set[str] = set()
+    for i, stage in enumerate(recipe.stages):
+        path: Path = ("stages", i)
+        if not NAME.fullmatch(stage.name):
+            yield RecipeFinding(
+                (*path, "name"), f"a stage cannot be named `{stage.name}`", "letters, digits, `_` and `-`"
+            )
+        if stage.name in seen:
+            yield RecipeFinding((*path, "name"), f"two stages are named `{stage.name}`")
+        seen.add(stage.name)
+        for key in WHOLE:
+            if key in stage.keys:
+                yield RecipeFinding(
+                    (*path, key), f"`{key}` is the whole recipe's: say it outside `stages`", at_key=True
+                )
+    if recipe.model.lora is not None:
+        yield RecipeFinding(
+            ("model", "lora"), "`stages` hand on whole weights, and an adapter is none", "leave `lora` out"
+        )
+    for key in recipe.launch.several:
+        yield RecipeFinding(("launch", key), "`stages` run in one process", f"leave `launch.{key}` out")
+
+
+OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "sgd")
+"""Optimizers that were run on shards."""
+
+UNTRIED = ("torch_compile", "use_liger_kernel")
+
+
+def _strategy(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    launch, trl = recipe.launch, recipe.train.trl
+    strategy, path = launch.strategy, ("launch", "strategy")
+    if strategy == "ddp":
+        return
+    if launch.gpus == 1 and launch.cpu_ranks == 1 and launch.nodes == 1:
+        yield RecipeFinding(
+            path,
+            f"`launch.strategy: {strategy}` spreads the training over processes, and the recipe asks for one",
+            "raise `launch.gpus`, or leave `launch.strategy` out",
+        )
+    if recipe.sample.engine_kind.through_trl:
+        yield RecipeFinding(
+            path,
+            f"`sample.engine: {recipe.sample.engine}` does not take weights from `launch.strategy: {strategy}`",
+            "leave one of the two out",
+        )
+    if recipe.train.mini_batches > 1:
+        yield RecipeFinding(
+            path,
+            f"`train.mini_batches` was not tried with `launch.strategy: {strategy}`, which steps inside its own engine",
+            "leave one of the two out",
+        )
+    if recipe.model.load_in_4bit:
+        yield RecipeFinding(
+            path,
+            f"`model.load_in_4bit` does not go with `launch.strategy: {strategy}`: weights in 4 bits are not sharded",
+            "leave one of the two out",
+        )
+    optimizer = trl.get("optim", OPTIMIZERS[0])
+    if optimizer not in OPTIMIZERS:
+        yield RecipeFinding(
+            ("train", "trl", "optim"),
+            f"`{optimizer}` was not made for the shards of `launch.strategy: {strategy}`",
+            f"one of {', '.join(OPTIMIZERS)}",
+        )
+    for name in UNTRIED:
+        if trl.get(name):
+            yield RecipeFinding(
+                ("train", "trl", name), f"`{name}` does not go with `launch.strategy: {strategy}`", "leave it out"
+            )

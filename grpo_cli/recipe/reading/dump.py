@@ -1,9 +1,16 @@
-"""A recipe as YAML text that loads back to an equal recipe."""
+"""The way out: a recipe as YAML text that loads back to an equal recipe, as a plain mapping, and the recipes of its stages.
+
+How this works: `plain` gives the mapping that a user would write to get this recipe, with everything written out; `to_yaml` is its
+text. A stage is the plain mapping of the whole with the stage's keys laid over it. What it lies over is the resolved recipe, so
+that a run that goes on from its own `recipe.yaml` means the same.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from io import StringIO
+from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,9 +18,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
 from grpo_cli.recipe.reading.escapes import eaten_commands, spelled_out
+from grpo_cli.recipe.reading.places import anchored, from_folder
 from grpo_cli.recipe.sections.fields import Placed, written
-from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.run.typed import recipe_of_text
+from grpo_cli.recipe.sections.recipe import Recipe, Stage
+from grpo_cli.recipe.widening import PRESETS, complete, merge, widen
 
 
 class _Representer(SafeRepresenter):
@@ -30,12 +38,9 @@ _Representer.add_representer(str, _Representer.represent_str)
 def to_yaml(recipe: Recipe) -> str:
     """YAML of everything, defaults and presets written out; loading it gives an equal recipe.
 
-    Every field but `extends` is said (and an environment's `role`, where it is that of tools); verifier options stand beside the verifier's own keys.
+    It holds every field but `extends` (and an environment's `role`, where that is `tool` anyway). Options of a verifier stand beside
+    the verifier's own keys.
     """
-    return _text_of(plain(recipe))
-
-
-def _text_of(data: dict[str, Any]) -> str:
     out = StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
@@ -43,24 +48,13 @@ def _text_of(data: dict[str, Any]) -> str:
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = 4096
     yaml.allow_unicode = True
-    yaml.dump(data, out)
+    yaml.dump(plain(recipe), out)
     text = out.getvalue()
     return spelled_out(text) if any(eaten_commands(text)) else text
 
 
-def as_written_now(text: str) -> str:
-    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads.
-
-    Raises:
-        ValueError: it is no recipe at all.
-    """
-    data = recipe_of_text(text)
-    filled = filled_up(data)
-    return text if filled is data else _text_of(filled)
-
-
 def filled_up(data: dict[str, Any]) -> dict[str, Any]:
-    """The same of a mapping."""
+    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads."""
     try:
         return plain(Recipe.model_validate(data))
     except ValidationError:
@@ -88,3 +82,66 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     for stage in data["stages"] or ():
         stage |= stage.pop("keys")
     return data
+
+
+OF_A_METHOD = {"prefer": "prefer", "sft": "sft"}
+"""Sections that only one method has: another stage does not take them over."""
+
+
+def stage_data(recipe: Recipe, at: int) -> dict[str, Any]:
+    """The data of stage `at` (from 0), complete: what it says itself, then what the recipe says for all.
+
+    The recipe's warm-up is the first stage's, and that of stages that start `from: base`.
+    """
+    assert recipe.stages is not None
+    stage = recipe.stages[at]
+    below, over = plain(recipe), widen(dict(stage.keys))
+    below.pop("stages")
+    train = over.get("train")
+    train = train if isinstance(train, dict) else {}
+    if "algorithm" in train:  # a method of its own fills its keys anew
+        filled = set(PRESETS["default"])
+        if not PRESETS[below["train"]["algorithm"]]["credit"]:  # what was written beside the method stays
+            filled.remove("credit")
+        below["train"] = {k: v for k, v in below["train"].items() if k not in filled}
+    method = train.get("method", below["train"]["method"])
+    for section, of in OF_A_METHOD.items():
+        if method != of:
+            below[section] = None
+    if at and stage.start != "base":
+        below["warmup"] = None
+    return complete(merge(below, over))
+
+
+def stage_recipe(
+    recipe: Recipe, at: int, *, start: FilePath | None, folder: FilePath, base: FilePath | None = None
+) -> Recipe:
+    """The checked recipe of stage `at`: from the weights at `start` (None: the recipe's model), written into `folder`.
+
+    A source `run:STAGE` is that of an earlier stage. `base` is the recipe's folder.
+    """
+    near = base or FilePath()
+    data = stage_data(recipe, at)
+    assert recipe.stages is not None
+    data["run"] |= {"dir": str(folder), "name": stage_folder(at, recipe.stages[at])}
+    if start is not None:
+        data["model"] |= {"path": from_folder(near, start), "gguf_file": None, "revision": None}
+    earlier = {
+        f"run:{one.name}": f"run:{from_folder(near, folder / stage_folder(i, one))}"
+        for i, one in enumerate(recipe.stages[:at])
+    }
+    return anchored(Recipe.model_validate(_renamed(data, earlier)), near)
+
+
+def stage_folder(at: int, stage: Stage) -> str:
+    """`stage-2-sft`: the name of a stage's run inside the folder of the whole."""
+    return f"stage-{at + 1}-{stage.name}"
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: names.get(inner, inner) if key == "from" and isinstance(inner, str) else _renamed(inner, names)
+            for key, inner in value.items()
+        }
+    return [_renamed(one, names) for one in value] if isinstance(value, list) else value

@@ -1,21 +1,23 @@
 """Recipe, the recipes it extends, and `--set` flags laid over each other, with the place each value came from.
 
-Lower layers come first. Mappings merge key by key, lists and plain values are replaced.
+How this works: lower layers come first. Mappings merge key by key, lists and plain values are replaced. `origin` keeps for each path
+the file or flag that set it last, so that a mistake found later stands at the line that caused it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_cli.errors import Mistake, names_secret
-from grpo_cli.recipe.paths import Path, ancestors
 from grpo_cli.recipe.reading.escapes import eaten_by_shell
-from grpo_cli.recipe.reading.source import Document, SourceSpan, parse
-from grpo_cli.recipe.sections.at_path import takes_text
-from grpo_cli.recipe.sections.shorthand import widen
+from grpo_cli.recipe.reading.source import Document, parse
+from grpo_cli.recipe.sections.fields import Path, ancestors
+from grpo_cli.recipe.sections.recipe import takes_text
+from grpo_cli.recipe.widening import widen
 
 REMOVABLE = ("verify", "shaping")
 """Sections of named parts: null takes out one that a lower layer has. In the lowest, a name alone is a part with its defaults."""
@@ -30,7 +32,7 @@ class SetFlag:
 
 @dataclass
 class Layers:
-    """The merged data. `origin` maps a path to the layer that said it last."""
+    """The merged data. `origin` maps a path to the layer that set it last."""
 
     data: dict[str, Any] = field(default_factory=dict)
     origin: dict[Path, Document | SetFlag] = field(default_factory=dict)
@@ -74,22 +76,31 @@ class Layers:
         self.data = widen(self.data)
 
     def mistake(self, path: Path, message: str, *, at_key: bool = False) -> Mistake:
-        """A mistake at the deepest part of `path` that was said somewhere."""
+        """A mistake at the deepest part of `path` that a file or flag holds."""
         for one in ancestors(path):
             layer = self.origin.get(one)
             if isinstance(layer, SetFlag):
                 return Mistake(f"--set {layer.text}", message)
             if layer is None:
                 continue
-            spot = _spot(layer, one, at_key or len(one) < len(path))
+            places = [layer.keys, layer.values] if at_key or len(one) < len(path) else [layer.values, layer.keys]
+            # the whole document is no place, unless it is no mapping
+            spots = (place.get(up) for up in ancestors(one) for place in places if up or not layer.keys)
+            spot = next((found for found in spots if found is not None), None)
             if spot is not None:
                 found = layer.mistake(message, spot)
-                # a value may stand on other lines than its key
+                # the value of a secret is not shown, nor the line: a value may stand on other lines than its key
                 return replace(found, source="") if names_secret(path) else found
         first = next((layer for layer in self.origin.values() if isinstance(layer, Document)), None)
         return Mistake(first.name if first else "", message)
 
-    def is_said(self, path: Path) -> bool:
+    def document(self, path: Path) -> Document | None:
+        """The document that holds a key or its nearest parent; None where a flag or nothing does. Its folder is where it lies:
+        that of stdin is the current one."""
+        said = next((self.origin[one] for one in ancestors(path) if one in self.origin), None)
+        return said if isinstance(said, Document) else None
+
+    def is_set(self, path: Path) -> bool:
         """Whether a layer (and not a default or preset) holds this path."""
         return path in self.origin
 
@@ -102,7 +113,7 @@ class Layers:
                 self._merge(below, value, here, layer)
             else:
                 self._forget(here)
-                under[key] = _copy(value)
+                under[key] = deepcopy(value)
                 self._remember(here, value, layer)
 
     def _put(self, holder: Any, path: list[str], value: Any, done: Path, flag: SetFlag) -> None:
@@ -162,22 +173,3 @@ def stack(documents: Sequence[Document], sets: Sequence[str]) -> Layers:
     for text in sets:
         layers.set(text)
     return layers
-
-
-def _spot(doc: Document, path: Path, at_key: bool) -> SourceSpan | None:
-    for one in ancestors(path):
-        if at_key and one in doc.keys:
-            return doc.keys[one]
-        if one in doc.values and (one or not doc.keys):
-            return doc.values[one]
-        if one in doc.keys:
-            return doc.keys[one]
-    return None
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_copy(v) for v in value]
-    return value

@@ -1,7 +1,7 @@
 """Where the relative paths of a recipe count from: its folder.
 
-How this works: a name is looked for in the folder of the file that says it (a recipe that is extended may lie elsewhere), in
-the recipe's folder, and then in the current one, where what `--set` says is meant to lie. What is found elsewhere than in the
+How this works: a name is looked for in the folder of the file that holds it (a recipe that is extended may lie elsewhere), in
+the recipe's folder, and then in the current one, where what `--set` names is meant to lie. What is found elsewhere than in the
 recipe's folder is rewritten to count from there, so that a run's own recipe means the same from any folder, and after a move.
 A name that is found nowhere stays as it is written. `run.dir` alone counts from the current folder: runs lie where one works.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path as FilePath
 
 from grpo_cli.recipe.named import renamed
-from grpo_cli.recipe.paths import Path
-from grpo_cli.recipe.sections.fields import Names, Placed
+from grpo_cli.recipe.reading.layers import Layers
+from grpo_cli.recipe.sections.fields import Names, Path, Placed
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.text import path_of, without_home
 
@@ -29,7 +29,7 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
 
     Args:
         base: the recipe's folder.
-        folder_of: the folder of the file that says a key; None where none does.
+        folder_of: the folder of the file that holds a key; None where none does.
     """
 
     def place(path: Path, what: Names, text: str) -> str:
@@ -55,6 +55,39 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
         return Placed(text, head + near + tail) if is_here else head + near + tail
 
     return renamed(recipe, place)
+
+
+def settle(layers: Layers, base: FilePath) -> None:
+    """Find what two keys name before the recipe is checked, from the folder of the file that holds them (with `--set`, from here).
+
+    The function of a `python` verifier gets the folder that it is imported from, as it lies from the recipe's. The file of a chat
+    template gives way to its text, so that a run holds what it was trained with: a template has braces, the name of a file none.
+    """
+    verify, model = layers.data.get("verify"), layers.data.get("model")
+    for name, one in verify.items() if isinstance(verify, dict) else ():
+        if isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one:
+            said = layers.document(("verify", name, "function"))
+            if isinstance(one.get("function"), str):
+                one["function"] = without_home(one["function"])
+            one["path"] = [from_folder(base, FilePath(said.name).parent if said is not None else FilePath())]
+    path: Path = ("model", "chat_template")
+    named = model.get("chat_template") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(named, str) or "{" in named or not named.strip():
+        return
+    said = layers.document(path)
+    file = (FilePath(said.name).parent if said is not None else FilePath()) / path_of(named)
+    try:
+        text = file.read_bytes().decode("utf-8")
+        why = "" if "{" in text else "is no template: nothing stands in braces"
+    except UnicodeDecodeError as err:
+        why = f"is not UTF-8 text: {err.reason} at byte {err.start}"
+    except OSError as err:
+        why = f"cannot be read: {(err.strerror or 'error').lower()}"
+    if why:
+        layers.mistakes.append(layers.mistake(path, f"`{named}` {why}"))
+        del model["chat_template"]
+    else:
+        model["chat_template"] = text
 
 
 def from_folder(base: FilePath, path: FilePath) -> str:

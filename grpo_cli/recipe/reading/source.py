@@ -6,18 +6,25 @@ a key said twice is a mistake. Lines and columns count from 1. Aliases share dat
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from grpo_cli.errors import Mistake
-from grpo_cli.recipe.paths import Path
+from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_cli.recipe.reading.escapes import HINT, eaten_commands
+from grpo_cli.recipe.sections.fields import Path
+from grpo_cli.run.folder import RunFolder, base_of
+from grpo_verifiers.names import nearest
 
 MOST_VALUES = 50_000
+STDIN = "<stdin>"
+MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second
 WIDTH = 100
 
 
@@ -45,23 +52,130 @@ class Document:
         """A mistake of this text at a spot, with the source line and a caret."""
         if spot is None:
             return Mistake(self.name, message)
-        return Mistake(f"{self.name}:{spot.line}:{spot.col}", message, excerpt(self.text, spot))
+        return Mistake(f"{self.name}:{spot.line}:{spot.col}", message, self._excerpt(spot))
+
+    def _excerpt(self, spot: SourceSpan) -> str:
+        """The line of a spot with carets under it; long lines are cut around the spot, control characters shown as `·`."""
+        lines = self.text.split("\n")
+        if not 1 <= spot.line <= len(lines) or not lines[spot.line - 1].strip():
+            return ""
+        line = "".join(
+            c if c.isprintable() else ("  " if c == "\t" else "·") for c in lines[spot.line - 1].rstrip("\r")
+        )
+        # a tab is shown as two blanks
+        start = spot.col - 1 + lines[spot.line - 1][: spot.col - 1].count("\t")
+        width = max(1, min(spot.end, len(line) + 1) - spot.col)
+        if len(line) > WIDTH:
+            cut = max(0, start - WIDTH // 2)
+            line, start = line[cut : cut + WIDTH], start - cut
+        width = max(1, min(width, len(line) - start))
+        return f"{spot.line:>6} | {line}\n       | {' ' * start}{'^' * width}"
 
 
-def excerpt(text: str, spot: SourceSpan) -> str:
-    """The line of a spot with carets under it; long lines are cut around the spot, control characters shown as `·`."""
-    lines = text.split("\n")
-    if not 1 <= spot.line <= len(lines) or not lines[spot.line - 1].strip():
-        return ""
-    line = "".join(c if c.isprintable() else ("  " if c == "\t" else "·") for c in lines[spot.line - 1].rstrip("\r"))
-    shift = 2 if "\t" in lines[spot.line - 1][: spot.col - 1] else 1
-    start = spot.col - 1 + (shift - 1) * lines[spot.line - 1][: spot.col - 1].count("\t")
-    width = max(1, min(spot.end, len(line) + 1) - spot.col)
-    if len(line) > WIDTH:
-        cut = max(0, start - WIDTH // 2)
-        line, start = line[cut : cut + WIDTH], start - cut
-    width = max(1, min(width, len(line) - start))
-    return f"{spot.line:>6} | {line}\n       | {' ' * start}{'^' * width}"
+def read_documents(source: str | FilePath) -> list[Document]:
+    """The document of a path, a shipped name or `-` (stdin), and all it extends, lowest first.
+
+    Raises:
+        RecipeError: one of them cannot be found or read, or `extends` names no recipe or goes in a circle.
+    """
+    if str(source) == "-":
+        if sys.stdin.isatty():
+            raise RecipeError("`-` reads a recipe from stdin, and stdin is a terminal", hint="pipe a recipe in")
+        doc, folder = _decoded(sys.stdin.buffer.read(MOST_BYTES), STDIN), FilePath()
+        seen: list[FilePath] = []
+    else:
+        file = find(str(source))
+        doc, folder, seen = _read(file), file.parent, [file.resolve()]
+    chain = [doc]
+    while isinstance(doc.data, dict) and doc.data.get("extends") is not None:
+        below = doc.data["extends"]
+        spot = doc.values.get(("extends",))
+        if not isinstance(below, str) or not below:
+            raise RecipeError([doc.mistake("`extends` must be a path or the name of a shipped recipe", spot)])
+        beside = folder / below
+        try:
+            file = beside if beside.is_file() else find(below)
+        except RecipeError as err:
+            message = f"`extends`: no recipe `{below}`"
+            raise RecipeError([doc.mistake(message, spot)], hint=err.hint) from None
+        if file.resolve() in seen:
+            names = " -> ".join(p.name for p in [*seen, file])
+            raise RecipeError([doc.mistake(f"`extends` goes in a circle: {names}", spot)])
+        seen.append(file.resolve())
+        doc, folder = _read(file), file.parent
+        chain.append(doc)
+    return chain[::-1]
+
+
+def find(name: str) -> FilePath:
+    """The file of a path or a shipped name; of a folder its `recipe.yaml`.
+
+    Raises:
+        RecipeError: no such file; the hint holds the nearest shipped name.
+    """
+    path = FilePath(name)
+    if path.is_file():
+        return path
+    if (path / "run.json").is_file():  # what it ran lies there too, but its paths are those of where it began
+        raise RecipeError(f"`{name}` is a run, not a recipe", hint=f"`--resume {name}` goes on with it")
+    if (path / "recipe.yaml").is_file():
+        return path / "recipe.yaml"
+    shipped = shipped_recipes()
+    if name in shipped:
+        return shipped[name]
+    if path.is_dir():
+        raise RecipeError(f"`{name}` is a folder without `recipe.yaml`", hint="name a `.yaml` file")
+    near = nearest(name.removesuffix(".yaml").rsplit("/", 1)[-1], shipped)
+    did = f"did you mean `{near}`? " if near else ""
+    raise RecipeError(f"no recipe `{name}`", hint=f"{did}shipped: {', '.join(sorted(shipped))}")
+
+
+def label_of(name: str) -> str:
+    """What runs of a recipe are named after: its file, or the folder of a file that is only called `recipe`."""
+    if name == "-":
+        return "stdin"
+    path = FilePath(name)
+    if path.is_dir() and name not in shipped_recipes():
+        return path.resolve().name
+    return (path.stem if path.stem != "recipe" else path.resolve().parent.name) or path.stem
+
+
+def shipped_recipes() -> dict[str, FilePath]:
+    """Recipes that come with the package, by name; those of `unverified/`, which were never trained here, among them."""
+    package = FilePath(__file__).resolve().parents[2]
+    for folder in (package / "_recipes", package.parent / "recipes"):
+        if folder.is_dir():
+            return {p.stem: p for p in sorted(folder.rglob("*.yaml"))}
+    return {}
+
+
+def folder_of(source: str) -> FilePath:
+    """The folder that a recipe's relative paths count from: its file's; that of a run's or a checkpoint's own recipe is where
+    the run began; of a shipped name and of stdin it is the current one."""
+    if source == "-" or (source in shipped_recipes() and not FilePath(source).exists()):
+        return FilePath()
+    file = find(source)
+    for folder in (file.parent, *file.absolute().parents[2:3]):
+        if file.name == "recipe.yaml" and (folder / "run.json").is_file():
+            with suppress(DataError):
+                return base_of(RunFolder(folder)) or file.parent
+    return file.parent
+
+
+def _read(file: FilePath) -> Document:
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise RecipeError("too large for a recipe", place=str(file))
+        return _decoded(file.read_bytes(), str(file))
+    except OSError as err:
+        raise RecipeError(f"cannot be read: {(err.strerror or 'error').lower()}", place=str(file)) from None
+
+
+def _decoded(raw: bytes, name: str) -> Document:
+    try:
+        return parse(raw.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as err:
+        raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place=name) from None
 
 
 def parse(text: str, name: str) -> Document:

@@ -1,13 +1,21 @@
-"""The sections `gate`, `eval`, `stop`, `run`, `launch` and `warmup`: the course of a run around its steps."""
+"""The sections `gate`, `eval`, `monitor`, `stop`, `run`, `launch` and `warmup`: the course of a run around its steps.
+
+How this works: each class is a section of the recipe and each field a key, with its range in its type and its meaning below it; the
+reference and `grpo explain` are made of these texts. The strategies of `launch` stand here with what each process holds.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from grpo_cli.errors import SetupError
 from grpo_cli.recipe.sections.fields import Above0, Count, Section, Share, Whole, Words, one_of
 from grpo_cli.recipe.sections.inputs import Source
+
+if TYPE_CHECKING:
+    pass
 
 
 class Gate(Section):
@@ -159,6 +167,12 @@ class Launch(Section):
     parameters, gradients and optimizer state, beside a whole copy of the weights that generates. `zero2`: gradients and
     optimizer state are shared out, the weights are not. The ZeRO ones need the extra `deepspeed`."""
 
+    @property
+    def several(self) -> list[str]:
+        """Keys that ask for more than one process."""
+        found = [key for key in ("gpus", "cpu_ranks", "nodes") if getattr(self, key) not in ("auto", 1)]
+        return found if self.strategy == "ddp" else [*found, "strategy"]
+
 
 class Demonstration(Section):
     """One kind of completion that the warm-up shows."""
@@ -191,3 +205,37 @@ class WarmupPhase(Section):
     """Share of the rate that is left at the end."""
     limit: Whole | None = None
     """Use at most this many rows."""
+
+
+STRATEGIES = {
+    "ddp": "Each process holds all parameters, gradients and optimizer state; gradients are averaged (torch's DDP).",
+    "fsdp2": "Each process holds its share of parameters, gradients and optimizer state (torch's fully_shard, through"
+    " accelerate); layers are gathered for their forward and backward pass. A whole copy of the weights beside the"
+    " shards, in bfloat16 on a GPU, generates, is evaluated and is the KL's; it is renewed after each update. Each process loads the whole model first.",
+    "zero2": "Each process holds all weights, and its share of gradients and optimizer state (DeepSpeed's ZeRO stage 2,"
+    " through accelerate). Rollouts read the weights in place. Needs the extra `deepspeed`.",
+    "zero3": "Each process holds its share of parameters, gradients and optimizer state (DeepSpeed's ZeRO stage 3,"
+    " through accelerate), and a whole copy of the weights as with `fsdp2`. Needs the extra `deepspeed`.",
+}
+"""What each process holds."""
+
+
+def check_processes(strategy: str, world: int) -> None:
+    """Raises SetupError where the strategy cannot run with so many processes."""
+    if strategy == "ddp":
+        return
+    if world == 1:
+        raise SetupError(
+            f"`launch.strategy: {strategy}` spreads the training over processes, and there is one",
+            hint="leave it out, or raise `launch.gpus` (on a CPU `launch.cpu_ranks`)",
+        )
+
+
+def splits_parameters(strategy: str) -> bool:
+    """Whether a process holds only its share of each parameter, so that rollouts need a copy of the whole."""
+    return strategy in ("fsdp2", "zero3")
+
+
+def describe_strategy(name: str) -> dict[str, Any]:
+    """What a strategy does."""
+    return {"strategy": name, "summary": STRATEGIES[name]}

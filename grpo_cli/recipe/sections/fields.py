@@ -1,9 +1,13 @@
-"""Types that recipe fields share. Strict: YAML says what it means, so `"8"` is no number and `1` no switch."""
+"""Types that recipe fields share. Strict: `"8"` is no number and `1` no switch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
@@ -85,3 +89,42 @@ def one_of(expectation: str) -> WrapValidator:
             raise ValueError(f"must be {expectation}") from None
 
     return WrapValidator(check)
+
+
+Path = tuple[str | int, ...]
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """`a.b.0` for messages."""
+    return ".".join(str(p) for p in path)
+
+
+def ancestors(path: Path) -> Iterator[Path]:
+    """The path, then its parents, down to the root."""
+    for end in range(len(path), -1, -1):
+        yield path[:end]
+
+
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring under each field of a section, by the field's name; fields without one are left out."""
+    return _module_docs(model.__module__).get(model.__name__, {})
+
+
+@cache
+def _module_docs(module: str) -> dict[str, dict[str, str]]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: _class_docs(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _class_docs(node: ast.ClassDef) -> dict[str, str]:
+    docs = {}
+    for field, text in zip(node.body, node.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
+        ):
+            docs[field.target.id] = inspect.cleandoc(text.value.value)
+    return docs

@@ -1,16 +1,23 @@
-"""The sections `sample` and `train`: how completions are drawn and what is learned from them."""
+"""The sections `sample`, `train` and `prefer`: how completions are drawn and what is learned from them.
+
+How this works: each class is a section of the recipe and each field a key, with its range in its type and its meaning below it.
+`train.algorithm` names a preset (`recipe.widening`), which fills the keys of the method that are left out. The fields of TRL that
+act on every row stand at the end, because they decide which rows a step may leave out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from grpo_cli.recipe.engines import ENGINES, EngineKind
-from grpo_cli.recipe.sections.ads import AdsSpec
-from grpo_cli.recipe.sections.critic import CriticSpec
-from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words, one_of
-from grpo_cli.recipe.sections.inputs import Source
+from grpo_cli.recipe.sections.fields import Above0, Count, Least0, ModelName, Section, Share, Whole, Words, one_of
+from grpo_cli.recipe.sections.inputs import Model, Source
+
+if TYPE_CHECKING:
+    pass
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
 Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
@@ -168,6 +175,58 @@ class Prefer(Section):
     """How far the lengths of a pair may differ, as a share of the longer one. Raising it gives more pairs and teaches length."""
 
 
+class CriticSpec(Section):
+    """Who says what an unfinished answer is worth, and how it learns to. See `grpo explain ppo`."""
+
+    source: ModelName = Field(default="policy", alias="from")
+    """What it starts as: `policy` a copy of the policy (its adapter, with `model.lora`), else a model by name or folder."""
+    share: bool = False
+    """Take a head on the policy's own last hidden state, which it does not change, in place of a copy: next to no memory."""
+    lr: Above0 | None = None
+    """Its learning rate, constant; left out, ten times `train.lr`."""
+    decay: Annotated[Share | Literal["adaptive"], one_of("a number from 0 to 1, or `adaptive`")] = Field(
+        default=0.95, alias="lambda"
+    )
+    """How far ahead advantages look: 0 one token (little noise, all bias), 1 to the end. `adaptive` is VAPO's, longer for
+    longer answers, with returns to the end for the critic."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount a token."""
+    cut: Literal["outcome", "value"] = "outcome"
+    """What an answer cut at `max_tokens` comes to: its own reward, or in its place the value of where it was cut."""
+    clip: Above0 = 0.5
+    """How far a value may move from what it was when the batch was drawn, before its gradient is cut: in standard deviations of
+    the returns, a running average, which the critic learns in."""
+    warmup_steps: Count | None = None
+    """Steps in which only the critic learns; left out, 20, but no more than a tenth of the run. Too few, and the policy learns
+    from values that say nothing."""
+    epochs: Whole = 1
+    """Passes of the critic over each batch."""
+    mini_batches: Whole = 4
+    """Updates of the critic a pass."""
+    positive: Least0 = 0.0
+    """VAPO's weight of imitating right answers, beside the advantages; 0 leaves it out, .1 is theirs."""
+
+    def model(self, policy: Model) -> Model | None:
+        """What another model that it starts from is loaded by, beside the policy's section; None for the policy's own."""
+        if self.source == "policy":
+            return None
+        here = {"path": self.source, "lora": None, "base": None, "gguf_file": None, "revision": None}
+        return policy.model_copy(update=here)
+
+
+class AdsSpec(Section):
+    """Options of `select: ads`. See `grpo explain ads`."""
+
+    active: Whole = 4
+    """Clusters that a step draws from; each gives `sample.prompts` / `active` rows, the width of its window. Fewer make steps of
+    rows more like each other."""
+    clusters: Whole | None = None
+    """Clusters; left out, one for every 64 rows, at most 64. More are purer and leave a window less way to go."""
+    reset: Whole | None = None
+    """Steps after which all windows go back to the easiest rows; left out, never. The authors do so at each pass over the data.
+    Too few, and no window ever gets to the harder rows of its cluster."""
+
+
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
@@ -267,3 +326,26 @@ class Train(Section):
         if self.std_floor == "noise":
             raise ValueError("`train.std_floor: noise` is measured by `grpo train`; say a number here")
         return self.std_floor
+
+
+ROUTER = "router_aux_loss_coef"
+
+NEUTRAL = {"entropy_coef": 0, "use_adaptive_entropy": False, "top_entropy_quantile": 1, ROUTER: 0}
+"""The value of each of them with which it does nothing. Left out they are that, also the router's: a model's own coefficient
+counts only where it is asked for with null."""
+
+WHOLE_ONLY = ("use_adaptive_entropy", "top_entropy_quantile")
+"""Exact only where a step is one micro-batch. The plain entropy bonus is made exact; the router's loss is by definition
+one of the rows that go through the model together."""
+
+
+def acts_on_every_row(trl: Mapping[str, Any]) -> list[str]:
+    """Those that do something in this `train.trl`."""
+    # null is the model's own coefficient, which only the router has
+    given = {name: trl.get(name, neutral) for name, neutral in NEUTRAL.items()}
+    return [name for name, value in given.items() if (name == ROUTER if value is None else value != NEUTRAL[name])]
+
+
+def whole_only(trl: Mapping[str, Any]) -> list[str]:
+    """Those that do something there and want a step in one micro-batch."""
+    return [name for name in acts_on_every_row(trl) if name in WHOLE_ONLY]

@@ -1,4 +1,4 @@
-"""What a recipe may say, key by key. The short forms of YAML (`model: NAME`) are widened before these see them.
+"""The keys of a recipe, section by section. The short forms of YAML (`model: NAME`) are widened before these see them.
 
 `load` is the way in: it also resolves `extends` and `--set`, checks verifier options, `train.trl` and the rules
 between fields. Building a `Recipe` from a plain dict checks names, types and ranges only.
@@ -6,12 +6,14 @@ between fields. Building a `Recipe` from a plain dict checks names, types and ra
 
 from __future__ import annotations
 
+import types
+import typing
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from grpo_cli.recipe.presets import fill
-from grpo_cli.recipe.sections.ads import AdsSpec
+from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.sections.course import (
     Canary,
     Demonstration,
@@ -24,13 +26,13 @@ from grpo_cli.recipe.sections.course import (
     Stop,
     WarmupPhase,
 )
-from grpo_cli.recipe.sections.critic import CriticSpec
-from grpo_cli.recipe.sections.environment import Environment
-from grpo_cli.recipe.sections.fields import Section
-from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
+from grpo_cli.recipe.sections.fields import Path, Section, Words
+from grpo_cli.recipe.sections.inputs import Data, Environment, Lora, Model, Source
 from grpo_cli.recipe.sections.method import (
+    AdsSpec,
     Algorithm,
     Clip,
+    CriticSpec,
     Estimator,
     Kl,
     Loss,
@@ -42,8 +44,8 @@ from grpo_cli.recipe.sections.method import (
     TurnCredit,
 )
 from grpo_cli.recipe.sections.rewards import By, Combine, Shaping, Verify
-from grpo_cli.recipe.sections.shorthand import widen, widen_checked
-from grpo_cli.recipe.sections.stages import Stage
+from grpo_cli.recipe.widening import complete
+from grpo_verifiers.strict_json import loads
 
 __all__ = [
     "AdsSpec",
@@ -81,6 +83,26 @@ __all__ = [
     "Verify",
     "WarmupPhase",
 ]
+
+
+class Stage(Section):
+    """One run of a chain. Every other key is one of the recipe's, for this stage."""
+
+    name: Words
+    """Part of the stage's folder, and what later stages call its samples: `run:NAME`."""
+    start: Literal["best", "last", "base"] = Field(default="best", alias="from")
+    """Weights it starts from: the last stage's best checkpoint on held-out rows, its last one, or the recipe's model and warm-up."""
+    keys: dict[str, Any] = Field(default_factory=dict)
+    """Keys of the recipe that are this stage's own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        own = {key: inner for key, inner in value.items() if key in ("name", "from", "start", "keys")}
+        rest = {key: inner for key, inner in value.items() if key not in own}
+        return own | {"keys": {**own.get("keys", {}), **rest}} if rest else own
 
 
 class Recipe(Section):
@@ -131,41 +153,74 @@ class Recipe(Section):
         return complete(value) if isinstance(value, dict) else value
 
 
-def complete(data: dict[str, Any]) -> dict[str, Any]:
-    """`data` with short forms widened, the preset filled in, the learning rate chosen and one verifier primary."""
-    out = widen_checked(widen(data))
-    evaluation = out.get("eval")
-    if isinstance(evaluation, dict) and "k" not in evaluation:
-        samples = evaluation.get("samples", 4)
-        out["eval"] = evaluation | {"k": [1, samples] if type(samples) is int and samples > 1 else [1]}
-    train = out.get("train")
-    if isinstance(train, dict):
-        model = out.get("model")
-        lora = isinstance(model, dict) and isinstance(model.get("lora"), dict)
-        out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
-        if train.get("method") == "prefer" and out.get("prefer") is None:
-            out["prefer"] = {}
-        phases = out.get("sft")
-        if train.get("method") == "sft" and isinstance(phases, list):
-            steps = [phase.get("steps") for phase in phases if isinstance(phase, dict)]
-            out["train"]["steps"] = sum(n for n in steps if isinstance(n, int)) or 1
-    out = _with_outcome(out)
-    verify = out.get("verify")
-    if isinstance(verify, dict) and not any(isinstance(v, dict) and v.get("primary") for v in verify.values()):
-        for name, one in verify.items():
-            if isinstance(one, dict):
-                out["verify"] = verify | {name: one | {"primary": True}}
-                break
-    return out
+def chat_options(recipe: Recipe) -> Mapping[str, object]:
+    """What the chat template gets beside the messages: `model.template_args`, or TRL's name for them
+    (`train.trl.chat_template_kwargs`)."""
+    given = recipe.train.trl.get("chat_template_kwargs")
+    if isinstance(given, str):
+        try:
+            given = loads(given)
+        except ValueError as err:
+            raise RecipeError(f"`train.trl.chat_template_kwargs` is no JSON: {err}") from err
+    return {**(given if isinstance(given, Mapping) else {}), **recipe.model.template_args}
 
 
-def _with_outcome(data: dict[str, Any]) -> dict[str, Any]:
-    """With a verifier for the outcome of the environment, where there is one and none is said."""
-    verify = data.get("verify", {})
-    if not isinstance(data.get("environment"), dict) or not isinstance(verify, dict):
-        return data
-    if any(isinstance(one, dict) and one.get("kind") == "environment" for one in verify.values()):
-        return data
-    if verify and ("tools" in data["environment"] or "trl" in data["environment"]):
-        return data  # the answer is judged
-    return data | {"verify": verify | {"environment": {"kind": "environment"}}}
+def section(path: Path) -> type[BaseModel] | None:
+    """The model class at a path, through lists and named entries."""
+    model: type[BaseModel] | None = Recipe
+    for part in path:
+        if isinstance(part, int) or part.isdecimal():
+            continue
+        if model is None:
+            return None
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        if part in fields:
+            model = inner_section(fields[part].annotation)
+        elif model.__name__ not in {"Verify", "Shaping"}:
+            return None
+    return model
+
+
+def key_names(model: type[BaseModel]) -> list[str]:
+    """The keys of a section as a user writes them."""
+    return [
+        field.alias or name
+        for name, field in model.model_fields.items()
+        if name != "options" or model.__name__ == "Source"
+    ]
+
+
+def choices_at(path: Path) -> list[str]:
+    """The words that the key at a path takes; none where it takes others."""
+    annotation = _annotation(path)
+    return [str(one) for one in typing.get_args(annotation)] if typing.get_origin(annotation) is Literal else []
+
+
+def takes_text(path: Path) -> bool:
+    """Whether the key at a path takes text and nothing else (but null)."""
+    return _is_text(_annotation(path))
+
+
+def _annotation(path: Path) -> object:
+    model = section(path[:-1])
+    fields = model.model_fields.items() if model else ()
+    return next((field.annotation for name, field in fields if (field.alias or name) == path[-1]), None)
+
+
+def _is_text(annotation: object) -> bool:
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _is_text(typing.get_args(annotation)[0])
+    args = typing.get_args(annotation)
+    if args and (typing.get_origin(annotation) in (typing.Union, types.UnionType)):
+        return all(arg is type(None) or _is_text(arg) for arg in args)
+    return annotation is str
+
+
+def inner_section(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    for arg in reversed(typing.get_args(annotation)):
+        found = inner_section(arg)
+        if found is not None:
+            return found
+    return None

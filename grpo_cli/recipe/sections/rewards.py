@@ -1,4 +1,8 @@
-"""The sections `verify`, `shaping` and `combine`. Options stand beside the entry's own keys in YAML and are gathered here."""
+"""The sections `verify`, `shaping` and `combine`. Options stand beside the entry's own keys in YAML and are gathered here.
+
+`KINDS` are the kinds of verifiers that a recipe may name: those of `grpo_verifiers`, those of installed packages, and the one
+that needs torch.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,12 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from grpo_cli.recipe.sections.fields import MANY, ONE, Finite, Names, Section, Words
 from grpo_cli.text import Json
+from grpo_verifiers.registry import KINDS, kind_class, register
+
+__all__ = ["KINDS", "kind_class"]
+
+# lives with the trainer; an entry point names it too, which a source tree has only once installed
+register("reward_model", "grpo_cli.reward.reward_model:RewardModelVerifier")
 
 
 def gather_options(value: Json, own: tuple[str, ...]) -> Json:

@@ -26,7 +26,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.conversation import Results
 from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.policy.warmup import WarmupText
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.rollout.engine import CacheSlot, Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings, Turn
 from grpo_cli.rollout.episodes.running import (
     LiveEpisode,

@@ -3,7 +3,7 @@ import pytest
 from grpo_cli.jobs.explain.methods import ALGORITHMS as ABOUT
 from grpo_cli.jobs.explain.methods import describe_algorithm as describe
 from grpo_cli.jobs.explain.methods import render_algorithm as render
-from grpo_cli.recipe.presets import PRESETS
+from grpo_cli.recipe.widening import PRESETS
 
 
 def test_every_preset_has_a_formula_and_a_source() -> None:

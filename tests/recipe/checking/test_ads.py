@@ -8,7 +8,7 @@ import pytest
 
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.arithmetic import plan
-from grpo_cli.recipe.checking.ads import cluster_count
+from grpo_cli.recipe.checking.method import cluster_count
 from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.sections.recipe import Recipe
 

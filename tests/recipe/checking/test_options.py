@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe.checking.options import check_verifiers, describe, options_class
+from grpo_cli.recipe.checking.values import check_verifiers, describe, options_class
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
 from grpo_verifiers import registry

@@ -10,7 +10,7 @@ from grpo_cli.errors import RecipeError, UsageError
 from grpo_cli.jobs.explain.subjects import find
 from grpo_cli.recipe.checking.other_names import OTHERS, OURS
 from grpo_cli.recipe.reading.load import load
-from grpo_cli.recipe.sections.at_path import key_names, section
+from grpo_cli.recipe.sections.recipe import key_names, section
 
 BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify: {math: {}}\ntrain: {steps: 10}\n'
 

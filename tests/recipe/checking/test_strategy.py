@@ -6,7 +6,7 @@ import pytest
 
 from grpo_cli.distributed.sharding import trainer_fields
 from grpo_cli.errors import SetupError
-from grpo_cli.recipe.checking.strategy import check_processes
+from grpo_cli.recipe.sections.course import check_processes
 
 
 @pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "zero3"])

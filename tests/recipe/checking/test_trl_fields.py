@@ -2,8 +2,8 @@
 
 import pytest
 
-from grpo_cli.recipe.checking import other_names, trl_fields
-from grpo_cli.recipe.checking.trl_fields import MODES, check_trl
+from grpo_cli.recipe.checking import other_names
+from grpo_cli.recipe.checking.values import MODES, check_trl
 from tests.recipe.checking import write_trl_table
 from tests.recipe.checking.write_trl_table import real_choices, real_table
 
@@ -15,7 +15,7 @@ def test_the_table_is_what_the_installed_trl_says() -> None:
 
 
 def test_every_field_we_own_is_a_field_of_trl() -> None:
-    assert set(trl_fields.OURS) | set(trl_fields.ALWAYS) <= set(other_names.FIELDS)
+    assert set(other_names.OURS) | set(other_names.ALWAYS) <= set(other_names.FIELDS)
 
 
 def test_free_fields_pass_and_a_number_may_be_whole_where_trl_wants_a_float() -> None:

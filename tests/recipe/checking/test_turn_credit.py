@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe.checking.turn_credit import CREDITS
+from grpo_cli.recipe.checking.episodes import CREDITS
 from tests.recipe.checking.test_episodes import BASE, read
 
 ONE_TURN = BASE.replace("environment: env.py:Grid\n", "verify: {math: {}}\n")

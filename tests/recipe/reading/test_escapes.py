@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.reading.dump import to_yaml
-from grpo_cli.recipe.reading.load import load, shipped_recipes
-from grpo_cli.recipe.reading.source import parse
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.source import parse, shipped_recipes
 from grpo_cli.recipe.sections.recipe import Recipe
 
 BASE = """\

@@ -6,7 +6,8 @@ import pytest
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.reading.dump import to_yaml
-from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.source import find, label_of, shipped_recipes
 
 SHIPPED = sorted(shipped_recipes())
 OFFLINE = ["countdown", "quickstart", *(name for name in SHIPPED if name.startswith("smollm2-"))]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe.reading.dump import to_yaml
+from grpo_cli.recipe.reading.dump import stage_recipe, to_yaml
 from grpo_cli.recipe.reading.load import load
-from grpo_cli.recipe.reading.stages import stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe
 
 BASE = """\

@@ -10,7 +10,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, World
 from grpo_cli.environments.step import Step
 from grpo_cli.recipe.engines import EngineKind
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes, with_engine
 

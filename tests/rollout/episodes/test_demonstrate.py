@@ -12,7 +12,7 @@ from grpo_cli.errors import RecipeError
 from grpo_cli.policy.model import load_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import IGNORED, WarmupText, collate, content_key
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.rollout.episodes.play import demonstrations
 from tests.rollout.episodes.test_same_episodes import rows

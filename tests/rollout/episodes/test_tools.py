@@ -15,7 +15,7 @@ from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tiny import byte_level
 from grpo_cli.policy.turns import TurnSuffixes
-from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.reward.group_judge import texts_of
 from grpo_cli.rollout.engine import Completion, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes

@@ -1,0 +1,358 @@
+"""Rules of `train`: losses, dead groups, schedules, `alive_by`, the critic and `select: ads`.
+
+How this works: `rules.check_rules` calls each function with a valid recipe and `is_set`, which separates what a file or flag holds
+from defaults and presets. Each yields one finding for each contradiction, at the key that the user wrote. `check_rows` and
+`never_moves` belong to the same rules, and are asked again once the number of rows is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grpo_cli.errors import DataError
+from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding, first_set, unknown
+from grpo_cli.recipe.sections.fields import Path
+from grpo_cli.recipe.sections.method import AdsSpec, CriticSpec, acts_on_every_row, whole_only
+from grpo_cli.recipe.sections.recipe import Recipe
+
+ALIVE_BY: Path = ("train", "alive_by")
+FLOOR: Path = ("train", "std_floor")
+
+
+def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """Names that are no verifiers or pay nothing, and a floor of noise where nothing is compared with it."""
+    train = recipe.train
+    named = train.alive_by if isinstance(train.alive_by, list) else []
+    for at, name in enumerate(named):
+        path = (*ALIVE_BY, at)
+        if name not in recipe.verify:
+            hint = unknown(name, recipe.verify, "`verify`")
+            yield RecipeFinding(path, f"`train.alive_by` names no verifier `{name}`", hint)
+        elif not recipe.verify[name].weight:
+            yield RecipeFinding(
+                path,
+                f"`train.alive_by` names `{name}`, whose weight is 0: it pays nothing that a group could be alive by",
+                f"give `verify.{name}` a weight, or leave it out",
+            )
+    if named and not any(one.primary for name, one in recipe.verify.items() if name in named):
+        primary = next(name for name, one in recipe.verify.items() if one.primary)
+        if recipe.verify[primary].weight and recipe.combine.method != "by":
+            yield RecipeFinding(
+                ALIVE_BY,
+                f"`train.alive_by` leaves out the primary verifier `{primary}`: groups that it alone tells apart would teach nothing",
+                f"such as `[{', '.join([primary, *named])}]`",
+            )
+    if train.std_floor != "noise":
+        return
+    if train.method != "rl" or train.baseline == "critic":
+        other = f"method: {train.method}" if train.method != "rl" else "baseline: critic"
+        yield RecipeFinding(FLOOR, f"`std_floor: noise` has no effect with `{other}`", "leave it out")
+    elif train.reward_combine == "normalise_then_sum":
+        yield RecipeFinding(
+            FLOOR,
+            "`std_floor: noise` is one number in units of the reward, and `normalise_then_sum` scales each part by itself",
+            "say `reward_combine: sum`, or a number",
+        )
+
+
+LEAST_ROWS = 2000
+"""With fewer rows clusters are so small that a window has no way to go, or so few that they are no clusters."""
+MOST_CLUSTERS, ROWS_EACH = 64, 64
+CROSSINGS = 4
+"""A reset comes after as many crossings of a cluster at least."""
+
+
+def cluster_count(n_rows: int) -> int:
+    """How many clusters so many rows are divided into where the recipe does not say."""
+    return max(1, min(MOST_CLUSTERS, n_rows // ROWS_EACH))
+
+
+def check_ads(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """Keys of ADS without it, and what would take its windows away from the boundary."""
+    train = recipe.train
+    if train.select != "ads":
+        for key in ("ads", "ads_ok"):
+            if getattr(train, key):
+                yield RecipeFinding(
+                    ("train", key),
+                    f"`train.{key}` has no effect with `select: {train.select}`",
+                    "say `select: ads`, or leave it out",
+                )
+        return
+    if train.method == "sft":
+        yield RecipeFinding(
+            ("train", "select"),
+            "`method: sft` samples no rows, and `select: ads` goes by their samples",
+            "leave `select` out",
+        )
+    if train.dead_groups == "resample":
+        at: Path = next(
+            (p for p in (("train", "dead_groups"), ("train", "algorithm")) if is_set(p)), ("train", "dead_groups")
+        )
+        yield RecipeFinding(
+            at,
+            "`dead_groups: resample` draws other rows where a window should move on from its own",
+            "say `dead_groups: drop`",
+        )
+    active = (train.ads or AdsSpec()).active
+    if recipe.sample.prompts < active:
+        yield RecipeFinding(
+            ("sample", "prompts"),
+            f"{recipe.sample.prompts} prompts a step leave no row for each of {active} clusters",
+            f"raise it to {active} or more, or lower `train.ads.active`",
+        )
+
+
+def check_rows(recipe: Recipe, n_rows: int) -> None:
+    """Refuse what cannot work with so many rows, but for `train.ads_ok`.
+
+    Raises:
+        DataError: too few rows for windows to move, or resets that come before one has.
+    """
+    train = recipe.train
+    if train.select != "ads" or train.ads_ok:
+        return
+    if n_rows < LEAST_ROWS:
+        raise DataError(
+            f"`select: ads` needs {LEAST_ROWS:,} training rows or more, there are {n_rows:,}: its windows would have no way"
+            " to go",
+            hint="say `select: auto`, or `train.ads_ok: true` to try it all the same",
+        )
+    spec = train.ads or AdsSpec()
+    clusters = spec.clusters or cluster_count(n_rows)
+    active = min(spec.active, clusters)
+    way = n_rows / clusters - recipe.sample.prompts / active
+    least = round(CROSSINGS * way * clusters / active)
+    if spec.reset is not None and spec.reset < least:
+        raise DataError(
+            f"`train.ads.reset: {spec.reset}` takes the windows back before they have crossed their clusters:"
+            f" {CROSSINGS} crossings of {clusters} clusters of {n_rows:,} rows take {least:,} steps",
+            hint="leave `reset` out, or say `train.ads_ok: true` to try it all the same",
+        )
+
+
+BASELINE: Path = ("train", "baseline")
+
+
+def check_critic(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """Keys that have no meaning with a critic, or none without one."""
+    train, sample = recipe.train, recipe.sample
+    if train.baseline != "critic":
+        if train.critic is not None:
+            yield RecipeFinding(
+                ("train", "critic"),
+                f"`train.critic` has no effect with `baseline: {train.baseline}`",
+                "say `algorithm: ppo`, or leave it out",
+            )
+        if train.kl.estimator == "k1_token":
+            yield RecipeFinding(
+                ("train", "kl", "estimator"),
+                "`k1_token` takes the KL off the reward of each token, which only a critic tells apart",
+                "say `algorithm: ppo`, or `estimator: k1_reward`",
+            )
+        if sample.group < 2:
+            yield RecipeFinding(
+                ("sample", "group"),
+                f"a group of 1 is its own mean: with `baseline: {train.baseline}` every advantage is 0",
+                "raise `group` to 2 or more, or say `algorithm: ppo`",
+            )
+        return
+    at = next((path for path in (("train", "algorithm"), BASELINE) if is_set(path)), BASELINE)
+    for key, wanted in (("scale", "none"), ("dead_groups", "keep"), ("ratio", "token"), ("reward_combine", "sum")):
+        if (value := getattr(train, key)) != wanted:
+            yield RecipeFinding(
+                ("train", key),
+                f"a critic gives each token an advantage of its own: `{key}: {value}` has no meaning for it",
+                f"say `{key}: {wanted}`, or leave it out beside `algorithm: ppo`",
+            )
+    for key in ("prune", "credit"):
+        if getattr(train, key) is not None:
+            yield RecipeFinding(
+                ("train", key),
+                f"`train.{key}` compares the samples of a group, a critic does not",
+                f"leave `{key}` out",
+            )
+    if train.select not in ("uniform", "easy_to_hard"):
+        yield RecipeFinding(
+            ("train", "select"),
+            f"`select: {train.select}` goes by which groups have a signal, and with a critic all have",
+            "say `select: uniform`",
+        )
+    if train.kl.beta > 0 and train.kl.estimator == "k1_reward":
+        yield RecipeFinding(
+            ("train", "kl", "estimator"),
+            "`k1_reward` takes the KL off the reward of a whole answer; with a critic each token pays its own",
+            "say `estimator: k1_token`",
+        )
+    if train.control == "shuffled" and sample.group == 1:
+        yield RecipeFinding(
+            ("train", "control"),
+            "`control: shuffled` deals rewards out anew within a group, and a group of one keeps its own: no placebo",
+            "say `control: random`, or raise `sample.group`",
+        )
+    if sample.prompts * sample.group % 2:
+        yield RecipeFinding(
+            ("sample", "prompts"),
+            f"{sample.prompts} x {sample.group} completions a step are an odd number",
+            "make it even",
+        )
+    if recipe.launch.strategy.startswith("zero"):
+        yield RecipeFinding(
+            ("launch", "strategy"),
+            f"a critic was not tried with `launch.strategy: {recipe.launch.strategy}`",
+            "say `ddp` or `fsdp2`",
+        )
+    spec = train.critic
+    if spec is None:
+        yield RecipeFinding(at, "`baseline: critic` needs `train.critic`", "such as `critic: {}`")
+        return
+    if spec.share and spec.source != "policy":
+        yield RecipeFinding(
+            ("train", "critic", "share"),
+            f"a head on the policy's hidden state is no copy of `{spec.source}`",
+            "leave `from` or `share` out",
+        )
+    # of `train.epochs` the steps are known with the rows (`arithmetic.plan`)
+    if recipe.train.steps and (spec.warmup_steps or 0) >= recipe.train.steps:
+        yield RecipeFinding(
+            ("train", "critic", "warmup_steps"), never_moves(spec, recipe.train.steps), "lower `warmup_steps`"
+        )
+
+
+def never_moves(spec: CriticSpec, steps: int) -> str:
+    """What is wrong with a critic that learns alone all along."""
+    return f"the policy would never move: {spec.warmup_steps} steps of warm-up in a run of {steps}"
+
+
+def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    t = recipe.train
+    at_loss = first_set(is_set, ("train", "ratio"), ("train", "loss"), ("train", "algorithm"))
+    if t.ratio != "token" and t.loss in ("dapo", "bnpo"):
+        yield RecipeFinding(
+            at_loss,
+            f"`ratio: {t.ratio}` with `loss: {t.loss}` weighs an answer by its length",
+            "GSPO is `loss: grpo`, or say `algorithm: gspo`",
+        )
+    if t.ratio != "token" and t.loss in ("cispo", "sapo", "vespo"):
+        yield RecipeFinding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
+    if t.loss == "luspo" and t.ratio != "sequence":
+        yield RecipeFinding(at_loss, f"`loss: luspo` needs `ratio: sequence`, got `{t.ratio}`")
+    if t.loss == "cispo" and t.clip.cap is None:
+        yield RecipeFinding(
+            first_set(is_set, ("train", "clip"), ("train", "loss")),
+            "`loss: cispo` needs `train.clip.cap`, the absolute cap of the ratio",
+            "5.0 is what TRL and ScaleRL use",
+        )
+    if t.clip.cap is not None and t.loss != "cispo":
+        yield RecipeFinding(
+            ("train", "clip", "cap"),
+            f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`",
+            "the bound of the other losses is `train.clip.high`",
+        )
+    if t.baseline == "leave_one_out" and t.scale != "none":
+        yield RecipeFinding(
+            first_set(is_set, ("train", "scale"), ("train", "baseline")),
+            f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
+        )
+    if t.prune is not None:
+        path: Path = ("train", "prune")
+        if t.prune.keep >= recipe.sample.group:
+            yield RecipeFinding(
+                (*path, "keep"),
+                f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out",
+            )
+        if t.dead_groups == "keep" or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
+            yield RecipeFinding(
+                path,
+                "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them",
+                "say `train.dead_groups: drop` and `kl.beta: 0`",
+            )
+        for name in acts_on_every_row(t.trl):
+            yield RecipeFinding(
+                path,
+                f"pruned answers take no part in the loss, `{name}` acts on all of them",
+                f"leave `prune` or `train.trl.{name}` out",
+            )
+        if t.loss == "bnpo":
+            yield RecipeFinding(
+                path,
+                "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones",
+                "say `loss: dapo`",
+            )
+        if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
+            yield RecipeFinding(
+                (*path, "by"), "`by: variance` compares summed rewards, `normalise_then_sum` never forms them"
+            )
+    if t.control is not None and t.reward_combine != "sum":
+        yield RecipeFinding(
+            ("train", "control"), "`train.control` replaces the summed reward, which `normalise_then_sum` never forms"
+        )
+    if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
+        yield RecipeFinding(
+            first_set(is_set, ("train", "reward_combine")),
+            "`reward_combine: normalise_then_sum` scales each part within its group and then over the batch",
+            "leave `baseline` and `scale` as they are",
+        )
+    if t.reward_combine == "normalise_then_sum" and t.kl.beta > 0 and t.kl.estimator == "k1_reward":
+        yield RecipeFinding(
+            first_set(is_set, ("train", "kl", "estimator"), ("train", "reward_combine")),
+            "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
+            "choose another `kl.estimator`, such as `k3_corrected`",
+        )
+    if t.reward_combine == "normalise_then_sum" and recipe.combine.method != "sum":
+        yield RecipeFinding(
+            first_set(is_set, ("combine", "method"), ("train", "reward_combine")),
+            f"`combine: {recipe.combine.method}` has no effect on `reward_combine: normalise_then_sum`, which takes the"
+            " scores of the verifiers apart: what is gated would be paid",
+            "leave `combine` out, or say `reward_combine: sum`",
+        )
+
+
+def check_dead_groups(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    t = recipe.train
+    if t.dead_groups == "drop" and t.kl.beta > 0 and t.kl.estimator != "k1_reward":
+        yield RecipeFinding(
+            first_set(is_set, ("train", "dead_groups"), ("train", "kl", "beta")),
+            "`dead_groups: drop` would leave the KL term of dropped answers out of the loss",
+            "say `train.dead_groups: keep` with `kl.beta` above 0",
+        )
+    acting = acts_on_every_row(t.trl)
+    if t.dead_groups == "drop" and acting:
+        yield RecipeFinding(
+            ("train", "trl", acting[0]),
+            f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
+            "say `train.dead_groups: keep` beside it",
+        )
+    micro = recipe.sample.micro_batch
+    parts = recipe.sample.prompts * recipe.sample.group // micro if micro else 1
+    for name in whole_only(t.trl) if parts > 1 else ():
+        yield RecipeFinding(
+            ("train", "trl", name),
+            f"`{name}` is taken over one micro-batch at a time: {parts} of them would train on something else than one",
+            "leave `sample.micro_batch` out",
+        )
+
+
+def check_schedule(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    t = recipe.train
+    if not t.steps and t.epochs is None:
+        yield RecipeFinding(
+            first_set(is_set, ("train", "steps"), ("train",)),
+            "`train.steps: 0` trains nothing"
+            if is_set(("train", "steps"))
+            else "`train` says neither `steps` nor `epochs`",
+            "`train.steps: 200`, or `train.epochs: 1` for every row once",
+        )
+    if t.steps and t.epochs is not None:
+        yield RecipeFinding(
+            first_set(is_set, ("train", "epochs")),
+            f"`train.epochs: {t.epochs:g}` and `train.steps: {t.steps}` both say how long to train",
+            "leave one of them out (`train.epochs: null`, or `train.steps: 0`)",
+        )
+    if "lr_scheduler_type" in t.trl and is_set(("train", "schedule")):
+        yield RecipeFinding(
+            ("train", "trl", "lr_scheduler_type"),
+            "`train.schedule` is said too",
+            "leave one of the two out",
+            idle=("train", "schedule"),
+        )

@@ -1,0 +1,210 @@
+"""What a recipe leaves out, written in: short forms as mappings, the keys of a named method, and what follows from other keys.
+
+How this works: `widen` takes a part of a recipe (a file, what `--set` gives, a stage) and writes its short forms as mappings, so
+that layers can be merged. `complete` takes a whole recipe: it adds what only a whole has, the preset of `train.algorithm` among it.
+A preset is a table of `train` fields and only fills keys that the recipe leaves out.
+
+Loss names are TRL's: `grpo` mean over answers of token means, `bnpo` and `dapo` mean over all tokens (of the
+micro-batch, of the whole batch), `dr_grpo` sum over tokens by a constant. `std_ddof` 1 divides by G-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from grpo_cli.text import Json
+
+_BASE: dict[str, Any] = {
+    "loss": "dapo",
+    "ratio": "token",
+    "baseline": "mean",
+    "scale": "group",
+    "std_ddof": 1,
+    "std_floor": 1e-6,
+    "clip": {"low": 0.2, "high": 0.2, "cap": None},
+    "kl": {"beta": 0.0, "estimator": "k3_corrected"},
+    "inner_epochs": 1,
+    "mini_batches": 1,
+    "dead_groups": "keep",
+    "overlong": None,
+    "mask_truncated": False,
+    "reward_combine": "sum",
+    "credit": None,
+    "critic": None,
+}
+
+_CHANGES: dict[str, dict[str, Any]] = {
+    "default": {"clip": {"high": 0.28}, "dead_groups": "drop"},
+    "grpo": {"loss": "grpo", "std_ddof": 0, "kl": {"beta": 0.04, "estimator": "k3"}},
+    "grpo_k1": {"kl": {"beta": 0.04, "estimator": "k1_loss"}},
+    "dr_grpo": {"loss": "dr_grpo", "scale": "none"},
+    "dapo": {"clip": {"high": 0.28}, "dead_groups": "resample", "overlong": 0.2},
+    "gspo": {"loss": "grpo", "ratio": "sequence", "clip": {"low": 3e-4, "high": 4e-4}, "inner_epochs": 4},
+    "gspo_token": {"loss": "grpo", "ratio": "sequence_token", "clip": {"low": 3e-4, "high": 4e-4}, "inner_epochs": 4},
+    "cispo": {"loss": "cispo", "clip": {"cap": 5.0}, "inner_epochs": 4},
+    "sapo": {"loss": "sapo", "inner_epochs": 4},
+    "rloo": {
+        "loss": "dr_grpo",
+        "baseline": "leave_one_out",
+        "scale": "none",
+        "kl": {"beta": 0.05, "estimator": "k1_reward"},
+    },
+    "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
+    "gigpo": {"scale": "none", "credit": {"method": "gigpo", "norm": "mean", "gamma": 0.95, "weight": 1.0}},
+    "ppo": {"baseline": "critic", "scale": "none", "kl": {"estimator": "k1_token"}, "mini_batches": 4, "critic": {}},
+}
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` on top of `under`; mappings merge key by key, everything else is replaced."""
+    out = dict(under)
+    for key, value in over.items():
+        below = out.get(key)
+        out[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return out
+
+
+PRESETS: dict[str, dict[str, Any]] = {name: merge(_BASE, changes) for name, changes in _CHANGES.items()}
+
+
+def fill(train: Mapping[str, Any]) -> dict[str, Any]:
+    """`train` with every field of its preset that it does not set itself; an unknown name changes nothing."""
+    name = train.get("algorithm", "default")
+    preset = deepcopy(PRESETS.get(name)) if isinstance(name, str) else None
+    if preset is None:
+        return dict(train)
+    own, said = preset["credit"], train.get("credit")
+    if own and ("scale" in train or (isinstance(said, Mapping) and said.get("method", own["method"]) != own["method"])):
+        preset["credit"] = {"method": own["method"]}  # its options go with its own scale and method
+    return merge(preset, train)
+
+
+GONE = {
+    (
+        "sample",
+        "reuse",
+    ): "prefix reuse was removed in 0.3: held-out pass@1 was lower by .020, in each of 3 seeds, and a GPU"
+    " generated at .31 to .55 x the speed; leave it out"
+}
+"""Keys that recipes had once, and why they went. Null, as the recipes of old runs have it, is no key."""
+
+SHOWN = {"demonstration": "{completion}"}
+"""What a phase of `sft` shows where that is left out: the samples of a run."""
+
+
+def widen(data: dict[str, Any]) -> dict[str, Any]:
+    """A layer with `model: NAME`, `train: FILE`, `math:` and the like written as mappings. Safe on parts of a recipe."""
+    out = without_gone(data, only_null=True)
+    sections = {key: value for key, value in out.items() if isinstance(value, dict)}
+    for section, key in (("model", "path"), ("environment", "python"), ("combine", "method")):
+        if isinstance(out.get(section), str):
+            out[section] = {key: out[section]}
+    if isinstance(tools := sections.get("environment", {}).get("tools"), str):
+        out["environment"] = out["environment"] | {"tools": [tools]}
+    for section, keys in (("data", ("train", "eval")), ("prefer", ("data",))):
+        given = sections.get(section, {})
+        if found := {key: _sources(given[key]) for key in keys if key in given}:
+            out[section] = given | found
+    for section in sections.keys() & {"verify", "shaping"}:
+        out[section] = {name: _verifier(name, one, section) for name, one in out[section].items()}
+    if isinstance(credit := sections.get("train", {}).get("credit"), str):
+        out["train"] = out["train"] | {"credit": {"method": credit}}
+    if "combine" in sections and "method" not in out["combine"]:
+        said = [method for method in ("gate", "by") if method in out["combine"]]
+        out["combine"] = ({"method": said[0]} if len(said) == 1 else {}) | out["combine"]
+    if (canary := sections.get("monitor", {}).get("canary")) is not None:
+        if not isinstance(canary, dict):
+            canary = {"from": canary}
+        if "from" in canary:
+            canary = canary | {"from": _sources(canary["from"])}
+        out["monitor"] = out["monitor"] | {"canary": canary}
+    for section, shown in (("warmup", {}), ("sft", SHOWN)):
+        if isinstance(phases := out.get(section), list | dict):
+            phases = phases if isinstance(phases, list) else [phases]
+            out[section] = [_phase(shown | one) if isinstance(one, dict) else one for one in phases]
+    if isinstance(out.get("stages"), list):
+        out["stages"] = [widen(stage) if isinstance(stage, dict) else stage for stage in out["stages"]]
+    for section in ("sample", "eval", "monitor", "stop", "run", "launch", "shaping", "combine"):
+        if section in out and out[section] is None:
+            out[section] = {}
+    return out
+
+
+def without_gone(data: dict[str, Any], *, only_null: bool = False) -> dict[str, Any]:
+    """A copy without the keys of `GONE`, in `stages` too: what is read of an old run does not depend on them."""
+    out = dict(data)
+    for section, key in GONE:
+        keys = out.get(section)
+        if isinstance(keys, dict) and key in keys and (keys[key] is None or not only_null):
+            out[section] = {name: value for name, value in keys.items() if name != key}
+    if isinstance(out.get("stages"), list) and not only_null:  # `widen` comes to each stage itself
+        out["stages"] = [without_gone(one) if isinstance(one, dict) else one for one in out["stages"]]
+    return out
+
+
+def _sources(value: Json) -> Json:
+    if isinstance(value, str):
+        return {"from": value}
+    if isinstance(value, list):
+        return [{"from": item} if isinstance(item, str) else item for item in value]
+    return value
+
+
+def _verifier(name: str, value: Json, section: str) -> Json:
+    if value is None:
+        return {}
+    if section == "verify" and isinstance(value, str):
+        return {"function": value} if name == "python" else {"kind": value}
+    if section == "verify" and isinstance(value, dict) and "python" in value and "kind" not in value:
+        rest = {key: option for key, option in value.items() if key != "python"}
+        said = value["python"]
+        return {"kind": "python"} | (said if isinstance(said, dict) else {"function": said}) | rest
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"weight": value}
+    return value
+
+
+def _phase(phase: dict[str, Any]) -> dict[str, Any]:
+    shown = phase.get("demonstration")
+    if isinstance(shown, str | dict):
+        shown = [shown]
+    if isinstance(shown, list):
+        phase = phase | {"demonstration": [{"template": one} if isinstance(one, str) else one for one in shown]}
+    return phase | {"data": _sources(phase["data"])} if "data" in phase else phase
+
+
+def complete(data: dict[str, Any]) -> dict[str, Any]:
+    """A whole recipe with short forms widened, the preset filled in, the learning rate chosen and one verifier primary."""
+    out = widen(data)
+    sections = {key: value for key, value in out.items() if isinstance(value, dict)}
+    if isinstance(lone := sections.get("data", {}).get("train"), dict):
+        out["data"] = out["data"] | {"train": [lone]}
+    evaluation = sections.get("eval")
+    if evaluation is not None and "k" not in evaluation:
+        samples = evaluation.get("samples", 4)
+        out["eval"] = evaluation | {"k": [1, samples] if type(samples) is int and samples > 1 else [1]}
+    if (train := sections.get("train")) is not None:
+        lora = isinstance(sections.get("model", {}).get("lora"), dict)
+        out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
+        if train.get("method") == "prefer" and out.get("prefer") is None:
+            out["prefer"] = {}
+        phases = out.get("sft")
+        if train.get("method") == "sft" and isinstance(phases, list):
+            steps = [phase.get("steps") for phase in phases if isinstance(phase, dict)]
+            out["train"]["steps"] = sum(n for n in steps if isinstance(n, int)) or 1
+    verify, world = out.get("verify", {}), sections.get("environment")
+    if not isinstance(verify, dict):
+        return out
+    verify = {name: {"kind": name} | one if isinstance(one, dict) else one for name, one in verify.items()}
+    given = [one for one in verify.values() if isinstance(one, dict)]
+    # the outcome of an environment is a verdict, unless the model's answer is judged
+    is_answer = bool(verify) and world is not None and ("tools" in world or "trl" in world)
+    if world is not None and not is_answer and not any(one.get("kind") == "environment" for one in given):
+        verify["environment"] = {"kind": "environment"}
+        given.append(verify["environment"])
+    if given and not any(one.get("primary") for one in given):
+        first = next(name for name, one in verify.items() if isinstance(one, dict))
+        verify[first] = verify[first] | {"primary": True}
+    return out | {"verify": verify} if verify or "verify" in out else out
