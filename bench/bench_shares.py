@@ -60,7 +60,7 @@ def train(words: list[str], out: Path) -> NoReturn:
     """In the child, which has the terminal: the run, then its seconds into a file."""
     from grpo_cli.display.terminal.live import LiveDisplay
     from grpo_cli.jobs.train import ending
-    from grpo_cli.jobs.train.held_out import HeldOut
+    from grpo_cli.jobs.train.measurements import HeldOut
 
     counted = Counted()
     counted.wrap(LiveDisplay, "_run", "display: its thread", time.thread_time)

@@ -24,7 +24,7 @@ from grpo_cli.curriculum.select import Selection
 from grpo_cli.curriculum.step_groups import RowChoice
 from grpo_cli.display.choose import make_display
 from grpo_cli.errors import UserError
-from grpo_cli.jobs.workplace import Workplace, open_workplace
+from grpo_cli.jobs.open_job import OpenJob, open_job
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -119,16 +119,16 @@ def check_simple(recipe: Recipe) -> None:
         raise UserError(f"not on this page: {', '.join(left_out)}", hint="use `grpo train`")
 
 
-def steps(place: Workplace) -> Iterator[StepRecord]:
+def steps(job: OpenJob) -> Iterator[StepRecord]:
     """Train; every step as it is done."""
-    recipe, rows = place.recipe, place.train.rows
+    recipe, rows = job.recipe, job.train.rows
     check_simple(recipe)
     select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
     method = Method.of(recipe)
-    progress = StepProgress(Clock(), place.display)
-    parts = RolloutParts(recipe, rows, place.train.golds, place.judge, place.engine, place.policy)
+    progress = StepProgress(Clock(), job.display)
+    parts = RolloutParts(recipe, rows, job.train.golds, job.judge, job.engine, job.policy)
     collect = judged_rollouts(parts, progress)
-    learn = learner(place.policy, recipe)
+    learn = learner(job.policy, recipe)
 
     def choose(step: int, n: int, had: Collection[int]) -> RowChoice:
         return RowChoice(select.choose(step, 2 * n if select.screens else n, had), n, select.screens)
@@ -143,12 +143,12 @@ def steps(place: Workplace) -> Iterator[StepRecord]:
 
 
 @contextmanager
-def warm_workplace(recipe: Recipe, base: Path | None) -> Iterator[Workplace]:
+def warm_job(recipe: Recipe, base: Path | None) -> Iterator[OpenJob]:
     """Rows, judge and a model that had the recipe's warm-up."""
-    with open_workplace(recipe, base, make_display("none"), splits=["train"]) as place:
-        place.warm_up()
-        place.policy.model.train()
-        yield place
+    with open_job(recipe, base, make_display("none"), splits=["train"]) as job:
+        job.warm_up()
+        job.policy.model.train()
+        yield job
 
 
 def show(done: StepRecord) -> None:
@@ -169,8 +169,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked = parser.parse_args()
     recipe = load(asked.recipe, asked.set)
-    with warm_workplace(recipe, asked.recipe.parent) as place:
-        for done in steps(place):
+    with warm_job(recipe, asked.recipe.parent) as job:
+        for done in steps(job):
             show(done)
 
 

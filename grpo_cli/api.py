@@ -71,7 +71,7 @@ def train(
     quiet_libraries()
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job
-    from grpo_cli.jobs.train.summary import summary
+    from grpo_cli.jobs.train.result import summary
 
     checked, folder = _checked(recipe, sets, base)
     return summary(Job(checked, label=name, base=folder, display=make_display(display)).run(None))
@@ -89,7 +89,7 @@ def evaluate(
 
     quiet_libraries()
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.evaluate.run import measure_model
+    from grpo_cli.jobs.evaluate import measure_model
     from grpo_cli.resilience.model_source import find_model_source
 
     shown = make_display("none")

@@ -25,7 +25,7 @@ LOADS = {"train": TRAINER, "eval": MODEL, "probe": MODEL, "chat": MODEL, "export
 """What a command imports before it can begin; other commands answer without it."""
 
 UNSAID = ("--help", "--dry-run", "json", "none", "--display=json", "--display=none")
-"""With one of these words a command has nothing to say yet, or says it to a program."""
+"""With one of these words a command has nothing to show yet, or shows it to a program."""
 
 TICK_S = 0.25
 

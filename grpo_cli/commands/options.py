@@ -1,6 +1,7 @@
 """Arguments and options of the commands, by name: what several commands take is written, and helped with, once.
 
-Typer looks these aliases up when it reads a signature, so a command imports them at run time.
+Each alias is an `Annotated` type with its help and completion; a command names it in its signature and adds the default. Typer
+looks these aliases up when it reads a signature, so a command imports them at run time.
 """
 
 from __future__ import annotations

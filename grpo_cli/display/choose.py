@@ -74,7 +74,7 @@ class JsonDisplay(Display):
         self._emit("note", {"level": level, "text": text, "hint": hint})
 
     def finish(self, card: Card) -> None:
-        """The end, without the history that the steps told already."""
+        """The end, without the history, which the steps have sent already."""
         skip = ("history", "evaluations")
         self._emit("finish", {f.name: getattr(card, f.name) for f in dataclasses.fields(card) if f.name not in skip})
 
@@ -121,7 +121,7 @@ def open_log(path: str) -> TextIO:
 
 
 class LoggedDisplay(Display):
-    """Passes everything on, and keeps what was said before the run had a folder until it has one."""
+    """Passes everything on, and keeps what came before the run had a folder until it has one."""
 
     def __init__(self, shown: Display) -> None:
         self.shown = shown

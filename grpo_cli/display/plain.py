@@ -67,7 +67,20 @@ class PlainDisplay(Display):
     def start(self, info: RunInfo) -> None:
         """The first line."""
         self._info = info
-        self._say("INFO", start_line(info))
+        parts = [f"start  run {info.run}"]
+        parts += [
+            f"{word} {visible(value)}"
+            for word, value in (("recipe", info.recipe), ("sha", info.sha[:8]), ("model", info.model))
+            if value
+        ]
+        if info.device:
+            parts.append(f"on {info.device}")
+        parts.append(f"{info.steps} steps of {info.prompts}x{info.group}")
+        if info.seed is not None:
+            parts.append(f"seed {info.seed}")
+        if info.start_step:
+            parts.append(f"from step {info.start_step}")
+        self._say("INFO", "  ".join(parts))
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         """At most one line in 30 s of silence."""
@@ -94,7 +107,26 @@ class PlainDisplay(Display):
 
     def evaluated(self, metrics: Metrics) -> None:
         """The line of an evaluation."""
-        self._say("INFO", eval_line(metrics))
+        parts = [f"eval step {metrics.get('step', number(None))}"]
+        ks = sorted(int(key[10:]) for key in metrics if key.startswith("eval/pass@") and key[10:].isdigit())
+        for k in ks:
+            value = metrics[f"eval/pass@{k}"]
+            parts.append(f"pass@{k} {score(value)} {plus_minus(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
+        if metrics.get("eval/greedy") is not None:
+            parts.append(
+                f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}".rstrip()
+            )
+        if metrics.get("eval/think") is not None:
+            parts.append(f"think {percent(metrics['eval/think'])}")
+        if metrics.get("eval/n") is not None:
+            parts.append(f"n {metrics['eval/n']}")
+        if metrics.get("eval/without_verdict"):
+            parts.append(f"without verdict {metrics['eval/without_verdict']}")
+        if metrics.get("eval/seconds") is not None:
+            parts.append(duration(metrics["eval/seconds"], ""))
+        if metrics.get("eval/best"):
+            parts.append("best")
+        self._say("INFO", "  ".join(parts))
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
         """A note on its own line, each of its lines stamped."""
@@ -127,24 +159,6 @@ class PlainDisplay(Display):
                 put(self._stream, as_ascii(text) if self._ascii else text)
             except UnicodeEncodeError:
                 put(self._stream, as_ascii(text))
-
-
-def start_line(info: RunInfo) -> str:
-    """`start  run …  recipe …  sha …  model …  500 steps of 16x8`."""
-    parts = [f"start  run {info.run}"]
-    parts += [
-        f"{word} {visible(value)}"
-        for word, value in (("recipe", info.recipe), ("sha", info.sha[:8]), ("model", info.model))
-        if value
-    ]
-    if info.device:
-        parts.append(f"on {info.device}")
-    parts.append(f"{info.steps} steps of {info.prompts}x{info.group}")
-    if info.seed is not None:
-        parts.append(f"seed {info.seed}")
-    if info.start_step:
-        parts.append(f"from step {info.start_step}")
-    return "  ".join(parts)
 
 
 def step_line(metrics: Metrics, info: RunInfo) -> str:
@@ -193,7 +207,7 @@ def _fitting(parts: list[tuple[int, str]], most: int) -> str:
 KINDS = (("wrong", "all_wrong"), ("mixed", "mixed"), ("right", "all_right"))
 
 LONGEST = 150
-"""Characters of a step's line after its time, where what must be said takes no more."""
+"""Characters of a step's line after its time, where what must be there takes no more."""
 
 STEP_PARTS = (
     (3, "turns", "turns/mean", number),
@@ -235,28 +249,6 @@ def timing(metrics: Metrics) -> str:
 def seconds(value: float) -> str:
     """Seconds with as many digits as they deserve."""
     return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
-
-
-def eval_line(metrics: Metrics) -> str:
-    """`eval step 150  pass@1 0.502 ±.031  pass@8 0.79  n 256  41s  best`."""
-    parts = [f"eval step {metrics.get('step', number(None))}"]
-    ks = sorted(int(key[10:]) for key in metrics if key.startswith("eval/pass@") and key[10:].isdigit())
-    for k in ks:
-        value = metrics[f"eval/pass@{k}"]
-        parts.append(f"pass@{k} {score(value)} {plus_minus(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
-    if metrics.get("eval/greedy") is not None:
-        parts.append(f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}".rstrip())
-    if metrics.get("eval/think") is not None:
-        parts.append(f"think {percent(metrics['eval/think'])}")
-    if metrics.get("eval/n") is not None:
-        parts.append(f"n {metrics['eval/n']}")
-    if metrics.get("eval/without_verdict"):
-        parts.append(f"without verdict {metrics['eval/without_verdict']}")
-    if metrics.get("eval/seconds") is not None:
-        parts.append(duration(metrics["eval/seconds"], ""))
-    if metrics.get("eval/best"):
-        parts.append("best")
-    return "  ".join(parts)
 
 
 def shown_sources(info: RunInfo, metrics: Metrics, most: int) -> list[RewardSource]:

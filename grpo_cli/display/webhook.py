@@ -1,4 +1,4 @@
-"""`run.webhook`: one POST of JSON when the run ends or an alarm is raised. A hook that fails is said; the run goes on.
+"""`run.webhook`: one POST of JSON when the run ends or an alarm is raised. A hook that fails is noted; the run goes on.
 
 {"schema": 1, "event": "end" | "alarm" | "failed", "run": NAME, "path": FOLDER, "text": …, …}
 """
@@ -28,7 +28,7 @@ PATIENCE_S = 10.0
 
 
 def hook_url(named: str) -> str:
-    """The address, read from the environment where the recipe says `env:NAME`: a secret address stays out of run folders.
+    """The address, read from the environment where the recipe has `env:NAME`: a secret address stays out of run folders.
 
     Raises:
         SetupError: the variable is not set, or holds no address.
@@ -62,7 +62,7 @@ def tell_webhook(
 
 
 def _host(url: str) -> str | None:
-    """The host of an address; None where it cannot be told."""
+    """The host of an address; None where it has none."""
     try:
         return urlsplit(url).hostname
     except ValueError:

@@ -23,7 +23,7 @@ KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetitio
 
 
 class Alarms:
-    """Sees every step and every evaluation of a run in order, and says what is newly alarming.
+    """Sees every step and every evaluation of a run in order, and returns what is newly alarming.
 
     `parts` are the rewarded verifiers other than the primary one, each with the score at which it is full.
     """

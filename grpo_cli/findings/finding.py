@@ -151,7 +151,7 @@ def reward_scale(history: History) -> float:
 
 
 def mean_over(history: History, read: str | Callable[[Metrics], float | None], least: int) -> float | None:
-    """Mean of a metric, or of what `read` says of each step; None where fewer than `least` steps measured it."""
+    """Mean of a metric, or of what `read` gives of each step; None where fewer than `least` steps measured it."""
     values = [m.get(read) if isinstance(read, str) else read(m) for m in history]
     known = [value for found in values if (value := finite(found)) is not None]
     return mean(known) if len(known) >= least else None

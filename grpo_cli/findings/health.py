@@ -46,7 +46,7 @@ def _of_drawn(history: History, limits: Limits) -> list[Finding]:
 
 @dataclass
 class Health:
-    """Findings as they begin; one that lasts is said again after `again_after` steps only."""
+    """Findings as they begin; one that lasts is repeated after `again_after` steps only."""
 
     limits: Limits = field(default_factory=Limits)
     _history: list[Metrics] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Health:
 
 
 def over_run(history: History, limits: Limits | None = None) -> list[Finding]:
-    """All findings of a whole run, each where it was said."""
+    """All findings of a whole run, each where it was raised."""
     health = Health(limits or Limits())
     return [finding for metrics in history for finding in health.step(metrics)]
 

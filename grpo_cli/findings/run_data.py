@@ -27,7 +27,7 @@ NOT_AN_ARM = ("train.seed", "run.", "eval.every", "eval.between", "launch.", "st
 
 @dataclass(frozen=True)
 class RunData:
-    """One run: its step lines and evaluation lines in order, and what its recipe and manifest say."""
+    """One run: its step lines and evaluation lines in order, and what its recipe and manifest hold."""
 
     folder: RunFolder
     info: RunInfo

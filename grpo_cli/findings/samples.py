@@ -151,21 +151,16 @@ MEND = (
 )
 
 
-def untrusted_share(history: History) -> tuple[str, float]:
-    """The verifier of whose verdicts the largest share is `untrusted_objects` over these steps, and that share in [0, 1]."""
-    said = [
-        m for m in history if TAIL in "\n".join(m)
-    ]  # of few runs: a key at a time takes a report a tenth of a second
-    keys = {key for m in said for key in m if key.endswith(TAIL)}
-    shares = {key.split("/")[1]: mean([m.get(key) or 0.0 for m in history]) or 0.0 for key in sorted(keys)}
-    return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
-
-
 def untrusted_objects(history: History, limits: Limits) -> Finding | None:
     """W49: many answers are wrong because the tests lean on objects that do not decide."""
     if len(history) < limits.window:
         return None
-    name, share = untrusted_share(history[-limits.window :])
+    history = history[-limits.window :]
+    # of few runs: a key at a time takes a report a tenth of a second
+    said = [m for m in history if TAIL in "\n".join(m)]
+    keys = {key for m in said for key in m if key.endswith(TAIL)}
+    shares = {key.split("/")[1]: mean([m.get(key) or 0.0 for m in history]) or 0.0 for key in sorted(keys)}
+    name, share = max(shares.items(), key=lambda item: item[1], default=("", 0.0))
     if share < limits.untrusted:
         return None
     text = f"{share:.0%} of the verdicts of `{name}` in {limits.window} steps are `{UNTRUSTED}`"

@@ -1,4 +1,9 @@
-"""The rows of a job with the compiled golds of every verifier, and the rows that do not fit the model left out."""
+"""The rows of a job with the compiled golds of every verifier, and the rows that do not fit the model left out.
+
+`load_split` loads rows, fills templates, adds what the recipe's environment offers and drops rows with bad golds, with a note.
+`fit_split` drops those whose prompt is longer than the context less `sample.max_tokens`, and refuses a split of which none is
+left. `PromptTokenCounts` counts a chat's tokens without rendering every row.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +129,7 @@ def prompt_warnings(policy: Policy, rows: Sequence[Row], stop: Sequence[str]) ->
 def fit_split(
     recipe: Recipe, split: Split, which: Which, policy: Policy, display: Display, served: int | None = None
 ) -> Split:
-    """The rows whose prompt leaves room for a completion in the model's context; how many do not is said.
+    """The rows whose prompt leaves room for a completion in the model's context; how many do not is noted.
 
     `served`: the context of the vLLM server that generates, where one does.
     """
@@ -138,7 +143,7 @@ def fit_split(
 
 
 def prompt_limit(recipe: Recipe, which: Which, own: int | None, served: int | None = None) -> int | None:
-    """Most tokens of a prompt of this split: as the recipe says and as the contexts allow; None where nothing limits them.
+    """Most tokens of a prompt of this split: by the recipe and the contexts; None where nothing limits them.
 
     Raises:
         SetupError: as `room_for_prompts`.
@@ -156,7 +161,8 @@ class PromptTokenCounts:
         self.template = {_turns(row): len(encode(row)) for row in rows[:1]}
 
     def __call__(self, row: Row) -> int:
-        template = None if _has_tools(row) else self.template.get(_turns(row))
+        has_tools = bool(row.tools) or any("tool_calls" in message for message in row.messages or ())
+        template = None if has_tools else self.template.get(_turns(row))
         if template is not None and self.limit is not None:
             texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]
             texts.append(row.prefill)
@@ -164,10 +170,6 @@ class PromptTokenCounts:
             if most <= self.limit:
                 return most
         return len(self.encode(row))
-
-
-def _has_tools(row: Row) -> bool:
-    return bool(row.tools) or any("tool_calls" in message for message in row.messages or ())
 
 
 def _turns(row: Row) -> tuple[str, ...]:

@@ -107,7 +107,13 @@ class RunFolder:
     @property
     def recipe_text(self) -> str:
         """The resolved recipe; a DataError where it cannot be read."""
-        return _read_recipe(self.path / "recipe.yaml")
+        path = self.path / "recipe.yaml"
+        try:
+            lines.refuse_pipe(path)
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as err:
+            cause = getattr(err, "strerror", None) or err
+            raise DataError(f"the run's recipe cannot be read: {cause}", place=str(path)) from err
 
     @property
     def log_path(self) -> Path:
@@ -130,7 +136,7 @@ class RunFolder:
         self._unsynced.add(path)
 
     def write_samples(self, step: int, records: Sequence[SampleRecord], split: Split = "train") -> Path:
-        """Add the samples of a step to its file in one write, and say where they are."""
+        """Add the samples of a step to its file in one write, and return its path."""
         path = self.sample_path(step, split)
         with self._writing():
             path.parent.mkdir(exist_ok=True)
@@ -156,7 +162,7 @@ class RunFolder:
         return self.path / "alarms" / f"step-{step:06d}-{code}.json"
 
     def write_alarm(self, step: int, code: str, evidence: Mapping[str, Any]) -> Path:
-        """Keep the evidence of an alarm and say where; an earlier file of it is replaced."""
+        """Keep the evidence of an alarm and return its path; an earlier file of it is replaced."""
         path = self.alarm_path(step, code)
         with self._writing():
             path.parent.mkdir(exist_ok=True)
@@ -171,7 +177,7 @@ class RunFolder:
             lines.append(self.log_path, f"{iso_now()} {level.upper():<5}  {indented}\n")
 
     def manifest(self) -> dict[str, Any]:
-        """What `run.json` says.
+        """What `run.json` holds.
 
         Raises:
             DataError: it cannot be read.
@@ -211,7 +217,7 @@ class RunFolder:
         return sorted(int(match[1]) for match in found if match)
 
     def move_aside(self, after_step: int) -> int:
-        """Move every metric line and sample file past a step to `*.abandoned`, and say how many steps that were.
+        """Move every metric line and sample file past a step to `*.abandoned`, and return how many steps that were.
 
         So are samples without their metric line, which comes last: the run died between the two and will write both
         again. Safe to repeat: lines are added to the abandoned file before they leave the live one.
@@ -226,7 +232,8 @@ class RunFolder:
             if step > after_step:
                 gone.add(step)
             else:
-                closed[_split_of(line)].add(step)
+                split: Split = "eval" if "eval/pass@1" in line else "train"
+                closed["canary" if "canary/pass@1" in line else split].add(step)
         path = self.path / "metrics.jsonl"
         with self._writing():
             if left:
@@ -236,15 +243,13 @@ class RunFolder:
                 for step in self.steps(split):
                     if step not in closed[split]:
                         gone |= {step} if step > after_step else set()
-                        _abandon(self.sample_path(step, split))
+                        old, number = self.sample_path(step, split), 1
+                        target = old.with_name(f"{old.name}.abandoned")
+                        while target.exists():
+                            number += 1
+                            target = old.with_name(f"{old.name}.abandoned.{number}")
+                        old.rename(target)
         return len(gone)
-
-
-def _split_of(line: Mapping[str, Any]) -> Split:
-    """Whose samples a line of `metrics.jsonl` closes."""
-    if "canary/pass@1" in line:
-        return "canary"
-    return "eval" if "eval/pass@1" in line else "train"
 
 
 def new_name(label: str) -> str:
@@ -281,7 +286,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def refuse_place(dir: str | Path, name: str | None) -> None:
-    """What `RunFolder.create` would refuse, told before a model is loaded; nothing is made.
+    """What `RunFolder.create` would refuse, raised before a model is loaded; nothing is made.
 
     Raises:
         UsageError: the name is taken, or is no name.
@@ -330,24 +335,6 @@ def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
             with contextlib.suppress(OSError):
                 beside.parent.rmdir()
     return True
-
-
-def _abandon(path: Path) -> None:
-    target = path.with_name(path.name + ".abandoned")
-    number = 2
-    while target.exists():
-        target = path.with_name(f"{path.name}.abandoned.{number}")
-        number += 1
-    path.rename(target)
-
-
-def _read_recipe(path: Path) -> str:
-    try:
-        lines.refuse_pipe(path)
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as err:
-        cause = getattr(err, "strerror", None) or err
-        raise DataError(f"the run's recipe cannot be read: {cause}", place=str(path)) from err
 
 
 def _near_runs(folder: Path) -> str:
@@ -405,3 +392,23 @@ def named_recipe(manifest: dict[str, Any]) -> str:
     after = argv[argv.index("train") :] if "train" in argv else []
     words = (word for before, word in pairwise(after) if before not in VALUED)
     return next((word for word in words if not word.startswith("-")), "")
+
+
+class SilentRun(RunFolder):
+    """Same paths, no writes."""
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Rank 0 writes them."""
+
+    def write_samples(self, step: int, records: Sequence[SampleRecord], split: Split = "train") -> Path:
+        """Rank 0 writes them."""
+        return self.sample_path(step, split)
+
+    def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
+        """Rank 0 writes it."""
+
+    def log(self, level: str, text: str) -> None:
+        """Rank 0 logs."""
+
+    def update_manifest(self, **values: object) -> None:
+        """Rank 0 does."""

@@ -27,7 +27,7 @@ class LogNote:
 
 @dataclass
 class NewLines:
-    """What has come since the last look; `restarted` says that everything is told again."""
+    """What has come since the last look; `restarted` where everything is given again."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """What is known of a run before its first step and after its last, from the trainer or from its folder alone.
 
-All times are seconds; None is "not measured".
+`RunInfo` is what a display starts with and `Card` what it ends with. `info_of` reads the first from a folder, of an old or damaged
+run as far as it goes; `base_of` finds the folder that the recipe's paths count from. All times are seconds; None is "not measured".
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Card:
 
 
 def info_of(folder: RunFolder) -> RunInfo:
-    """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable.
+    """What the saved recipe and the manifest hold, without checking the recipe: old runs stay readable.
 
     Raises:
         DataError: a manifest that cannot be read.
@@ -125,7 +126,7 @@ def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def recipe_file(folder: RunFolder) -> str:
-    """The file that the run's recipe was read from; empty where `run.json` does not say, or it is a shipped one."""
+    """The file that the run's recipe was read from; empty where `run.json` has none, or it is a shipped one."""
     manifest = folder.manifest()
     named, base = named_recipe(manifest), str(base_of(folder) or "")
     if named.endswith((".yaml", ".yml")):

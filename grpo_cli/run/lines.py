@@ -1,4 +1,8 @@
-"""Our own files of lines. They survive `kill -9`: a line is whole, or it is the torn last one, which readers skip."""
+"""Our own files of lines. They survive `kill -9`: a line is whole, or it is the torn last one, which readers skip.
+
+`append` cuts a torn tail off before it writes; `replace` writes a new file beside the old one and renames it. `read` yields the
+lines that can be read. The rest refuses places that cannot be written, before work is spent.
+"""
 
 from __future__ import annotations
 

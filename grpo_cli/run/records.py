@@ -73,13 +73,13 @@ class SampleRecord:
     turns: Sequence[Mapping[str, Any]] = ()
     """An episode's turns: `text, observation, tokens, reward, state_hash, milestone, valid, advantage` of each."""
     values: Sequence[float] = ()
-    """What a critic says before the answer, or before each turn of an episode; empty where there is none."""
+    """The critic's value before the answer, or before each turn of an episode; empty where there is none."""
     env_tokens: int = 0
     """Tokens that an environment put between the turns; `tokens` are the model's own."""
     outcome_reward: float | None = None
     """What of the reward the outcome pays; None where training did not pay it, and in lines of older versions."""
     primary: str = field(default="", compare=False)
-    """Name of the primary verifier; not on disk, where the recipe says it."""
+    """Name of the primary verifier; not on disk, where the recipe has it."""
 
     @property
     def answer(self) -> str | None:

@@ -114,7 +114,7 @@ class _State(_Read):
 
 
 class _Section(_Read):
-    """What is read of a recipe without checking it: a run of an older version may say keys that are gone."""
+    """What is read of a recipe without checking it: a run of an older version may have keys that are gone."""
 
     path: str = ""
     steps: Count | None = None

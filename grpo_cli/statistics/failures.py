@@ -51,7 +51,7 @@ class Failures:
 
     @classmethod
     def of(cls, records: Iterable[SampleRecord], places: Mapping[str, str] | None = None) -> Failures:
-        """Those of records; `places` says where a row stands, by its id."""
+        """Those of records; `places` maps a row's id to where it stands."""
         found = cls()
         for record in records:
             place = (places or {}).get(record.row) or record.row

@@ -121,7 +121,7 @@ MOST_REASONS = 8
 def step_stats(
     samples: Sequence[SampleRecord], group_size: int, ks: Sequence[int] = (1,), signal: Sequence[bool] | None = None
 ) -> Stats:
-    """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
+    """All metrics of one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
 
     `signal` holds of each group, in the order of the samples, whether the method learns from it; left out, the records do.
     """

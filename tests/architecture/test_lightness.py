@@ -18,9 +18,9 @@ FEW_WORDS = 40
 
 KEPT_APART = {"grpo_cli.train.prefer.free"}
 """Small modules with one user that stay apart: importing this one loads TRL's experimental trainers."""
-LEFT_SMALL = 4
+LEFT_SMALL = 3
 """Small modules with one importer beside them that are still to be folded; the number may only fall."""
-LEFT_SHORT = 26
+LEFT_SHORT = 8
 """Long modules whose head is still one sentence; the number may only fall."""
 
 

@@ -36,7 +36,7 @@ JOBS_FLOORS = (
     "sweep",
     "train probe pairs verify check audit runs doctor explain evaluate export init chat",
     "report",
-    "workplace",
+    "open_job",
     "rows refusals",
 )
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
@@ -106,7 +106,7 @@ def test_no_arrow_goes_up() -> None:
 
 
 def test_jobs_do_not_import_each_other() -> None:
-    """They know the workplace only; what training and other jobs do alike stands in rooms below."""
+    """They know `open_job` only; what training and other jobs do alike stands in rooms below."""
     arrows = {
         (one.importer.split(".")[2], one.imported.split(".")[2])
         for one in imports()

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
 
-from grpo_cli.jobs.export.gguf.writing import PATTERNS
+from grpo_cli.jobs.export.gguf import PATTERNS
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tiny import CHAT_TEMPLATE
 

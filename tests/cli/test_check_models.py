@@ -15,10 +15,10 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, exit_code
 from grpo_cli.jobs.check.recipe import RecipeCheck
-from grpo_cli.jobs.evaluate.run import measure_model
-from grpo_cli.jobs.probe.run import probe_recipe
+from grpo_cli.jobs.evaluate import measure_model
+from grpo_cli.jobs.open_job import open_job
+from grpo_cli.jobs.probe import probe_recipe
 from grpo_cli.jobs.train.job import Job
-from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.model_source import ModelSource
@@ -142,7 +142,7 @@ def test_a_template_at_odds_with_the_recipe_is_warned_of_by_check_and_train(
     code, found = check(recipe, tmp_path)
     assert code == 1 and words in found["prompt"].message
     told = Told()
-    with open_workplace(recipe, tmp_path, told.display):
+    with open_job(recipe, tmp_path, told.display):
         assert found["prompt"].message in told.notes
     full = {one.check: one for one in RecipeCheck(recipe, tmp_path, is_full=True).findings()}
     assert full["prompt"].message == found["prompt"].message
@@ -157,7 +157,7 @@ def test_the_models_own_configuration_says_what_ends_a_completion(tmp_path: Path
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": ends}))
     assert check(recipe, tmp_path)[0] == 0
     told = Told()
-    with open_workplace(recipe, tmp_path, told.display) as place:
+    with open_job(recipe, tmp_path, told.display) as place:
         assert set(ends) <= place.policy.end_ids and not any("ends a turn" in note for note in told.notes)
 
 

@@ -27,7 +27,7 @@ STEPS = {
     "Job._seal",
     "Job.evaluate",
     "Job._mark_failed",
-    "Job._give_up",
+    "Job._abort",
     "Loop.begin",
     "Loop.close",
 }
@@ -39,14 +39,14 @@ LATER = {
     "the reader of recipes refuses it first, for both": """
         reward.pay:shaping_entries reward.pay:build_terms rollout.engine:check_settings rollout.make:make_engine""",
     "of a run that is resumed, or of a stage behind the first": """
-        curriculum.ads:Clusters.from_json measure.clustering:clusters_of_run jobs.train.start:set_pace
+        curriculum.ads:Clusters.from_json measure.clustering:clusters_of_run jobs.train.start:resume_point
         jobs.train.stages:last_weights resilience.checkpoint:restore resilience.checkpoint:read_state
         resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:changed_keys run.find:find_run""",
     "weights: check reads their shapes, and loads none": """
         policy.model:_whole policy.model:_load_gguf policy.positions:needs_positions train.log_probs:check_agreement
         measure.clustering:make_clusters rollout.engine:check_requests""",
     "samples, and what training makes of them": """
-        jobs.train.gate:with_floor jobs.train.held_out:HeldOut.measure policy.warmup:supervise
+        jobs.train.measurements:with_floor jobs.train.measurements:HeldOut.measure policy.warmup:supervise
         train.critic.critic:Critic._step train.prefer.learn:PairLearner.learn_from""",
     "other processes: ranks, another training, a server": """
         distributed.peers:Peers.explain distributed.peers:Peers.lost distributed.peers:Peers._gone
@@ -55,7 +55,7 @@ LATER = {
         rollout.vllm.server:_lost""",
     "the run's folder while it is written": """
         resilience.checkpoint:saving run.folder:RunFolder.create run.folder:RunFolder.gone run.folder:_writing
-        run.folder:_read_recipe findings.run_data:collect jobs.report.page:write_report""",
+        run.folder:RunFolder.recipe_text findings.run_data:collect jobs.report.page:write_report""",
 }
 
 

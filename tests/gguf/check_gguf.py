@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.jobs.export.gguf.writing import write_gguf
+from grpo_cli.jobs.export.gguf import write_gguf
 from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from tests.builders.gguf_models import LLAMA3, TEXTS, policy, tokenizer

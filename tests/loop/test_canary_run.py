@@ -62,13 +62,13 @@ def test_a_canary_row_that_is_trained_on_is_refused_before_the_run_has_a_folder(
 def test_a_fall_pauses_the_run_or_takes_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     """The fall is played: from step 2 on no canary sample counts as right."""
     from grpo_cli.findings.held_out import shares_of
-    from grpo_cli.jobs.train import canary
+    from grpo_cli.jobs.train import measurements
 
     def fallen(records: Any, verifier: Any, right_at: float) -> Any:
         gone = records[0].step > 0
         return {row: [0.0 if gone else 1.0] * len(of) for row, of in shares_of(records, verifier, right_at).items()}
 
-    monkeypatch.setattr(canary, "shares_of", fallen)
+    monkeypatch.setattr(measurements, "shares_of", fallen)
     result = train(recipe_with(tmp_path, on_alarm={"canary": action}), tmp_path)
     run = RunFolder.open(tmp_path / "runs" / "r")
     assert result.code is Exit.BAR_MISSED

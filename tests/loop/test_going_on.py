@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from grpo_cli.display.choose import make_display
 from grpo_cli.errors import RecipeError, UsageError
 from grpo_cli.jobs.train.job import Job
-from grpo_cli.jobs.train.own_recipe import recipe_of_run
+from grpo_cli.jobs.train.resume_target import recipe_of_run
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience.resume import find_run
 from grpo_cli.run.folder import RunFolder
@@ -166,7 +166,7 @@ def test_a_function_named_on_the_command_line_from_elsewhere_is_found_again(
 
 
 def test_the_best_checkpoint_outlives_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpo_cli.jobs.train.held_out import HeldOut
+    from grpo_cli.jobs.train.measurements import HeldOut
 
     (tmp_path / "eval.jsonl").write_text('{"q": "1+1"}\n')
     scores = {0: 0.1, 1: 0.2, 2: 0.9, 3: 0.9, 4: 0.3, 5: 0.2, 6: 0.1}

@@ -14,8 +14,8 @@ import pytest
 
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.check.recipe import RecipeCheck
-from grpo_cli.jobs.evaluate.run import measure_model
-from grpo_cli.jobs.probe.run import probe_recipe
+from grpo_cli.jobs.evaluate import measure_model
+from grpo_cli.jobs.probe import probe_recipe
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.policy import coldstart

@@ -129,7 +129,7 @@ def test_two_steps_of_the_trainer_are_two_of_the_minimal_loop(
 
     seen.append(Seen())
     page = minimal()
-    with page.warm_workplace(made, tmp_path) as place:
+    with page.warm_job(made, tmp_path) as place:
         start = flat(place.policy.model, "data")
         seen[-1].befores += [done.before for done in page.steps(place)]
         seen[-1].weights = flat(place.policy.model, "data")

@@ -13,7 +13,7 @@ import pytest
 from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.protocol import KeyRequests
-from grpo_cli.jobs.train import callbacks
+from grpo_cli.jobs.train import job
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.run.folder import RunFolder
@@ -52,7 +52,7 @@ def lines_of(run: RunFolder) -> list[dict[str, Any]]:
 
 def test_pause_save_and_evaluate_leave_the_numbers_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(callbacks, "PAUSED_S", 2.0)
+    monkeypatch.setattr(job, "PAUSED_S", 2.0)
     runs, displays = {}, {}
     for name, keys in (("plain", ""), ("asked", "pse")):
         recipe = load(str(small_recipe(tmp_path, save_every=100)), [f"run.dir={tmp_path}/runs", f"run.name={name}"])
@@ -68,13 +68,13 @@ def test_pause_save_and_evaluate_leave_the_numbers_of_the_run(tmp_path: Path, mo
     saved = {name: {p.name for p in (run.path / "checkpoints").glob("step-*")} for name, run in runs.items()}
     assert saved["asked"] == saved["plain"] | {"step-000002"}
     after = next(m for m in runs["asked"].metrics() if m["step"] == 3 and "time/step" in m)
-    assert after["time/step"] < 3 * callbacks.PAUSED_S, "paused time was counted to a step"
+    assert after["time/step"] < 3 * job.PAUSED_S, "paused time was counted to a step"
 
 
 RANK = """
 import os, sys
 from tests.loop.test_wishes import *
-callbacks.PAUSED_S = 2.0
+job.PAUSED_S = 2.0
 recipe, runs, keys = sys.argv[1:]
 is_main = os.environ["RANK"] == "0"
 display = Pressing(keys) if is_main else SilentDisplay(io.StringIO())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grpo_cli.errors import DataError
-from grpo_cli.jobs.evaluate.run import compare
+from grpo_cli.jobs.evaluate import compare
 from grpo_cli.measure.evaluation import Evaluation, measure
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats

@@ -11,8 +11,7 @@ import pytest
 
 from grpo_cli.data.rows import Row
 from grpo_cli.data.split import Split
-from grpo_cli.jobs.probe.run import probe_recipe
-from grpo_cli.jobs.probe.text import table
+from grpo_cli.jobs.probe import probe_recipe, table
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.measure.probe_result import ScorerNoise, is_noisy, scored_twice
 from grpo_cli.run.records import SampleRecord

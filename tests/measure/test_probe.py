@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from grpo_cli.jobs.probe.text import gate_lines, table
+from grpo_cli.jobs.probe import gate_lines, table
 from grpo_cli.measure.gate import bars, causes, probe_object
 from grpo_cli.measure.probe import ProbeRun
 from grpo_cli.measure.probe_result import Probe, summarise

@@ -29,7 +29,17 @@ def init(
       grpo init mine --from config_grpo.yaml
     """
     if config is not None:
-        _from_config(config, folder, model, force)
+        from grpo_cli.jobs.init import as_yaml, convert, listed, read_config
+        from grpo_cli.recipe.reading.load import load
+        from grpo_cli.starters import write_text
+
+        made = convert(read_config(config))
+        if model is not None:
+            made.put("model.path", model)
+        text = write_text(folder / "recipe.yaml", as_yaml(made, config.name), force)
+        print("\n".join([f"wrote {text}", *listed(made)]))
+        load(text)
+        print(f"next: grpo check {text}")
         return
     from grpo_cli.starters import DEFAULT_MODEL, TASKS, write
 
@@ -38,18 +48,3 @@ def init(
     written = write(task, folder, model or DEFAULT_MODEL, force)
     recipe = next(path for path in written if path.suffix == ".yaml")
     print("\n".join([*(f"wrote {path}" for path in written), f"next: grpo check {recipe}"]))
-
-
-def _from_config(config: Path, folder: Path, model: str | None, force: bool) -> None:
-    from grpo_cli.jobs.init.configs import convert, read_config
-    from grpo_cli.jobs.init.text import as_yaml, listed
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.starters import write_text
-
-    made = convert(read_config(config))
-    if model is not None:
-        made.put("model.path", model)
-    recipe = write_text(folder / "recipe.yaml", as_yaml(made, config.name), force)
-    print("\n".join([f"wrote {recipe}", *listed(made)]))
-    load(recipe)
-    print(f"next: grpo check {recipe}")

@@ -33,9 +33,9 @@ def doctor(
       grpo doctor last
     """
     if run is not None:
-        from grpo_cli.jobs.doctor.report import examine_run
+        from grpo_cli.jobs.doctor import examine_run
 
         raise typer.Exit(examine_run(run, dir, json))
-    from grpo_cli.jobs.doctor.report import examine_machine
+    from grpo_cli.jobs.doctor import examine_machine
 
     raise typer.Exit(examine_machine(least, json, dir))

@@ -44,11 +44,11 @@ def _root(
     """
     if context.invoked_subcommand is not None:
         return
-    from grpo_cli.jobs.runs.listing import HEADER, as_object, listed, rows_of, table
+    from grpo_cli.jobs.runs import HEADER, SCHEMA, listed, rows_of, table
 
     found = listed(Path(dir), sort, reverse, status or [])
     if as_json:
-        print(strict_json(as_object(found)))
+        print(strict_json({"schema": SCHEMA, "runs": [one.as_json() for one in found]}))
         return
     if not found:
         print(f"no run under `{dir}`" + (" of this status" if status else ""), file=sys.stderr)
@@ -67,11 +67,11 @@ def show(run: Run = "last", dir: Dir = "runs", as_json: options.AsJson = False) 
       grpo runs show last
       grpo runs show 1127-gsm8k-k3f9 --json
     """
-    from grpo_cli.jobs.runs.showing import as_object, lines_of
+    from grpo_cli.jobs.runs import lines_of, run_object
     from grpo_cli.run.find import find_run
 
     folder = find_run(run, dir)
-    print(strict_json(as_object(folder)) if as_json else "\n".join(lines_of(folder)))
+    print(strict_json(run_object(folder)) if as_json else "\n".join(lines_of(folder)))
 
 
 @runs.command()
@@ -95,9 +95,7 @@ def compare(
       grpo runs compare 1127-gsm8k-k3f9 last --json
     """
     from grpo_cli.errors import UsageError
-    from grpo_cli.jobs.runs.comparing import compare_runs
-    from grpo_cli.jobs.runs.listing import SCHEMA
-    from grpo_cli.jobs.runs.showing import compared_lines
+    from grpo_cli.jobs.runs import SCHEMA, compare_runs, compared_lines
     from grpo_cli.run.find import find_run
 
     folders = [find_run(name, dir) for name in names]
@@ -131,8 +129,8 @@ def remove(
       grpo runs remove $(grpo runs --status failed --json | jq -r '.runs[].path')
     """
     from grpo_cli.errors import UsageError
-    from grpo_cli.jobs.runs.listing import HEADER, removable, rows_of, size_text, table
-    from grpo_cli.jobs.runs.listing import remove as delete
+    from grpo_cli.jobs.runs import HEADER, removable, rows_of, size_text, table
+    from grpo_cli.jobs.runs import remove as delete
     from grpo_cli.run.find import LAST, find_run
 
     if LAST in names:

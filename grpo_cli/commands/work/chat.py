@@ -71,7 +71,7 @@ def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, An
     refuse_flaws(model_of(source) if source is not None else Model(path=model), trains=False)
     _get_ready()
     with loading("chat"):
-        from grpo_cli.jobs.chat.talk import open_talk
+        from grpo_cli.jobs.chat import open_talk
 
     typed = sys.stdin.isatty()
     with open_talk(source, model, changes, lambda text: print(text, file=sys.stderr)) as talk:
@@ -108,14 +108,14 @@ def _row(
 ) -> None:
     from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.workplace import open_first
+    from grpo_cli.jobs.open_job import open_first
     from grpo_cli.resilience.model_source import find_model_source, model_of
 
     source = find_model_source(model, recipe, sets)
     _get_ready()
     with open_first(source.recipe, source.base, [of], model_of(source)) as first:
         with loading("chat"):
-            from grpo_cli.jobs.chat.talk import lines_of, sample_row
+            from grpo_cli.jobs.chat import lines_of, sample_row
         with closing(make_display("auto")) as shown:
             records = sample_row(source, of, row, samples, seed, shown, first)
     if as_json:

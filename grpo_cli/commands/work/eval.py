@@ -41,7 +41,7 @@ def evaluate(
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.workplace import open_first
+    from grpo_cli.jobs.open_job import open_first
     from grpo_cli.policy.loading.inspection import refuse_flaws
     from grpo_cli.resilience.model_source import find_model_source, model_of
     from grpo_cli.run.lines import refuse_unwritable
@@ -56,9 +56,7 @@ def evaluate(
     pin_one_gpu()
     with open_first(source.recipe, source.base, ["eval"], model_of(source)) as first:
         with loading("eval"):
-            from grpo_cli.jobs.evaluate.kinds import by_kind
-            from grpo_cli.jobs.evaluate.run import compare, measure_model
-            from grpo_cli.jobs.evaluate.text import as_object, comparison, table
+            from grpo_cli.jobs.evaluate import as_object, by_kind, compare, comparison, measure_model, table
         with closing(make_display(display)) as shown:
             found = measure_model(source, shown, seed, by=by or [], first=first)
             reference = measure_model(other, shown, seed, "evaluate other") if other else None

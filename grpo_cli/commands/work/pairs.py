@@ -10,7 +10,7 @@ from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
-    from grpo_cli.jobs.pairs.run import KnownRecipe, MadePairs, PairSettings
+    from grpo_cli.jobs.pairs import KnownRecipe, MadePairs, PairSettings
     from grpo_cli.run.folder import RunFolder
 
 SAMPLE_FILES = (".jsonl", ".ndjson", ".gz", ".zst", ".parquet")
@@ -43,7 +43,7 @@ def pairs(
       grpo pairs scored.jsonl --recipe my.yaml --unpaired
       grpo pairs quickstart -n 200 --samples 64
     """
-    from grpo_cli.jobs.pairs.run import PairSettings
+    from grpo_cli.jobs.pairs import PairSettings
     from grpo_cli.preference.pairs import PairLimits
     from grpo_cli.run.lines import refuse_unwritable, replace
     from grpo_cli.run.records import dump_line
@@ -66,7 +66,7 @@ def pairs(
 def _made(
     sources: list[str], run: RunFolder | None, recipe: str | None, sets: list[str], settings: PairSettings, display: str
 ) -> MadePairs:
-    from grpo_cli.jobs.pairs.run import pairs_of_files, pairs_of_recipe, pairs_of_run
+    from grpo_cli.jobs.pairs import pairs_of_files, pairs_of_recipe, pairs_of_run
 
     if run is not None:
         return pairs_of_run(run, _recipe_of_run(run, recipe, sets), settings)
@@ -118,7 +118,7 @@ def _recipe_of_files(files: list[str], named: str | None, sets: list[str]) -> Kn
 
 
 def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownRecipe:
-    from grpo_cli.jobs.pairs.run import KnownRecipe
+    from grpo_cli.jobs.pairs import KnownRecipe
     from grpo_cli.recipe.reading.load import load
     from grpo_cli.run.folder import base_of
 
@@ -129,7 +129,7 @@ def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownR
 
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:
-    from grpo_cli.jobs.pairs.run import KnownRecipe
+    from grpo_cli.jobs.pairs import KnownRecipe
     from grpo_cli.recipe.reading.load import load
     from grpo_cli.recipe.reading.source import folder_of
     from grpo_cli.resilience.checkpoint import pinned

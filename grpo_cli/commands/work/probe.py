@@ -44,7 +44,7 @@ def probe(
       grpo probe my.yaml --set 'gate.pass@1=[0.05, 0.9]' --json | jq .go
     """
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.workplace import open_first
+    from grpo_cli.jobs.open_job import open_first
     from grpo_cli.recipe.reading.load import load
     from grpo_cli.recipe.reading.source import folder_of
     from grpo_cli.recipe.sections.recipe import Gate
@@ -61,8 +61,7 @@ def probe(
     pin_one_gpu()
     with open_first(checked, base, ["train"]) as first:
         with loading("probe"):
-            from grpo_cli.jobs.probe.run import run_probe
-            from grpo_cli.jobs.probe.text import lines_of
+            from grpo_cli.jobs.probe import lines_of, run_probe
             from grpo_cli.measure.gate import bars, probe_object
             from grpo_cli.measure.probe import ProbeSize
         size = ProbeSize.of(checked.gate or Gate())

@@ -14,7 +14,7 @@ from grpo_cli.errors import Exit
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
-    from grpo_cli.jobs.sweep.plan import SweepPlan
+    from grpo_cli.jobs.sweep import SweepPlan
 
 
 def sweep(
@@ -55,18 +55,26 @@ def sweep(
       grpo sweep my.yaml --seeds 3 --set train.lr=1e-6,3e-6 --set sample.group=4,8
       grpo sweep --resume
     """
+    from dataclasses import asdict
+
     from grpo_cli.errors import UsageError
-    from grpo_cli.jobs.sweep import plan as plans
+    from grpo_cli.jobs.sweep import SCHEMA, make_plan, read_plan
 
     if (recipe is None) == (resume is None) or (resume is not None and (sets or seeds > 1 or name)):
         hint = "grpo sweep RECIPE --seeds 3, or grpo sweep --resume NAME"
         raise UsageError("either a recipe to begin with, or a sweep to go on with", hint=hint)
     if resume is not None:
-        plan = plans.read_plan(resume, dir or "runs")
+        plan = read_plan(resume, dir or "runs")
     else:
-        plan = plans.make_plan(str(recipe), sets or [], seeds, name, dir)
+        plan = make_plan(str(recipe), sets or [], seeds, name, dir)
     if dry_run:
-        print(strict_json(plans.as_object(plan)) if as_json else "\n".join(run.name for run in plan.runs))
+        planned = {
+            "schema": SCHEMA,
+            "sweep": plan.name,
+            "recipe": plan.recipe,
+            "runs": [asdict(run) for run in plan.runs],
+        }
+        print(strict_json(planned) if as_json else "\n".join(run.name for run in plan.runs))
         return
     if resume is None:
         if plan.path.exists():
@@ -77,15 +85,15 @@ def sweep(
 
 
 def _run(plan: SweepPlan, at_once: int | None, display: str, *, as_json: bool) -> int:
-    """Run what is not over, print what it came to, say how to go on; the exit code."""
+    """Run what is not over, print what it came to and how to go on; the exit code."""
     from grpo_cli.distributed.launch import gpu_count
-    from grpo_cli.jobs.sweep.running import as_object, outcomes, run_all, seats_of, table_of
+    from grpo_cli.jobs.sweep import ended_object, outcomes, run_all, seats_of, table_of
 
     _tell(f"sweep {plan.name}: {len(plan.runs)} runs in {plan.dir}")
     seats = seats_of(gpu_count(), at_once, os.environ.get("CUDA_VISIBLE_DEVICES"))
     ended = run_all(plan, seats, display, _tell)
     if as_json:
-        print(strict_json(as_object(plan, ended.codes)))
+        print(strict_json(ended_object(plan, ended.codes)))
     else:
         print("\n".join(table_of(outcomes(plan))))
     if ended.code > Exit.BAR_MISSED:

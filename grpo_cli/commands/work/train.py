@@ -42,7 +42,7 @@ def train(
       grpo train --resume runs/1127-my-k3f9
     """
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.workplace import open_first, splits_of
+    from grpo_cli.jobs.open_job import open_first, splits_of
     from grpo_cli.recipe.arithmetic import plan
     from grpo_cli.recipe.reading.load import load
     from grpo_cli.recipe.reading.source import folder_of, label_of
@@ -51,7 +51,7 @@ def train(
     if recipe is None:
         if resume is None:
             raise UsageError("no recipe", hint="name one, such as `quickstart`, or a run with `--resume RUN`")
-        from grpo_cli.jobs.train.own_recipe import recipe_of_run
+        from grpo_cli.jobs.train.resume_target import recipe_of_run
 
         checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
@@ -65,7 +65,7 @@ def train(
 
         run = find_run(checked, resume, anyway=resume_anyway)
     if run is not None and not is_rank():
-        from grpo_cli.jobs.train.over import result_of
+        from grpo_cli.jobs.train.resume_target import result_of
         from grpo_cli.resilience.contents import files_behind, refuse_changed
 
         if checked.stages is None and (over := result_of(run, checked)) is not None:
@@ -98,7 +98,7 @@ def _answer(over: TrainResult, recipe: Recipe, display: str, *, as_json: bool) -
     from grpo_cli.display.choose import make_display
     from grpo_cli.display.watch.run import card_of
     from grpo_cli.jobs.train.ending import write_own_report
-    from grpo_cli.jobs.train.over import lacks_report
+    from grpo_cli.jobs.train.resume_target import lacks_report
 
     wipe()
     shown = make_display(display)
@@ -115,7 +115,7 @@ def _answer(over: TrainResult, recipe: Recipe, display: str, *, as_json: bool) -
 
 
 def _end(outcome: TrainResult, *, as_json: bool) -> None:
-    from grpo_cli.jobs.train.summary import summary
+    from grpo_cli.jobs.train.result import summary
 
     if as_json:
         print(strict_json(summary(outcome)))

@@ -59,7 +59,9 @@ def verify(
         raise UsageError("`--recipe` and verifier flags together", hint="leave one of them out")
     beside = None if kinds or regex or recipe else recipe_beside(files)
     if not (kinds or regex or recipe or beside):
-        raise _nothing_said(files[0], rows)
+        from grpo_cli.jobs.verify.job import proposal
+
+        raise UsageError("no verifier", hint=proposal(files[0], rows))
     flags = VerifierFlags(kinds, regex or [], option or [], weight or [], primary)
     settings = VerifySettings(
         files=files,
@@ -96,9 +98,3 @@ def _plan(recipe: str | None, sets: list[str], flags: VerifierFlags) -> ScoringP
     return from_flags(
         flags.kinds, patterns=flags.patterns, options=flags.options, weights=flags.weights, primary=flags.primary
     )
-
-
-def _nothing_said(file: str, rows: str | None) -> UsageError:
-    from grpo_cli.jobs.verify.propose import proposal
-
-    return UsageError("no verifier", hint=proposal(file, rows))

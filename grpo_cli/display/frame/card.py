@@ -15,7 +15,15 @@ PHASES = ("generate", "environment", "update", "verify", "evaluate", "save", "ot
 def card_lines(card: Card, width: int) -> list[str]:
     """The card as lines, not wider than `width`."""
     history, evaluations = card.history, card.evaluations
-    lines = [_headline(card)]
+    steps = max((int(m.get("step") or 0) for m in card.history), default=0)
+    samples = sum(m.get("samples") or 0 for m in card.history)
+    tokens = sum(m.get("tokens") or 0 for m in card.history)
+    parts = [f"{steps} steps in {duration(card.wall_s)}"]
+    if samples or not steps:
+        parts += [f"{samples:,} samples", f"{number(tokens)} tokens"]
+    if card.device:
+        parts.append(card.device)
+    lines = [f" {card.status.replace('_', ' ')}  " + " · ".join(parts)]
     if card.reason:
         lines.append(f"   {visible(card.reason)}")
     if evaluations:
@@ -32,18 +40,6 @@ def card_lines(card: Card, width: int) -> list[str]:
     )  # fmt: skip
     # paths and commands are to be copied: a long one is wrapped by the terminal, never cut
     return lines + [f" {word:<{8 if card.evidence else 7}} {visible(value)}" for word, value in last if value]
-
-
-def _headline(card: Card) -> str:
-    steps = max((int(m.get("step") or 0) for m in card.history), default=0)
-    samples = sum(m.get("samples") or 0 for m in card.history)
-    tokens = sum(m.get("tokens") or 0 for m in card.history)
-    parts = [f"{steps} steps in {duration(card.wall_s)}"]
-    if samples or not steps:
-        parts += [f"{samples:,} samples", f"{number(tokens)} tokens"]
-    if card.device:
-        parts.append(card.device)
-    return f" {card.status.replace('_', ' ')}  " + " · ".join(parts)
 
 
 def _held_out(evaluations: Sequence[Metrics]) -> list[str]:

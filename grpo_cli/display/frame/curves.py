@@ -87,7 +87,7 @@ def is_drawn(value: float | None) -> TypeGuard[float]:
 
 
 def is_rate(key: str) -> bool:
-    """Whether a metric says how much of something, so that 1 is all of it."""
+    """Whether a metric is a share of something, so that 1 is all of it."""
     return key.startswith(RATES) or (key.startswith("reward/") and key.endswith("/mean"))
 
 

@@ -49,7 +49,16 @@ def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = Fal
     is_small = width < SMALLEST[0] or height < SMALLEST[1]
     is_wide = width >= WIDE[0] and height >= WIDE[1]
     if state.help:
-        lines = ([] if is_small else list(header(state, room, is_wide).lines)) + help_lines(state, room)
+        acting = LEAVING if state.info.command == "watch" else ACTING
+        shown = [rule(room, (2, "keys"))]
+        shown += [line(room, Piece(3, keys, "bold"), Piece(13, text)) for keys, text in (*READING, *acting)]
+        shown.append(rule(room, (2, "what is what")))
+        shown += [
+            line(room, Piece(3, f"{kind.glyph * 2} {kind.word}", kind.style), Piece(13, MEANINGS[kind.word]))
+            for kind in KINDS
+        ]
+        shown += [line(room, Piece(3, word, "bold"), Piece(13, text)) for word, text in WORDS]
+        lines = ([] if is_small else list(header(state, room, is_wide).lines)) + shown
     elif is_small:
         lines = _shrink(small(state, room), rows)
     else:
@@ -87,19 +96,6 @@ def narrow_blocks(state: FrameState, width: int, height: int) -> list[PanelBlock
     """The narrow frame's panels from top to bottom; what is left of `height` goes to the samples."""
     if not state.recent:
         return beginning(state, width, False)
-    above = [
-        header(state, width, False),
-        reward_block(state, width, 20),
-        narrow_groups(state, width),
-        narrow_completions(state, width),
-    ]
-    below = [PanelBlock((rule(width),), 7), notes(state, width, 1), footer(state, width)]
-    taken = sum(len(block.lines) for block in (*above, *below))
-    return [*above, samples(state, width, max(height - taken, 4)), *below]
-
-
-def narrow_groups(state: FrameState, width: int) -> PanelBlock:
-    """Counts and the stacked bar, then the histogram and what of the groups can be learned from."""
     last = state.last
     counts = [Piece(p.column + 3, p.text, p.style) for p in kinds.counts_text(state)]
     at = counts[-1].column + len(counts[-1].text) + 2
@@ -109,15 +105,23 @@ def narrow_groups(state: FrameState, width: int) -> PanelBlock:
     room = min(width - at - len(signal) - 3, 60)
     second = [kinds.histogram(state), *pass_texts(state), f"group std {two_decimals(last.get('reward/std_in_group'))}"]
     title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
-    return PanelBlock(
-        (
-            rule(width, (2, "groups"), (12, title)),
-            line(width, *counts, *kinds.bar(state, at, room), Piece(at + max(room, 0) + 2, signal)),
-            line(width, Piece(3, columns(width - 3, second))),
+    above = [
+        header(state, width, False),
+        reward_block(state, width, 20),
+        PanelBlock(
+            (
+                rule(width, (2, "groups"), (12, title)),
+                line(width, *counts, *kinds.bar(state, at, room), Piece(at + max(room, 0) + 2, signal)),
+                line(width, Piece(3, columns(width - 3, second))),
+            ),
+            2,
+            2,
         ),
-        2,
-        2,
-    )
+        narrow_completions(state, width),
+    ]
+    below = [PanelBlock((rule(width),), 7), notes(state, width, 1), footer(state, width)]
+    taken = sum(len(block.lines) for block in (*above, *below))
+    return [*above, samples(state, width, max(height - taken, 4)), *below]
 
 
 def narrow_completions(state: FrameState, width: int) -> PanelBlock:
@@ -170,7 +174,8 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
     if not state.recent:
         return [PanelBlock((line(width, Piece(0, activity_text(state))),), 0, 1), notes(state, width, 1)]
     if width < NARROWEST_FRAME:
-        return [PanelBlock((_in_one(state, width),), 0, 1)]
+        text = f"{state.last.get('step')}/{state.info.steps} {score(state.last.get(TOTAL))}"
+        return [PanelBlock((line(width, Piece(0, text)),), 0, 1)]
     last = state.last
     at = 10
     lines = [
@@ -205,10 +210,6 @@ def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:
     return line(width, Piece(0, name), Piece(10, value, "bold"), Piece(max(16, 11 + len(value)), visible(rest), style))
 
 
-def _in_one(state: FrameState, width: int) -> Text:
-    return line(width, Piece(0, f"{state.last.get('step')}/{state.info.steps} {score(state.last.get(TOTAL))}"))
-
-
 # The page of `?`.
 
 READING = (
@@ -237,17 +238,3 @@ WORDS = (
     ("signal", "share of groups with an advantage that is not 0"),
     ("kl .. @n", "KL to the start, last measured at step n"),
 )
-
-
-def help_lines(state: FrameState, width: int) -> list[Text]:
-    """Keys first; on a low screen the words are what is cut."""
-    acting = LEAVING if state.info.command == "watch" else ACTING
-    lines = [rule(width, (2, "keys"))]
-    lines += [line(width, Piece(3, keys, "bold"), Piece(13, text)) for keys, text in (*READING, *acting)]
-    lines.append(rule(width, (2, "what is what")))
-    lines += [
-        line(width, Piece(3, f"{kind.glyph * 2} {kind.word}", kind.style), Piece(13, MEANINGS[kind.word]))
-        for kind in KINDS
-    ]
-    lines += [line(width, Piece(3, word, "bold"), Piece(13, text)) for word, text in WORDS]
-    return lines

@@ -1,4 +1,4 @@
-"""The head and the foot of every frame: is it alive, when is it done, what was said, which keys there are."""
+"""The head and the foot of every frame: is it alive, when is it done, the last note, which keys there are."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from grpo_cli.display.frame.curves import columns_of
 from grpo_cli.display.frame.lines import Piece
@@ -74,24 +75,16 @@ def over_time(state: FrameState, width: int, height: int, steps: int) -> list[li
     stacks = [shares([v or 0.0 for v in column], height) for column in zip(*curves, strict=True)]
     rows = []
     for row in range(height):
-        said = [_kind_at(cells, row) for cells in stacks]
         pieces: list[Piece] = []
-        for at, found in enumerate(said):
-            glyph, style = (found.glyph, found.style) if found else (" ", "")
+        for at, cells in enumerate(stacks):
+            tops = zip(KINDS, accumulate(cells), strict=True)
+            glyph, style = next(((kind.glyph, kind.style) for kind, top in tops if row < top), (" ", ""))
             if pieces and pieces[-1].style == style:
                 pieces[-1] = Piece(pieces[-1].column, pieces[-1].text + glyph, style)
             else:
                 pieces.append(Piece(at, glyph, style))
         rows.append(pieces)
     return rows
-
-
-def _kind_at(cells: Sequence[int], row: int) -> Kind | None:
-    for kind, room in zip(KINDS, cells, strict=True):
-        if row < room:
-            return kind
-        row -= room
-    return None
 
 
 def histogram(state: FrameState, which: str = "last") -> str:

@@ -13,7 +13,7 @@ from grpo_cli.display.frame.curves import points_of, spark_of
 from grpo_cli.display.frame.lines import PanelBlock, Piece, line, rule
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.display.plain import seconds, shown_sources
-from grpo_cli.run.info import BETWEEN, Metrics, RewardSource, of_all_rows
+from grpo_cli.run.info import BETWEEN, Metrics, of_all_rows
 from grpo_cli.text import BLOCKS, number, percent, plus_minus, score, two_decimals, visible
 
 LOTS_TRUNCATED = 0.1
@@ -26,43 +26,20 @@ def short_name(name: str) -> str:
     return shown if len(shown) < 12 else shown[:10] + "…"
 
 
-def source_labels(sources: list[RewardSource]) -> list[str]:
-    """`math   x1.0`, names under 12 characters."""
-    names = [short_name(s.name) for s in sources]
-    longest = max(map(len, names), default=0)
-    weights = [f"{s.weight:.1f}" if round(s.weight, 1) == s.weight else f"{s.weight:g}" for s in sources]
-    return [f"{name:<{longest}} x{weight}" for name, weight in zip(names, weights, strict=True)]
-
-
 def _reward_rows(state: FrameState) -> list[tuple[str, str]]:
-    """Label and metric of total and sources; a source that is all of the reward is not said twice."""
+    """Label and metric of total and sources; a source that is all of the reward is not shown twice."""
     sources = shown_sources(state.info, state.last, 4)
     if len(state.info.sources) == 1 and state.info.sources[0].weight == 1.0:
         return [(short_name(sources[0].name), TOTAL)]
     rows = [("total", TOTAL)]
-    rows += [(label, f"reward/{s.name}/mean") for label, s in zip(source_labels(sources), sources, strict=True)]
+    longest = max((len(short_name(s.name)) for s in sources), default=0)
+    for s in sources:
+        weight = f"{s.weight:.1f}" if round(s.weight, 1) == s.weight else f"{s.weight:g}"
+        rows.append((f"{short_name(s.name):<{longest}} x{weight}", f"reward/{s.name}/mean"))
     left = len(state.info.sources) - len(sources)
     if left > 0:
         rows[-1] = (f"{rows[-1][0]} +{left} more", rows[-1][1])
     return rows
-
-
-def reward_lines(state: FrameState, width: int, now_at: int) -> list[Text]:
-    """Rows of total, sources and held-out at columns that follow `now_at`."""
-    mean_at, start_at, curve_at = now_at + 10, now_at + 19, now_at + 28
-    first, last = state.first or {}, state.last
-    lines = []
-    for label, key in _reward_rows(state):
-        curve = spark_of(key, state.curve(key), width - curve_at, state.info.steps)
-        lines.append(
-            line(
-                width, Piece(3, label), Piece(now_at, score(last.get(key)), "bold"), Piece(mean_at, score(state.recent_mean(key))),
-                Piece(start_at, score(first.get(key))), Piece(curve_at, curve, "cyan" if key == TOTAL else "dim"),
-            )
-        )  # fmt: skip
-    if state.evaluations:
-        lines.append(_held_out(state, width, now_at, start_at, curve_at))
-    return lines
 
 
 def _held_out(state: FrameState, width: int, now_at: int, start_at: int, curve_at: int) -> Text:
@@ -93,7 +70,20 @@ def reward_block(state: FrameState, width: int, now_at: int) -> PanelBlock:
         (now_at + 19, "start"),
         (now_at + 28, f"steps {first} to {last}, on 0 to 1" if width - now_at > 60 else f"steps {first} to {last}"),
     )
-    return PanelBlock((top, *reward_lines(state, width, now_at)), 3, 2)
+    mean_at, start_at, curve_at = now_at + 10, now_at + 19, now_at + 28
+    begin, now = state.first or {}, state.last
+    lines = []
+    for label, key in _reward_rows(state):
+        curve = spark_of(key, state.curve(key), width - curve_at, state.info.steps)
+        lines.append(
+            line(
+                width, Piece(3, label), Piece(now_at, score(now.get(key)), "bold"), Piece(mean_at, score(state.recent_mean(key))),
+                Piece(start_at, score(begin.get(key))), Piece(curve_at, curve, "cyan" if key == TOTAL else "dim"),
+            )
+        )  # fmt: skip
+    if state.evaluations:
+        lines.append(_held_out(state, width, now_at, start_at, curve_at))
+    return PanelBlock((top, *lines), 3, 2)
 
 
 def evaluated_text(state: FrameState) -> str:

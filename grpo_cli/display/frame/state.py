@@ -113,7 +113,7 @@ class FrameState:
 
 
 class RunState:
-    """Collects what a run says; every method may be called from any thread, `now` is the caller's clock."""
+    """Collects what a run reports; every method may be called from any thread, `now` is the caller's clock."""
 
     def __init__(self, began: float) -> None:
         self._lock = threading.Lock()
@@ -182,7 +182,7 @@ class RunState:
         self._set(ended=status, activity=None)
 
     def press(self, key: str) -> None:
-        """A key of the person that moves among groups, samples and their text; `frame.help` says which does what."""
+        """A key of the person that moves among groups, samples and their text; `frame.help` lists which does what."""
         with self._lock:
             state = self._state
             changed: dict[str, Any] = {}

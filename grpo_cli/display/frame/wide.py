@@ -160,21 +160,19 @@ def verifiers(state: FrameState, width: int) -> PanelBlock:
             style = "red" if label == "error" and value else "yellow" if label == "over limit" and value else ""
             pieces.append(Piece(column, f"{number(value):>{len(label)}}", style))
         slow = state.last.get(f"verify/{name}/p95_s")
-        pieces.append(Piece(OUTCOMES[-1][1], _latency(slow)))
+        if slow is None:
+            latency = number(None)
+        elif slow < 0.00005:
+            latency = "<0.1 ms"
+        else:
+            shown = f"{1000 * slow:.0f}" if slow >= 0.0095 else f"{1000 * slow:.1f}"
+            latency = f"{shown} ms" if slow < 1 else f"{number(slow)} s"
+        pieces.append(Piece(OUTCOMES[-1][1], latency))
         pieces.append(Piece(REASONS_AT, fit(reasons(state.last, name, 2), width - REASONS_AT), "dim"))
         rows.append(line(width, *pieces))
     if len(names) > 4:
         rows[-1] = line(width, Piece(3, f"+{len(names) - 3} more"))
     return PanelBlock((rule(width, (2, "verifiers"), *((c, label) for label, c in OUTCOMES)), *rows), 5, 0, 1)
-
-
-def _latency(seconds: float | None) -> str:
-    if seconds is None:
-        return number(None)
-    if seconds < 0.00005:
-        return "<0.1 ms"
-    shown = f"{1000 * seconds:.0f}" if seconds >= 0.0095 else f"{1000 * seconds:.1f}"
-    return f"{shown} ms" if seconds < 1 else f"{number(seconds)} s"
 
 
 # The charts.

@@ -87,7 +87,7 @@ class StderrSilencer:
             os.dup2(log.fileno(), 2)
 
     def close(self) -> None:
-        """Give descriptor 2 back; what never found a log is said now."""
+        """Give descriptor 2 back; what never found a log is printed now."""
         if self._kept_fd is None:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -112,7 +112,7 @@ class StderrSilencer:
 
 
 def silence_loaded() -> None:
-    """Switch off the bars of libraries that were imported before the environment said so."""
+    """Switch off the bars of libraries that were imported before the environment asked for that."""
     for module, function in (
         ("transformers.utils.logging", "disable_progress_bar"),
         ("datasets.utils", "disable_progress_bars"),
@@ -167,7 +167,7 @@ KEPT_LEVELS: tuple[Level, ...] = ("warn",)
 
 
 class LiveDisplay(Display):
-    """Paints `RunState` until closed; opened by the first thing said."""
+    """Paints `RunState` until closed; opened by the first event."""
 
     def __init__(
         self,
@@ -232,7 +232,12 @@ class LiveDisplay(Display):
         self._open()
         self._state.note(level, text, hint, self._now())
         if level in SHOWN_ALWAYS:
-            self._say_below("".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines()))
+            text = "".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines())
+            shown = as_ascii(text) if self._ascii else text
+            if self._painter is not None and not self._closed:
+                self._painter.say_below(shown)
+            else:
+                put(self._stream, shown)
 
     def offer(self, wishes: KeyRequests) -> None:
         """The keys that ask the trainer for something."""
@@ -312,20 +317,13 @@ class LiveDisplay(Display):
             print(traceback.format_exc(), file=sys.stderr)
 
     def _last_notes(self) -> list[str]:
-        """What was said last and is no longer on a screen: warnings, and what was saved."""
+        """The last notes, which are no longer on a screen: warnings, and what was saved."""
         notes = self._state.snapshot(self._now()).notes
         return [
             visible(f" {NOTE_MARKS[n.level][0]} {n.text.strip()}" + (f": {n.hint}" if n.hint else ""))
             for n in notes
             if n.level in KEPT_LEVELS
         ]
-
-    def _say_below(self, text: str) -> None:
-        shown = as_ascii(text) if self._ascii else text
-        if self._painter is not None and not self._closed:
-            self._painter.say_below(shown)
-        else:
-            put(self._stream, shown)
 
     def _crashed(self, kind: type[BaseException], err: BaseException, trace: TracebackType | None) -> None:
         """A bug reaches the terminal below the last frame, not the log alone."""

@@ -116,7 +116,7 @@ class Painter:
 
 
 def screen_size(stream: TextIO, usual: tuple[int, int] = (80, 24)) -> tuple[int, int]:
-    """Columns and rows of this stream's terminal; `COLUMNS` and `LINES` where it cannot tell, else the usual ones."""
+    """Columns and rows of this stream's terminal; `COLUMNS` and `LINES` where it does not report them, else the usual ones."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

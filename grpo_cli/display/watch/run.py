@@ -21,7 +21,7 @@ OVER = get_args(Status)
 OF_STEPS = ("generate", "environment", "verify", "update")
 UNSHOWN = ("imports", "monitor")
 LONG_S = 600.0
-"""After this long without a step it is said that nothing comes, since a killed process writes no status."""
+"""After this long without a step a note states that nothing comes, since a killed process writes no status."""
 
 WORDS: dict[str, Level] = {"INFO": "good", "WARN": "warn", "ERROR": "error"}
 
@@ -70,7 +70,7 @@ class RunWatcher:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run says that it ended."""
+        """Whether the run's manifest has an end."""
         return self.status in OVER
 
     def _fresh(self) -> RunState:

@@ -1,4 +1,9 @@
-"""`grpo audit data`: the training rows of a recipe, looked at as somebody would who had hidden one among them."""
+"""`grpo audit data`: the training rows of a recipe, looked at as somebody would who had hidden one among them.
+
+`audit_data` counts copies, contradictions and exposure from the rows alone. With samples it also draws answers to the rows
+that `choose` picks: `RowVotes` compares their labels with what the model answers, and gradients show which rows move the model
+away from the others. `DataAudit` ranks the rows by these signals and prints them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.suspects import MOST_COPIES, MOST_EXPOSURE, RARE_SHAPE, RowSignals, gold_of_row
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.workplace import Workplace, open_rows, open_start
+from grpo_cli.jobs.open_job import OpenJob, open_rows, open_start
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.statistics.estimate import wilson
@@ -41,7 +46,7 @@ SAMPLES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class RowVotes:
-    """What the samples of one row say: how many were judged, how many are right, and the wrong answer that most gave."""
+    """The samples of one row as counts: how many were judged, how many are right, and the wrong answer that most gave."""
 
     judged: int
     right: int
@@ -240,8 +245,8 @@ def audit_data(
     began = time.perf_counter()
     draws = recipe.train.steps * recipe.sample.prompts
     if not asked:
-        with open_rows(recipe, base, display, ["train"]) as place:
-            found = DataAudit(place.train.rows, RowSignals.of(place.train.rows), draws)
+        with open_rows(recipe, base, display, ["train"]) as job:
+            found = DataAudit(job.train.rows, RowSignals.of(job.train.rows), draws)
         found.seconds = time.perf_counter() - began
         return found
     if recipe.environment is not None:
@@ -249,11 +254,11 @@ def audit_data(
             "the model is not asked about rows of an environment: its turns have no one answer",
             hint="`--rows 0` looks at the data alone",
         )
-    with open_start(recipe, base, display, splits=["train"]) as workplace:
-        rows = workplace.train.rows
+    with open_start(recipe, base, display, splits=["train"]) as job:
+        rows = job.train.rows
         found = DataAudit(rows, RowSignals.of(rows), draws)
         chosen = choose(found, asked, recipe.train.seed if seed is None else seed)
-        _ask(found, workplace, chosen, samples, seed or 0)
+        _ask(found, job, chosen, samples, seed or 0)
     found.seconds = time.perf_counter() - began
     return found
 
@@ -266,44 +271,40 @@ def choose(found: DataAudit, asked: int, seed: int) -> list[int]:
     return sorted((flagged + rest)[:asked])
 
 
-def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int, seed: int) -> None:
+def _ask(found: DataAudit, job: OpenJob, chosen: Sequence[int], samples: int, seed: int) -> None:
     from grpo_cli.measure.gradients import GradientSketch, against_the_rest
     from grpo_cli.train.clock import Clock, StepProgress
     from grpo_cli.train.credit import Method
     from grpo_cli.train.loop import RolloutParts, judged_rollouts
 
-    progress = StepProgress(Clock(), place.display)
-    parts = RolloutParts(place.recipe, place.train.rows, place.train.golds, place.judge, place.engine, place.policy)
+    progress = StepProgress(Clock(), job.display)
+    parts = RolloutParts(job.recipe, job.train.rows, job.train.golds, job.judge, job.engine, job.policy)
     collect = judged_rollouts(parts, progress)
-    groups = {group.row: group for group in _sampled(collect, chosen, samples, place)}
+    groups = {group.row: group for group in _sampled(collect, chosen, samples, job)}
     found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
-    method, sketcher = Method.of(place.recipe), GradientSketch(place.policy, seed)
+    method, sketcher = Method.of(job.recipe), GradientSketch(job.policy, seed)
     again = sorted(
         (row for row, v in found.votes.items() if not v.right and (v.against or 0) >= MOST_VOTES),
         key=lambda row: -(found.votes[row].against or 0),
     )[:MOST_AGAIN]
     for row in again:
-        groups[row] = groups[row].joined(_more(collect, row, samples))
+        from grpo_cli.rollout.collect import EngineCall
+
+        groups[row] = groups[row].joined(collect([row], MORE * samples, EngineCall(1, 1), samples)[0])
         found.votes[row] = RowVotes.of(groups[row])
     sketches = []
     for done, group in enumerate(groups.values(), 1):
         advantages = method.credit([group]).A_PG[0].tolist()
         ids = [completion.token_ids for completion in group.completions]
         sketches.append(sketcher.of(group.prompt_ids, ids, advantages))
-        place.display.progress("gradients", done, len(groups))
+        job.display.progress("gradients", done, len(groups))
     cosines = against_the_rest(sketches)
     found.cosines = {row: c for row, c in zip(groups, cosines, strict=True) if c is not None}
 
 
-def _sampled(collect: Collect[Group], chosen: Sequence[int], samples: int, place: Workplace) -> Iterator[Group]:
+def _sampled(collect: Collect[Group], chosen: Sequence[int], samples: int, job: OpenJob) -> Iterator[Group]:
     from grpo_cli.rollout.collect import EngineCall
 
     for start in range(0, len(chosen), BATCH):
-        place.display.progress("samples", start, len(chosen))
+        job.display.progress("samples", start, len(chosen))
         yield from collect(chosen[start : start + BATCH], samples, EngineCall(0, 1 + start // BATCH))
-
-
-def _more(collect: Collect[Group], row: int, samples: int) -> Group:
-    from grpo_cli.rollout.collect import EngineCall
-
-    return collect([row], MORE * samples, EngineCall(1, 1), samples)[0]

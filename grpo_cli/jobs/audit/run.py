@@ -1,4 +1,8 @@
-"""Verifiers to audit, with their rows: kinds on built-in rows, or a recipe's own."""
+"""Verifiers to audit, with their rows: kinds on built-in rows, or a recipe's own.
+
+`audit_kinds` takes the examples of each kind; `audit_recipe` loads the recipe's rows and makes a right answer of each, from the
+gold or from `--gold TEMPLATE`. Both start the verifiers and hand each to `verifier.audit`, which attacks it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
 from grpo_verifiers.kinds.format_tags import FormatVerifier
 from grpo_verifiers.kinds.instructions import InstructionsVerifier
 from grpo_verifiers.kinds.regex_match import RegexVerifier
-from grpo_verifiers.verifier import Verifier
 
 # Rows to audit a kind on when the user gives none: a few plain golds of the shapes that the kind is used
 # for.
@@ -87,7 +90,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options an audit without a recipe needs."""
 
 WHOLE_TEXT = frozenset({"regex", "format", "instructions"})
-"""Kinds that judge the whole text as the recipe's pattern says: an answer's wrapping means nothing to them."""
+"""Kinds that judge the whole text by the recipe's pattern: an answer's wrapping means nothing to them."""
 
 
 def audit_kinds(kinds: Sequence[str]) -> list[VerifierAudit]:
@@ -152,17 +155,15 @@ def _good(template: str | None, fields: Mapping[str, Any]) -> dict[str, str]:
 def _audited(plan: ScoringPlan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[VerifierAudit]:
     verifiers = plan.start()
     try:
-        return [
-            audit(name, verifier, rows[name], whole_text=plan.entries[name].kind in WHOLE_TEXT, form=_is_form(verifier))
-            for name, verifier in verifiers.items()
-        ]
+        found = []
+        for name, verifier in verifiers.items():
+            # these judge how a text looks, not an answer
+            is_form = isinstance(verifier, FormatVerifier | InstructionsVerifier) or (
+                isinstance(verifier, RegexVerifier) and not verifier.columns
+            )
+            is_whole = plan.entries[name].kind in WHOLE_TEXT
+            found.append(audit(name, verifier, rows[name], whole_text=is_whole, form=is_form))
+        return found
     finally:
         for verifier in verifiers.values():
             verifier.close()
-
-
-def _is_form(verifier: Verifier) -> bool:
-    """Whether a verifier judges how a text looks rather than an answer."""
-    return isinstance(verifier, FormatVerifier | InstructionsVerifier) or (
-        isinstance(verifier, RegexVerifier) and not verifier.columns
-    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings, refuse_stdin
 from grpo_cli.errors import Exit, UsageError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.lengths import PromptLengths
+from grpo_cli.jobs.check.prompts import PromptLengths
 from grpo_cli.jobs.refusals import Question, questions
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes
@@ -77,7 +77,14 @@ class Machine:
         self.is_refused = bool(found)
         yield from found
         if not any(finding.check == "engine" for finding in found):
-            yield from self._server()
+            sample = self.recipe.sample
+            if sample.is_served:
+                try:
+                    find_server({**sample.vllm, "server_timeout": 0}, lambda waited, most: None)
+                except NotUp as err:
+                    yield CheckFinding("engine", Level.UNKNOWN, str(err), hint=err.hint)
+                except UserError as err:
+                    yield failed("engine", err)
 
     def parts(self, recipe: Recipe, longest: int) -> Iterator[CheckFinding]:
         """Whether a step of the recipe, or of its stage, can be dealt out to the processes and their micro-batches; `longest`
@@ -126,18 +133,6 @@ class Machine:
         except UserError as err:
             yield failed("launch", err)
 
-    def _server(self) -> Iterator[CheckFinding]:
-        """Whether the vLLM server that the recipe names can feed the run, looked at once: training waits for it."""
-        sample = self.recipe.sample
-        if not sample.is_served:
-            return
-        try:
-            find_server({**sample.vllm, "server_timeout": 0}, lambda waited, most: None)
-        except NotUp as err:
-            yield CheckFinding("engine", Level.UNKNOWN, str(err), hint=err.hint)
-        except UserError as err:
-            yield failed("engine", err)
-
 
 def refused(asked: Iterable[Question]) -> Iterator[CheckFinding]:
     """A finding for each question whose answer is no."""
@@ -173,21 +168,16 @@ def check_costs(
     else:
         yield check_memory(recipe, sizes, plan, lengths)
         if ask is None or ask.cards.is_here:
-            yield from _space(recipe, sizes)
+            own = trained(recipe.model, sizes)
+            folder = Path(recipe.run.dir).absolute()
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            try:
+                check_space(there, 3 * own.parameters * own.width + REST)
+            except UserError as err:
+                yield failed("run", err)
         yield check_time(recipe, sizes, plan, lengths, held_out)
     if ask is not None:
         yield check_fit(recipe, sizes, plan, lengths, ask, held_out)
-
-
-def _space(recipe: Recipe, sizes: ModelSizes) -> Iterator[CheckFinding]:
-    """Whether a checkpoint has room on the disk of the runs: weights and two moments of what is trained."""
-    own = trained(recipe.model, sizes)
-    folder = Path(recipe.run.dir).absolute()
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    try:
-        check_space(there, 3 * own.parameters * own.width + REST)
-    except UserError as err:
-        yield failed("run", err)
 
 
 def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None) -> CheckFinding:
@@ -279,7 +269,7 @@ def check_time(
     everything = plan.steps * tokens + evaluated
     data: dict[str, float] = {"flops": flops, "tokens": everything, "evaluated_tokens": evaluated}
     message = f"at most {everything / 1e6:,.3g} M tokens, {_flop(flops)}"
-    rate = None if _has_gpu() else _cpu_flops()
+    rate = None if any(Path("/dev").glob("nvidia[0-9]*")) else _cpu_flops()
     if rate is not None:
         data |= {"cpu_flops": rate, "cpu_seconds": flops / rate}
         message += f"; {_span(flops / rate)} of arithmetic on one core here"
@@ -287,10 +277,6 @@ def check_time(
             f"one core multiplies matrices at {rate / 1e9:,.3g} GFLOP/s (measured now); small models reach far less"
         )
     return CheckFinding("time", Level.OK, message, tuple(lines), data)
-
-
-def _has_gpu() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def _cpu_flops(side: int = 384, seconds: float = 0.05) -> float | None:

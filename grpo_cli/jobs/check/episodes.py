@@ -14,7 +14,7 @@ from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.lengths import PromptLengths
+from grpo_cli.jobs.check.prompts import PromptLengths
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker
 from grpo_cli.jobs.rows import offered
@@ -45,7 +45,21 @@ def check_episodes(
         return Beginnings()
     worlds = worlds_of(world, base)
     try:
-        suffixes = _suffixes(maker, world, recipe.model.path)
+
+        def encode(text: str) -> list[int]:
+            return maker.encodes.ids([text], True)[0]
+
+        form = call_form(maker.prompts, recipe.model.path) if world.has_calls else None
+        suffixes = TurnSuffixes(
+            Conversation(
+                lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
+                encode,
+                maker.ends,
+                world.speaks_as,
+                recipe.model.path,
+                form,
+            )
+        )
         worlds.start()
         shows = any(not phase.demonstration for phase in recipe.warmup or ())
         if shows:
@@ -90,23 +104,6 @@ def _finding(
         hint = "episodes whose turns are that long are cut and count as truncated"
         return CheckFinding("episodes", Level.NOTE, said, data=data, hint=hint)
     return CheckFinding("episodes", Level.OK, said, data=data)
-
-
-def _suffixes(maker: PromptMaker, world: Environment, name: str) -> TurnSuffixes:
-    def encode(text: str) -> list[int]:
-        return maker.encodes.ids([text], True)[0]
-
-    form = call_form(maker.prompts, name) if world.has_calls else None
-    return TurnSuffixes(
-        Conversation(
-            lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
-            encode,
-            maker.ends,
-            world.speaks_as,
-            name,
-            form,
-        )
-    )
 
 
 def _begin(

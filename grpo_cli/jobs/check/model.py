@@ -30,7 +30,7 @@ KNOWN = (None, "eager", "sdpa", "flex_attention", "flash_attention_2", "flash_at
 
 
 def check_model(recipe: Recipe, *, is_full: bool = False) -> Iterator[CheckFinding]:
-    """One finding for each thing in the way, or one that says what was found and those of its layers; `is_full`: of a model that
+    """One finding for each thing in the way, or one with what was found and those of its layers; `is_full`: of a model that
     is made without its weights, whatever the files say."""
     is_sound = True
     critic = recipe.train.critic
@@ -63,7 +63,9 @@ def _check_layers(recipe: Recipe, *, is_full: bool) -> Iterator[CheckFinding]:
     if recipe.sample.ban and text.get("final_logit_softcapping") is not None:
         yield failed("model", no_plain_head())
     is_adapted = model.lora is not None or folder is not None
-    needs_graph = _needs_graph(recipe) and model.path != "builtin:tiny"
+    kind = recipe.sample.engine_kind.fallback
+    needs_graph = kind.is_selective or (recipe.environment is not None and not kind.has_own_seeds)
+    needs_graph = needs_graph and model.path != "builtin:tiny"
     # a GGUF file describes its model itself, and the tiny one has none to describe
     is_made = is_full and config is not None and model.path != "builtin:tiny"
     if not (is_adapted or needs_graph or is_made or model.attention not in KNOWN):
@@ -95,7 +97,11 @@ def _made(recipe: Recipe, *, is_adapted: bool, needs_graph: bool) -> Iterator[Ch
     logging.set_verbosity_error()
     made: CausalLM = meta_model(recipe.model)
     if needs_graph and (reason := declared(made)) is not None:
-        yield failed("engine", _undriven(recipe, reason))
+        from grpo_cli.rollout.engine import CannotDrive
+        from grpo_cli.rollout.episodes.play import one_stream
+
+        kind = recipe.sample.engine_kind.fallback
+        yield failed("engine", CannotDrive(kind.name, reason) if kind.is_selective else one_stream(kind.name))
     folder = adapter_folder(recipe.model)
     if not is_adapted:
         return
@@ -114,20 +120,6 @@ def _covered(found: Coverage) -> CheckFinding:
     level = Level.NOTE if has_frozen_stack else Level.OK
     data = {"covered": dict(found.covered), "left": dict(found.left), "share_left": found.share_left}
     return CheckFinding("adapter", level, found.text(), data=data)
-
-
-def _needs_graph(recipe: Recipe) -> bool:
-    kind = recipe.sample.engine_kind.fallback
-    return kind.is_selective or (recipe.environment is not None and not kind.has_own_seeds)
-
-
-def _undriven(recipe: Recipe, reason: str) -> SetupError:
-    """What training says where the graph engine does not drive the model."""
-    from grpo_cli.rollout.engine import CannotDrive
-    from grpo_cli.rollout.episodes.play import one_stream
-
-    kind = recipe.sample.engine_kind.fallback
-    return CannotDrive(kind.name, reason) if kind.is_selective else one_stream(kind.name)
 
 
 def _config(model: Model) -> dict[str, Any] | None:

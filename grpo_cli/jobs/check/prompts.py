@@ -1,23 +1,33 @@
-"""Whether every row becomes the prompt that was meant: rendered, with nothing in it twice and nothing left out."""
+"""Whether every row becomes the prompt that was meant, and how its tokens stand to the limits they will meet.
+
+`check_prompts` renders all rows: what stands twice, or is stripped by decoding, is a warning. `refuse_tokenizer` and
+`refuse_lengths` raise what training would. `PromptLengths` are the token counts of the rows that were looked at, and
+`check_lengths` draws them and counts those over a limit.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import ceil
 
+from grpo_cli.data.overlong import none_fits
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, prompt_maker
+from grpo_cli.jobs.open_job import splits_of
+from grpo_cli.jobs.rows import prompt_limit
 from grpo_cli.policy.ban import banned_ids
 from grpo_cli.policy.loading.sizes import local_sizes
 from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.prompts.prompt import CLOCK
 from grpo_cli.policy.prompts.tags import tags_among
-from grpo_cli.policy.tokens import refuse_other_tokens
+from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.episodes.running import refuse_begun
 from grpo_verifiers.thinking import opening_at_end
 
 TOKEN = re.compile(r"</?[A-Za-z][\w:-]*>|<\|[^|>\s]+\|>")
@@ -38,7 +48,21 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     prefill = rows[0].prefill
     if prefill and (opened := opening_at_end(first.removesuffix(prefill))) and prefill.startswith(opened.strip()):
         warned.append(f"the chat template opens `{opened.strip()}` already, and `data.prefill` does so again")
-    warned += _stripped(recipe, {text for token, text in special.items() if token not in tags})
+    said = []
+    for name, one in recipe.verify.items():
+        options = one.options
+        wanted = {f"<{end}{tag}>" for tag in options.get("tags") or () for end in ("", "/")}
+        if one.kind == "format" and "tags" not in options:
+            wanted = {"<think>", "</think>", "<answer>", "</answer>"}
+        patterns = options.get("pattern") or ()
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            wanted |= set(TOKEN.findall(str(pattern).replace("\\", "")))
+        for word in sorted(wanted & {text for token, text in special.items() if token not in tags}):
+            said.append(
+                f"`verify.{name}` looks for `{word}`, which is a special token of the model: decoding strips it, no"
+                " completion can hold it"
+            )
+    warned += said
     how = "plain text" if rows[0].messages is None else "the model's chat template"
     if recipe.model.chat_template and rows[0].messages is not None:
         how = "`model.chat_template`"
@@ -65,7 +89,7 @@ def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> N
     Raises:
         RecipeError, SetupError: as training would.
     """
-    maker.refuse_roles()
+    refuse_unpadded(maker.roles.get("pad_token") or maker.roles.get("eos_token"))
     if recipe.sample.ban:
         ends = maker.ends if maker.model_ends is not None else ()
         can_stop = bool(recipe.sample.stop)
@@ -91,20 +115,119 @@ def _shown(assistant_prefix: str) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _stripped(recipe: Recipe, dropped: set[str]) -> list[str]:
-    """Words that verifiers of the recipe look for and that decoding takes out of every completion."""
-    said = []
-    for name, one in recipe.verify.items():
-        options = one.options
-        wanted = {f"<{end}{tag}>" for tag in options.get("tags") or () for end in ("", "/")}
-        if one.kind == "format" and "tags" not in options:
-            wanted = {"<think>", "</think>", "<answer>", "</answer>"}
-        patterns = options.get("pattern") or ()
-        for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            wanted |= set(TOKEN.findall(str(pattern).replace("\\", "")))
-        for word in sorted(wanted & dropped):
-            said.append(
-                f"`verify.{name}` looks for `{word}`, which is a special token of the model: decoding strips it, no"
-                " completion can hold it"
-            )
-    return said
+BARS = 8
+WIDTH = 30
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLengths:
+    """The token counts of the prompts that were looked at, shortest first."""
+
+    counts: list[int]
+    total: int
+    """Prompts there are, looked at or not."""
+    pairs: list[tuple[int, int]]
+    """Tokens of each row alone, and with what its environment says at the start."""
+    rows: Sequence[Row] = ()
+    """Whose they are."""
+
+    @classmethod
+    def of(
+        cls, counts: Sequence[int], total: int, alone: Sequence[int] | None = None, rows: Sequence[Row] = ()
+    ) -> PromptLengths:
+        """`alone`: the same without what an environment says at the start, where there is one."""
+        return cls(sorted(counts), total, list(zip(alone or counts, counts, strict=True)), rows)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.counts) / len(self.counts)
+
+    def quantile(self, share: float) -> int:
+        """The smallest count that at least this share of the prompts does not exceed."""
+        return self.counts[max(0, ceil(share * len(self.counts)) - 1)]
+
+
+def refuse_lengths(lengths: PromptLengths | None, recipe: Recipe, context: int | None, held_out: Sequence[Row]) -> None:
+    """What training refuses of the prompts' lengths; nothing of prompts where they are unknown.
+
+    Raises:
+        SetupError: completions leave no room for a prompt.
+        DataError: no prompt of a split fits, or one does not with what its environment says at the start.
+    """
+    held = {id(row) for row in held_out}
+    begun: list[tuple[int, int, Row]] = []
+    for which in splits_of(recipe):
+        limit = prompt_limit(recipe, which, context)
+        if limit is None or lengths is None:
+            continue
+        own = [
+            (*pair, row)
+            for pair, row in zip(lengths.pairs, lengths.rows, strict=False)
+            if (id(row) in held) == (which == "eval")
+        ]
+        if own and all(alone > limit for alone, _, _ in own):
+            tokens, _, shortest = min(own, key=lambda one: one[0])
+            raise none_fits(shortest, tokens, limit)
+        budget = recipe.sample.max_tokens if which == "train" else recipe.eval.max_tokens or recipe.sample.max_tokens
+        # a run measures before it trains
+        begun = [(tokens, budget, row) for alone, tokens, row in own if alone <= limit] + begun
+    for tokens, budget, row in begun if recipe.environment is not None else ():
+        refuse_begun(row, tokens, budget, context)
+
+
+def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:
+    """The histogram, and how many prompts are over a limit."""
+    context = min((int(known) for known in (context, recipe.sample.started_context) if known is not None), default=None)
+    room = None if context is None else context - recipe.sample.max_tokens
+    limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
+    data = {
+        "n": len(lengths.counts),
+        "total": lengths.total,
+        "mean": lengths.mean,
+        "p50": lengths.quantile(0.5),
+        "p95": lengths.quantile(0.95),
+        "max": lengths.counts[-1],
+        "context": context,
+        "limit": min(limits, default=None),
+    }
+    seen = f"{len(lengths.counts):,} of {lengths.total:,} " if lengths.total > len(lengths.counts) else ""
+    spread = f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
+    lines = histogram(lengths.counts)
+    if not limits:
+        return CheckFinding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
+    limit = min(limits)
+    over = sum(alone > limit for alone, _ in lengths.pairs)
+    data["over"] = over
+    where = (
+        "`data.max_prompt_tokens`"
+        if limit == recipe.data.max_prompt_tokens
+        else f"context {context:,} - `sample.max_tokens`"
+    )
+    if over:
+        level = Level.NOTE if limit == recipe.data.max_prompt_tokens else Level.WARN
+        return CheckFinding(
+            "tokens",
+            level,
+            f"{spread}; {over:,} of {len(lengths.counts):,} are over {limit:,} ({where}) and dropped",
+            lines,
+            data,
+        )
+    return CheckFinding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
+
+
+def histogram(counts: Sequence[int]) -> tuple[str, ...]:
+    """Bars over at most eight even ranges of whole numbers."""
+    low, high = min(counts), max(counts)
+    step = max(1, ceil((high - low + 1) / BARS))
+    bins = [0] * ((high - low) // step + 1)
+    for count in counts:
+        bins[(count - low) // step] += 1
+    digits = len(f"{high:,}")
+    most = max(bins)
+    lines = []
+    for index, found in enumerate(bins):
+        first, last = low + index * step, min(high, low + (index + 1) * step - 1)
+        bar = "▇" * ceil(found / most * WIDTH)
+        span = f"{first:>{digits},}" if first == last else f"{first:>{digits},}-{last:<{digits},}"
+        lines.append(f"{span:<{2 * digits + 1}} {bar:<{WIDTH}} {found:,}".rstrip())
+    return tuple(lines)

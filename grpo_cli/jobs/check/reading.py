@@ -1,4 +1,4 @@
-"""The rows a check looks at: all of them up to a number, an evenly spread sample above it, and it says which.
+"""The rows a check looks at: all of them up to a number, an evenly spread sample above it; the finding names which.
 
 A JSON-lines file is sampled over its whole length and all its lines are counted. Other kinds of files, and hub sets,
 are read from the front, because reaching their later rows costs as much as reading them.

@@ -1,4 +1,9 @@
-"""All checks of one recipe, in the order in which a run would meet their subjects. One that fails stops only what needs it."""
+"""All checks of one recipe, in the order in which a run would meet their subjects. One that fails stops only what needs it.
+
+`RecipeCheck.findings` yields each answer as soon as it is known: machine, rows, model, verifiers with their golds, repeated and
+leaked rows, prompts, token counts, batches, costs. Tokens are counted in a second thread while the verifiers run. The functions
+above the class look at rows alone.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +31,15 @@ from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.cost import Machine, check_costs, check_precision, refused
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached, refuse_lengths
 from grpo_cli.jobs.check.model import check_model
-from grpo_cli.jobs.check.prompts import check_clock, check_prompts, refuse_tokenizer
+from grpo_cli.jobs.check.prompts import (
+    PromptLengths,
+    check_clock,
+    check_lengths,
+    check_prompts,
+    refuse_lengths,
+    refuse_tokenizer,
+)
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_alone, check_verifiers
@@ -38,7 +49,7 @@ from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
 from grpo_cli.preference.file import FilePair, no_pair_fits, pairs_of_rows, read_pair_lines
-from grpo_cli.recipe.arithmetic import BatchPlan, plan
+from grpo_cli.recipe.arithmetic import BatchPlan, plan, unreached
 from grpo_cli.recipe.reading.dump import stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe, Source, chat_options
 from grpo_cli.sizing.fit import CardQuestion
@@ -51,7 +62,7 @@ HINT = "`grpo audit data` looks at each row, with the model too"
 
 
 def check_exposure(rows: Sequence[Row], draws: int) -> CheckFinding:
-    """Whether some question gets a large share of the rows that a run draws; a sample of the rows stands for all."""
+    """Whether some question gets a large share of the rows that a run draws; a sample of the rows represents all."""
     copies = count_copies(rows)
     exposed = RowSignals(copies, [], []).exposed(draws)
     most = max(copies)
@@ -374,7 +385,10 @@ class RecipeCheck:
     def _batches(self, sizes: ModelSizes | None, lengths: PromptLengths | None) -> Iterator[CheckFinding]:
         if self._train is None:
             return
-        bad = _bad_share(self._audit)
+        # the share of the rows looked at that have a bad gold: training leaves such rows out
+        bad = 0.0
+        if (audit := self._audit) is not None:
+            bad = len(audit.dropped) / (len(audit.rows) + len(audit.dropped))
         try:
             batches: BatchPlan = plan(self.recipe, round(self._train.total * (1 - bad)))
         except UserError as err:
@@ -391,14 +405,11 @@ class RecipeCheck:
         yield from self.machine.parts(self.recipe, lengths.counts[-1] if lengths else 0)
         if batches.draws:
             yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
-        yield from check_unreached(self.recipe, batches.steps, sizes.context if sizes else None)
+        if said := unreached(self.recipe, batches.steps, sizes.context if sizes else None):
+            hint = "lower it, or let the run be longer"
+            yield CheckFinding("lengths", Level.WARN, said[0], tuple(said[1:]), hint=hint)
         held_out = self._held_out.total if self._held_out else 0
         yield from check_costs(self.recipe, sizes, batches, lengths, self._hint(), self.ask, held_out)
-
-
-def _bad_share(audit: GoldAudit | None) -> float:
-    """Share of the rows looked at that have a bad gold and will be left out."""
-    return len(audit.dropped) / (len(audit.rows) + len(audit.dropped)) if audit is not None else 0.0
 
 
 def _shown(

@@ -1,6 +1,8 @@
 """Prompts as text and as tokens without transformers: the model's own `tokenizer.json` and chat template.
 
-Nothing is downloaded. Where a tokenizer needs more than its files the answer is `UnknownTokens` with a reason, never a guess.
+`prompt_maker` reads the tokenizer's files; `full_prompt_maker` (`--full`) loads it through transformers. Both give a
+`PromptMaker`, which renders rows and encodes them in batches. Nothing is downloaded. Where a tokenizer needs more than its files
+the answer is `UnknownTokens` with a reason, never a guess.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from grpo_cli.data.rows import Row
@@ -18,7 +19,6 @@ from grpo_cli.policy.loading.files import ModelFiles, base_files, end_ids, token
 from grpo_cli.policy.prompts.chat_template import ChatTemplate, Templates
 from grpo_cli.policy.prompts.prompt import Prompts
 from grpo_cli.policy.prompts.turns import template_warnings
-from grpo_cli.policy.tokens import refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Model
 
 BATCH = 512
@@ -51,10 +51,6 @@ class PromptMaker:
     """The tokens with a name of their own, such as `bos_token`."""
     model_ends: Set[int] | None = None
     """The tokens that end a completion by the model's files; None where they are not here."""
-
-    def refuse_roles(self) -> None:
-        """Raises SetupError where no token can pad rows."""
-        refuse_unpadded(self.roles.get("pad_token") or self.roles.get("eos_token"))
 
     @property
     def ends(self) -> set[int]:
@@ -116,7 +112,17 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
     more = files.json("special_tokens_map.json") or {}
     special = {name: text for name in NAMED if (text := _token(config.get(name) or more.get(name)))}
     prompts = _prompts(model.chat_template or _template(files, config), special, chat)
-    return PromptMaker(prompts, _raw(path, model.path), special, end_ids(base_files(model)))
+    # its threads and forked workers do not go together
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from tokenizers import Tokenizer
+
+    try:
+        inner = Tokenizer.from_file(str(path))
+    except Exception as err:  # the Rust library raises plain Exception for a file it cannot read
+        raise SetupError(f"cannot load the tokenizer of `{model.path}`: {sentence(err)}") from err
+    inner.no_truncation()
+    inner.no_padding()
+    return PromptMaker(prompts, _Raw(inner), special, end_ids(base_files(model)))
 
 
 def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
@@ -135,21 +141,6 @@ def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) ->
 
 def _prompts(templates: Templates | None, special: Mapping[str, str], chat: Mapping[str, object] | None) -> Prompts:
     return Prompts(ChatTemplate(templates, special, chat or {}) if templates else None)
-
-
-def _raw(path: Path, name: str) -> _Raw:
-    """Raises SetupError, as training does, where the file of this model's tokenizer cannot be read."""
-    # its threads and forked workers do not go together
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from tokenizers import Tokenizer
-
-    try:
-        inner = Tokenizer.from_file(str(path))
-    except Exception as err:  # the Rust library raises plain Exception for a file it cannot read
-        raise SetupError(f"cannot load the tokenizer of `{name}`: {sentence(err)}") from err
-    inner.no_truncation()
-    inner.no_padding()
-    return _Raw(inner)
 
 
 class _Raw:

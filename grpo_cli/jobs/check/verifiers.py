@@ -20,8 +20,8 @@ from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError, Exit, Mistake, UserError, alike, said_once
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
+from grpo_cli.jobs.open_job import Notes
 from grpo_cli.jobs.rows import load_canary
-from grpo_cli.jobs.workplace import Notes
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
@@ -38,7 +38,7 @@ MANY = 0.1
 TRIED = 64
 """Rows on which each verifier is tried; of more rows those that differ."""
 VALUES = 32
-"""A column with up to so many values says what kinds of rows there are."""
+"""A column with up to so many values names kinds of rows."""
 TRIED_S = 5.0
 
 
@@ -72,7 +72,21 @@ def check_verifiers(
         if first is not None and first.rows:
             refusals = check_refusals(first, judge.verifiers, judge.rule)
             yield from (finding for finding in refusals if finding.check not in fails)
-        yield from _never_right(judge)
+        # whether the verifier that defines what is right can reach that score at all
+        name = judge.primary
+        most, right_at = judge.verifiers[name].most, judge.specs[name].right_at
+        if not (most is None or most >= right_at):
+            others = [other for other in judge.verifiers if other != name]
+            other = f", or make another primary: `verify.{others[0]}.primary: true`" if others else ""
+            yield CheckFinding(
+                f"verify.{name}",
+                Level.WARN,
+                f"says what right means and gives {most:g} at most, where right begins at {right_at:g}: no completion can be right,"
+                " pass@1 stays 0",
+                data={"most": most, "right_at": right_at},
+                hint=f"say `verify.{name}.right_at: {most:g}`{other}",
+                code=Exit.DATA,
+            )
         canary = load_canary(recipe, base, judge, Notes(), rows.get("train", ()))
     except UserError as err:
         yield failed("canary", err)
@@ -92,25 +106,6 @@ def check_start(judge: Judge) -> list[CheckFinding]:
     started = CheckFinding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")
     sandboxes = [_sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))]
     return [started, *sandboxes]
-
-
-def _never_right(judge: Judge) -> Iterator[CheckFinding]:
-    """A warning where the verifier that says what right means cannot say it of any completion."""
-    name = judge.primary
-    most, right_at = judge.verifiers[name].most, judge.specs[name].right_at
-    if most is None or most >= right_at:
-        return
-    others = [other for other in judge.verifiers if other != name]
-    other = f", or make another primary: `verify.{others[0]}.primary: true`" if others else ""
-    yield CheckFinding(
-        f"verify.{name}",
-        Level.WARN,
-        f"says what right means and gives {most:g} at most, where right begins at {right_at:g}: no completion can be right,"
-        " pass@1 stays 0",
-        data={"most": most, "right_at": right_at},
-        hint=f"say `verify.{name}.right_at: {most:g}`{other}",
-        code=Exit.DATA,
-    )
 
 
 def _sandbox(name: str, tier: Tier) -> CheckFinding:
@@ -140,7 +135,7 @@ def check_golds(
     budget_s: float | None,
     rule: CombineRule = SUM,
 ) -> tuple[GoldAudit | None, CheckFinding]:
-    """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
+    """The golds of one split through their own verifiers; past the budget the rest is left, and the count shows it."""
     check = f"golds {which}"
     began = time.perf_counter()
     audited = GoldAudit([], {name: [] for name in verifiers}, [])
@@ -163,30 +158,27 @@ def check_golds(
     seconds = time.perf_counter() - began
     finding = _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
     if not audited.dropped:
-        finding = _with_untried(finding, _untried(audited, verifiers), verifiers)
+        # they name no completion that must be right: of their golds nothing was tried
+        untried = [
+            name
+            for name, verifier in verifiers.items()
+            if not any(
+                gold is not None and verifier.gold_text(row.fields) is not None
+                for row, gold in zip(audited.rows, audited.golds[name], strict=True)
+            )
+        ]
+        finding = _with_untried(finding, untried, verifiers)
     return audited, _with_doubts(finding, audited.doubtful, seen)
 
 
 def _with_doubts(finding: CheckFinding, doubtful: Sequence[Mistake], seen: int) -> CheckFinding:
-    """The finding with golds such as `N/A` listed, which a verifier of text cannot tell from an answer."""
+    """The finding with golds such as `N/A` listed, which a verifier of text cannot distinguish from an answer."""
     if not doubtful:
         return finding
     said = f"{len(doubtful):,} of {seen:,} golds read like none: `data.where` leaves such rows out"
     lines = (*finding.lines, said, *(f"{m.place}: {m.message}" for m in doubtful[:SHOWN]))
     level = Level.NOTE if finding.level is Level.OK else finding.level
     return replace(finding, level=level, lines=lines, data={**finding.data, "doubtful": len(doubtful)})
-
-
-def _untried(audit: GoldAudit, verifiers: Mapping[str, Verifier]) -> list[str]:
-    """Verifiers that name no completion which must be right: of their golds nothing was tried."""
-    return [
-        name
-        for name, verifier in verifiers.items()
-        if not any(
-            gold is not None and verifier.gold_text(row.fields) is not None
-            for row, gold in zip(audit.rows, audit.golds[name], strict=True)
-        )
-    ]
 
 
 def _with_untried(finding: CheckFinding, untried: list[str], verifiers: Mapping[str, Verifier]) -> CheckFinding:
@@ -242,16 +234,12 @@ def check_rows_judged(
                 found.add({name: verdict}, row.place or row.id, row.fields)
             at, size = at + size, 2 * size
         if found.failed:
-            yield _unjudged(f"verify.{name}", which, found)
-
-
-def _unjudged(check: str, which: str, found: Failures) -> CheckFinding:
-    of = f"{found.failed} of {found.samples} {which} rows that were tried"
-    kinds = found.commonest
-    lines = tuple(", ".join(one.rows) + (f": {one.message}" if len(kinds) > 1 else "") for one in kinds[:SHOWN])
-    message = f"no verdict on a plain completion of {of}: {kinds[0].message}"
-    hint = "samples of such rows have no reward: mend the verifier, or leave the rows out with `data.where`"
-    return CheckFinding(check, Level.FAIL, message, lines, found.as_json(), hint, Exit.SETUP)
+            of = f"{found.failed} of {found.samples} {which} rows that were tried"
+            kinds = found.commonest
+            lines = tuple(", ".join(one.rows) + (f": {one.message}" if len(kinds) > 1 else "") for one in kinds[:SHOWN])
+            message = f"no verdict on a plain completion of {of}: {kinds[0].message}"
+            hint = "samples of such rows have no reward: mend the verifier, or leave the rows out with `data.where`"
+            yield CheckFinding(f"verify.{name}", Level.FAIL, message, lines, found.as_json(), hint, Exit.SETUP)
 
 
 def varied(rows: Sequence[Row], most: int) -> list[int]:

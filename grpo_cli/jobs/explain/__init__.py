@@ -1,1 +1,1 @@
-"""What `grpo explain` says: verifiers, algorithms, selectors, rows, keys, findings."""
+"""`grpo explain`: verifiers, algorithms, selectors, rows, keys, findings."""

@@ -23,7 +23,7 @@ SHOWN_AS = {
     "W33": {"stalled_entropy_left": "entropy_left", "flat_gain": "gain", "stalled_steps": "flat_steps"},
     "W44": {"right_gain": "flat", "stalled_steps": "flat_steps"},
 }
-"""Bounds that `--json` has always named without what tells them from another finding's: its keys are a promise."""
+"""Bounds that `--json` has always named without what distinguishes them from another finding's: its keys are a promise."""
 
 REMEDIES = {
     "W10": "easier or other rows, a larger `sample.group`, a higher `sample.temperature`; `grpo probe` says which would help",

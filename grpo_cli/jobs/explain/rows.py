@@ -1,4 +1,8 @@
-"""How rows become prompts and golds, for `grpo explain`: templates, their filters, chat rows; each example worked now."""
+"""How rows become prompts and golds, for `grpo explain`: templates, their filters, chat rows; each example worked now.
+
+An example is a row and the template that reads it. `describe` fills the template, or reads the messages, when it is called, so a
+page cannot state what the program does not do; an example that is refused shows the refusal.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ class WorkedRow(NamedTuple):
 
 
 class RowPage(NamedTuple):
-    """What a page says before its examples."""
+    """What a page shows before its examples."""
 
     summary: str
     key: str

@@ -25,14 +25,14 @@ WIDTH = 100
 
 
 class Subject(NamedTuple):
-    """A kind of thing that can be explained: how its names are found and what is said about one."""
+    """A kind of thing that can be explained: how its names are found and one is described."""
 
     title: str
     names: Callable[[], Iterable[str]]
     describe: Callable[[str], dict[str, Any]]
     render: Callable[[dict[str, Any]], str]
     brief: str = ""
-    """What stands for the names where all are listed, if they are too many."""
+    """What is listed in place of the names, if they are too many."""
 
 
 def describe_selector(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `grpo explain` says of a verifier, from its class, with its own examples judged now."""
+"""A verifier described from its class, with its own examples judged now, for `grpo explain`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def options_of(options: type) -> list[dict[str, Any]]:
 
 
 def examples_of(kind: str, cls: type[Verifier]) -> list[dict[str, Any]]:
-    """The verifier's own examples, judged now; those that this machine cannot judge say so."""
+    """The verifier's own examples, judged now; those that this machine cannot judge have the reason."""
     out: list[dict[str, Any]] = []
     open_verifiers: list[Verifier] = []
     for example in getattr(cls, "examples", list)():

@@ -1,4 +1,9 @@
-"""A checkpoint written as a plain Hugging Face folder, and such a folder sent to the hub."""
+"""A checkpoint written as a plain Hugging Face folder, and such a folder sent to the hub.
+
+`write_folder` loads the weights, merges adapters, and saves model, tokenizer and recipe, with a card (`card_of`) that names base
+model, verifiers and the held-out curve of the run; with `gguf` a `.gguf` file and a Modelfile too. `push_folder` uploads it to a
+repository of the hub.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,7 @@ import torch
 
 from grpo_cli.data.sources import leave_hub
 from grpo_cli.errors import SetupError, why_unwritten
-from grpo_cli.jobs.export.gguf.modelfile import modelfile
-from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf
+from grpo_cli.jobs.export.gguf import check_gguf, modelfile, write_gguf
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -30,9 +34,17 @@ MOST_POINTS = 25
 
 
 def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
-    """The text of `README.md`; without a run beside the checkpoint it says that nothing was measured."""
+    """The text of `README.md`; without a run beside the checkpoint it states that nothing was measured."""
     run, step = _run_of(checkpoint)
-    lines = [*_front(recipe), f"# {visible(run.name if run else 'A model trained with grpo')}", ""]
+    # the hub reads this: a base is named where it is a repository's id
+    path = recipe.model.path
+    is_id = path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
+    base = [f"base_model: {path}"] if is_id and visible(path).isascii() else []
+    lines = [
+        *("---", "pipeline_tag: text-generation", *base, "tags: [grpo, rlvr]", "---", ""),
+        f"# {visible(run.name if run else 'A model trained with grpo')}",
+        "",
+    ]
     lines.append(
         f"`{visible(recipe.model.path)}`, trained by `{recipe.train.method}`"
         f"{f' (algorithm `{recipe.train.algorithm}`)' if recipe.train.method == 'rl' else ''}"
@@ -42,14 +54,6 @@ def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
     lines.append("What counts as right: " + ", ".join(_verifiers(recipe)) + ".")
     lines += ["", "## Held-out score", "", *_curve(run, step), "", "## Recipe", "", "```yaml"]
     return "\n".join([*lines, to_yaml(recipe).rstrip().replace("```", "'''"), "```", ""])
-
-
-def _front(recipe: Recipe) -> list[str]:
-    """What the hub reads: a base is named where it is a repository's id."""
-    path = recipe.model.path
-    is_id = path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
-    base = [f"base_model: {path}"] if is_id and visible(path).isascii() else []
-    return ["---", "pipeline_tag: text-generation", *base, "tags: [grpo, rlvr]", "---", ""]
 
 
 def _verifiers(recipe: Recipe) -> list[str]:

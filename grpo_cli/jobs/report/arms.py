@@ -160,7 +160,7 @@ HEAD = ("arm", "runs", "steps", "samples a run", "tokens a run", "held-out pass@
 
 @dataclass(frozen=True)
 class Difference:
-    """Final held-out pass@1 of one arm minus another's; `over` says what was paired."""
+    """Final held-out pass@1 of one arm minus another's; `over` names what was paired."""
 
     interval: Interval
     over: str

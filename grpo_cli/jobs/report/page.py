@@ -62,7 +62,7 @@ class FindingGroup:
 
     @property
     def count(self) -> int:
-        """How often it was said."""
+        """How often it was noted."""
         return len(self.found)
 
     @property
@@ -73,7 +73,7 @@ class FindingGroup:
 
     @property
     def earlier(self) -> list[Finding]:
-        """What was said before the last, the last of it at most."""
+        """What was noted before the last, at most the latest of it."""
         return self.found[:-1][-MOST_SAID:]
 
 
@@ -114,7 +114,7 @@ class StageRow:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The stages of an arm; `how` says what the intervals are over."""
+    """The stages of an arm; `how` names what the intervals are over."""
 
     label: str
     rows: list[StageRow]
@@ -173,7 +173,7 @@ OVERLAYS = (
 
 @dataclass(frozen=True)
 class RunPart:
-    """What the page says of one run; `parts` are words of the page with their figures."""
+    """What the page shows of one run; `parts` are words of the page with their figures."""
 
     run: RunData
     index: int
@@ -221,7 +221,13 @@ def build_page(arms: Sequence[Arm]) -> str:
         "figures": [_safe(figure.as_json(axes)) for figure in figures],
         "axes": [_safe(list(axis)) for axis in axes],
         "packs": [asdict(part.pack) for part in parts],
-        "readings": [_reading_json(part.reading) for part in parts],
+        "readings": [
+            {
+                "prompts": [_safe(p) for p in part.reading.prompts],
+                "surprises": [_safe(s) for s in part.reading.surprises],
+            }
+            for part in parts
+        ],
     }
     assets = resources.files("grpo_cli.jobs.report") / "assets"
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -242,7 +248,14 @@ def build_page(arms: Sequence[Arm]) -> str:
 
 def _run_part(run: RunData, index: int, count: int) -> RunPart:
     reading = read_samples(run.folder)
-    figures = run_figures(run, reading, "" if count == 1 else f"{index}-")
+    prefix = "" if count == 1 else f"{index}-"
+    parts = [
+        ("Train", [rewards(run, reading.bands), groups(run), histogram(run), lengths(run)]),
+        ("Eval", [prompts(reading.heat)]),
+        ("Stability", [policy(run)]),
+        ("Performance", [timing(run), verifiers(run), latency(run)]),
+    ]
+    figures = [(word, [f.renamed(prefix + f.id) for f in drawn if f is not None]) for word, drawn in parts]
     return RunPart(
         run,
         index,
@@ -255,26 +268,11 @@ def _run_part(run: RunData, index: int, count: int) -> RunPart:
     )
 
 
-def run_figures(run: RunData, reading: SampleDigest, prefix: str) -> list[tuple[str, list[Figure]]]:
-    """The four words of the page with the figures of one run."""
-    parts = [
-        ("Train", [rewards(run, reading.bands), groups(run), histogram(run), lengths(run)]),
-        ("Eval", [prompts(reading.heat)]),
-        ("Stability", [policy(run)]),
-        ("Performance", [timing(run), verifiers(run), latency(run)]),
-    ]
-    return [(word, [f.renamed(prefix + f.id) for f in drawn if f is not None]) for word, drawn in parts]
-
-
 def embedded(value: Json) -> str:
     """JSON that can stand inside a script element: ASCII only, and no `<` that could end it."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=str).replace(
         "<", "\\u003c"
     )
-
-
-def _reading_json(reading: SampleDigest) -> dict[str, Json]:
-    return {"prompts": [_safe(p) for p in reading.prompts], "surprises": [_safe(s) for s in reading.surprises]}
 
 
 def _safe(value: Json) -> Json:

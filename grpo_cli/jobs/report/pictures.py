@@ -1,4 +1,8 @@
-"""The figures of one run: pure, so that a test can hold every number against `metrics.jsonl`. Smoothing is the page's, and can be turned off."""
+"""The figures of one run: pure, so that a test can hold every number against `metrics.jsonl`.
+
+Each function takes a run and returns a `Figure` (plot.py), or None where the run measured nothing of it; page.py puts them in
+their order. Smoothing is the page's, and can be turned off.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,13 @@ def groups(run: RunData) -> Figure | None:
 
 def histogram(run: RunData) -> Figure | None:
     """k of G, the first against the last steps, and over time."""
-    size = _group_size(run)
+    sizes = [
+        int(key.rsplit("/", 1)[1])
+        for m in (*run.steps[:1], *run.steps[-1:])
+        for key in m
+        if key.startswith("group/hist/")
+    ]
+    size = max(sizes, default=0)
     if not size:
         return None
     window = min(50, max(1, len(run.steps) // 4))
@@ -86,7 +96,10 @@ def histogram(run: RunData) -> Figure | None:
             (run.steps[-window:], f"last {window} steps", PALETTE[0]),
         )
     ]
-    steps, columns = _joined_steps(run, size)
+    width = -(-len(run.steps) // 120) or 1
+    starts = range(0, len(run.steps), width)
+    steps = [run.step_numbers[i] for i in starts]
+    columns = [_hist_shares(run.steps[i : i + width], size) for i in starts]
     shares = [list(row) for row in zip(*columns, strict=True)]
     traces.append({"type": "heat", "x": steps, "names": names, "z": shares, "panel": 1})
     panels = [
@@ -210,22 +223,6 @@ def _share(metrics: Metrics, part: str, whole: str) -> float | None:
     return metrics.get(part, 0) / metrics[whole] if metrics.get(whole) else None
 
 
-def _group_size(run: RunData) -> int:
-    sizes = [
-        int(key.rsplit("/", 1)[1])
-        for m in (*run.steps[:1], *run.steps[-1:])
-        for key in m
-        if key.startswith("group/hist/")
-    ]
-    return max(sizes, default=0)
-
-
 def _hist_shares(part: Sequence[Metrics], size: int) -> list[float]:
     counts = [sum(m.get(f"group/hist/{k}") or 0 for m in part) for k in range(size + 1)]
     return [count / max(sum(counts), 1) for count in counts]
-
-
-def _joined_steps(run: RunData, size: int) -> tuple[list[int], list[list[float]]]:
-    width = -(-len(run.steps) // 120) or 1
-    starts = range(0, len(run.steps), width)
-    return [run.step_numbers[i] for i in starts], [_hist_shares(run.steps[i : i + width], size) for i in starts]

@@ -1,6 +1,8 @@
 """Figures as panels and traces, which `assets/plot.js` draws as SVG.
 
-Of a run longer than `MOST_POINTS` steps means of neighbouring steps are drawn, and the caption says so.
+The first half draws the figures of several arms: held-out scores with their bands over seeds, and metrics laid over each other.
+The second half is what every figure is made of: `Figure`, `Panel`, curves, bands and areas. Of a run longer than `MOST_POINTS`
+steps means of neighbouring steps are drawn, and the caption says so.
 """
 
 from __future__ import annotations

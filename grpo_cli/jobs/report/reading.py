@@ -201,7 +201,11 @@ def _held_out(folder: RunFolder, reading: SampleDigest) -> None:
         for row, entry in chosen.items():
             found = samples.get(row, [])
             if found and "prompt" not in entry:
-                entry |= {"prompt": found[0][1].prompt[:MOST_CHARS], "expected": _expected(found[0][1])}
+                answer = found[0][1].fields.get("answer")
+                entry |= {
+                    "prompt": found[0][1].prompt[:MOST_CHARS],
+                    "expected": "" if answer is None else str(answer)[:400],
+                }
             pair = [_shown(folder, step, "eval", line, sample) for line, sample in _pair(found)]
             entry["moments"].append({"step": step, "rate": _rate(found), "samples": pair})
     reading.prompts = list(chosen.values())
@@ -240,11 +244,6 @@ def _rate(samples: Sequence[tuple[int, SampleRecord]]) -> float | None:
 def _shown(folder: RunFolder, step: int, split: Split, line: int, sample: SampleRecord) -> dict[str, Any]:
     path = folder.sample_path(step, split).relative_to(folder.path).as_posix()
     return packed_line(sample) | {"place": f"{path}:{line}"}
-
-
-def _expected(sample: SampleRecord) -> str:
-    answer = sample.fields.get("answer")
-    return "" if answer is None else str(answer)[:400]
 
 
 def _percent(value: float | None) -> str:

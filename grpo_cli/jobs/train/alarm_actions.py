@@ -1,4 +1,4 @@
-"""What a run does about its findings: a health note is said; of an alarm the evidence is kept too, and the recipe may have it pause or roll back.
+"""What a run does about its findings: a health finding is noted; of an alarm the evidence is kept too, and the recipe may have it pause or roll back.
 
 Rank 0 alone looks. An alarm at which the run already stopped once does not stop it again: `acted` in `run.json` names it.
 """
@@ -104,7 +104,7 @@ class AlarmActions:
         return next((str(self.run.alarm_path(f.step, f.code)) for f in self.raised), "")
 
     def acted(self, action: str, **more: Json) -> dict[str, Any]:
-        """What `run.json` is to say of the stop, beside what it says of earlier ones."""
+        """What `run.json` records of the stop, in addition to earlier ones."""
         alarms = [asdict(finding) for finding in self.raised]
         act = {"action": action, "alarms": alarms, "evidence": self.evidence, **more}
         return {"acted": [*self.run.manifest().get("acted", []), act], "reason": self.reason}

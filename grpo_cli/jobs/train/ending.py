@@ -1,10 +1,13 @@
-"""How a run ends: what its manifest says, the end card, and the outcome that the command turns into an exit code."""
+"""How a run ends: the status in its manifest, the end card, and the outcome that the command turns into an exit code.
+
+One function for each end: trained, paused, rolled back, failed (an interrupted one ends in `Job._end`). Rank 0 writes the status
+first, then `finish` writes the report, calls the webhook and shows the card, and `outcome_of` waits for all ranks.
+"""
 
 from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.display.webhook import tell_webhook
@@ -13,7 +16,7 @@ from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.report.page import write_report
 from grpo_cli.jobs.train.alarm_actions import best_saved, best_valid_gold, roll_back
-from grpo_cli.jobs.train.result import Stopwatch, TrainResult
+from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -23,9 +26,6 @@ from grpo_cli.run.info import Card, Status
 from grpo_cli.statistics.step import as_drawn
 from grpo_cli.text import Json, score
 
-if TYPE_CHECKING:
-    from grpo_cli.jobs.train.running import RunTrainer
-
 
 def resume_hint(run: RunFolder) -> str:
     """The command that goes on from here."""
@@ -33,7 +33,7 @@ def resume_hint(run: RunFolder) -> str:
 
 
 def mark_failed(run: RunFolder, err: UserError, recipe: Recipe, display: Display, *, tells: bool) -> None:
-    """Leave word in the run's folder; where this process `tells`, tell the webhook, and say in the error how to go on."""
+    """Record the failure in the run's folder; a process that `tells` also calls the webhook, and adds to the error how to go on."""
     with suppress(UserError):  # a full disk: what stopped the run is told, not this
         run.log("error", err.render())
         run.update_manifest(status="failed", reason=str(err))
@@ -44,21 +44,6 @@ def mark_failed(run: RunFolder, err: UserError, recipe: Recipe, display: Display
     if tells:
         text = f"{run.name}: failed: {err}"
         tell_webhook(recipe.run.webhook, "failed", run, display, text, {"reason": str(err)})
-
-
-def note_phases(run: RunFolder, stopwatch: Stopwatch, trainer: RunTrainer | None, *, resumes: bool) -> None:
-    """Where the time of the run went, however it ended: `phases` in `run.json`."""
-    steps = trainer.loop.clock.spent if trainer is not None else {}
-    with suppress(UserError):  # a full disk: what ended the run has been told
-        earlier = run.manifest().get("phases", {}) if resumes else {}
-        run.update_manifest(phases=stopwatch.phases(earlier, steps))
-
-
-def end_interrupted(running: RunContext, step: int, code: Exit) -> TrainResult:
-    """The end after a signal or a deadline, everything saved."""
-    running.folder.update_manifest(status="interrupted", steps=step)
-    finish(running, "interrupted", next_=resume_hint(running.folder))
-    return outcome_of(running, step, code, "interrupted")
 
 
 def end_trained(running: RunContext, step: int, action: str | None) -> TrainResult:
@@ -120,7 +105,7 @@ def _ended(running: RunContext, step: int, status: Status, next_: str, action: s
 
 
 def finish(running: RunContext, status: Status, next_: str, **more: str) -> None:
-    """Write the report, tell the webhook, show the end card."""
+    """Write the report, call the webhook, show the end card."""
     report = ""
     if running.ranks.is_main:
         if running.recipe.run.report and status != "interrupted":  # who sent the signal may not wait
@@ -147,7 +132,7 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
 
 
 def write_own_report(run: RunFolder, display: Display) -> str:
-    """Where the page of a run lies; what hinders it is said ("" then), and the run has ended all the same."""
+    """The path of a run's page; "" with a note where it cannot be written, which does not fail the run."""
     try:
         page = write_report(arms_of([collect(run)]), run.path / "report.html")
     except UserError as err:
@@ -167,7 +152,7 @@ def _tell_end(running: RunContext, status: Status) -> None:
 
 
 def _best(running: RunContext) -> checkpoint.Checkpoint | None:
-    """The checkpoint with the best held-out score; where a better one was not saved, that is said. None where nothing was
+    """The checkpoint with the best held-out score; where a better one was not saved, a note names it. None where nothing was
     better than the start."""
     best = max(running.measured_whole, key=trusted_score, default=None)
     if best is None:

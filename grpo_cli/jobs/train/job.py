@@ -1,31 +1,41 @@
-"""`grpo train` from a checked recipe to the end card: rows, golds, model, cold start, measure, train, measure again."""
+"""`grpo train` from a checked recipe to the end card: rows, golds, model, cold start, measure, train, measure again.
+
+`Job.run` calls in order: `_open` (rows, prompts and model, everything that can be refused, then the folder), `_begin` (display and
+heartbeat), `_train` (warm-up, engine and loop, gate, first evaluation, trainer), `_steps` (TRL's loop, which calls
+`grpo_cli.train.step`) and `_end`. `TrainCallback` runs after each step: it evaluates, saves or stops as recipe, clock and signals
+ask. A signal to any rank counts; rank 0 decides the rest, and every rank asks at the same place.
+"""
 
 from __future__ import annotations
 
+import logging
 import shutil
-from contextlib import ExitStack, nullcontext
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
+
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.launch import end_rank
 from grpo_cli.distributed.peers import Peers
 from grpo_cli.distributed.ranks import Ranks
-from grpo_cli.errors import UserError
-from grpo_cli.findings.stopping import StopRules
+from grpo_cli.errors import Exit, UserError
+from grpo_cli.findings.stopping import Deadline, StopRules
+from grpo_cli.jobs.open_job import JudgedRows, OpenJob, judge_warnings, open_rows, splits_of
 from grpo_cli.jobs.train import ending
-from grpo_cli.jobs.train.alarm_actions import CANARY, AlarmActions, keep_newest_and_best
-from grpo_cli.jobs.train.callbacks import TrainCallback
-from grpo_cli.jobs.train.canary import CanaryWatch
-from grpo_cli.jobs.train.gate import refused_by, with_floor
-from grpo_cli.jobs.train.held_out import HeldOut
+from grpo_cli.jobs.train.alarm_actions import CANARY, AlarmActions, best_gold_step, keep_newest_and_best
+from grpo_cli.jobs.train.measurements import CanaryWatch, HeldOut, refused_by, with_floor
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import RunContext
-from grpo_cli.jobs.train.setup import TrainParts, connect, furnish_run, make_parts, make_trainer
+from grpo_cli.jobs.train.setup import TrainParts, connect, make_parts, make_trainer, open_train_job
 from grpo_cli.jobs.train.start import Seen, agree_on_cpu_bf16, create_run, record_cpu_bf16, resume_point, run_info
 from grpo_cli.jobs.train.trackers import take_trackers
-from grpo_cli.jobs.workplace import JudgedRows, Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.reading.dump import to_yaml
@@ -36,13 +46,146 @@ from grpo_cli.resilience.heartbeat import Beating, Heartbeat
 from grpo_cli.resilience.interrupt import Interrupted, Interrupts
 from grpo_cli.resilience.lock import hold
 from grpo_cli.rollout.vllm.server import Server
-from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.libraries import libraries_to_log
-from grpo_cli.run.silent import SilentRun
+from grpo_cli.run.folder import RunFolder, SilentRun
+from grpo_cli.run.info import Metrics
 from grpo_cli.train.kl import keeps_reference
+from grpo_cli.train.loop import Loop
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.running import RunTrainer
+
+
+class _ToRunLog(logging.Handler):
+    def __init__(self, run: RunFolder) -> None:
+        super().__init__(logging.INFO)
+        self._run = run
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._run.log("lib", f"{record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def libraries_to_log(run: RunFolder) -> Iterator[None]:
+    """While inside, warnings (each text once) and log records of every library are lines of the run's log."""
+    handler, root, seen = _ToRunLog(run), logging.getLogger(), set[str]()
+    loggers = [root, *(logging.getLogger(name) for name in ("transformers", "trl", "accelerate", "datasets", "peft"))]
+    kept = [(logger, logger.handlers[:], logger.propagate) for logger in loggers]
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = f"{category.__name__}: {message}"
+        if text not in seen:
+            seen.add(text)
+            run.log("lib", f"{text} ({filename}:{lineno})")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        for logger in loggers:
+            logger.handlers, logger.propagate = ([handler] if logger is root else []), True
+        try:
+            yield
+        finally:
+            for logger, handlers, propagate in kept:
+                logger.handlers, logger.propagate = handlers, propagate
+
+
+PAUSED_S = 0.25
+"""Seconds between two looks at whether a paused run should go on."""
+SAVE_EVERY_S = 300.0
+"""Seconds between checkpoints where the recipe sets none."""
+FIRST_RATE = "no weight moved: the rate begins at 0 (`train.lr_warmup_steps`)"
+"""As transformers' schedules do: without the word a first step that changes nothing looks like a mistake."""
+
+
+class TrainCallback(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, running: RunContext, step: Loop, evaluate: Callable[[int, bool], None] | None) -> None:
+        self.running, self.step, self.evaluate = running, step, evaluate
+        self.deadline = Deadline(running.recipe.run.deadline)
+        self.saved_at = time.monotonic()
+        self.told: set[str] = set()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: object
+    ) -> None:
+        """The canary is asked for the first time. A run that may roll back keeps the model it started from: that may have the best gold score."""
+        trainer, canary = self.running.trainer, self.running.canary
+        if canary is not None and self.step.steps_done == 0:
+            with self.step.clock.phase("pause"):
+                canary.measure(0)
+        if trainer is not None and self.running.alarmed.may_roll_back and self.step.steps_done == 0:
+            trainer._save_checkpoint(model, None)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Metrics, **_: object
+    ) -> TrainerControl:
+        """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
+        done, recipe, running = self.step.steps_done, self.running.recipe, self.running
+        reason = running.stop_rules.see_step(logs)
+        running.alarmed.step(logs)
+        for name, lines in self.running.printed().items():
+            if name not in self.told:
+                self.told.add(name)
+                text = f"`verify.{name}` printed {lines:,} lines so far: train.log keeps the first of each sample"
+                self.running.display.note("info", text)
+        if done == 1 and logs.get("lr") == 0:
+            running.display.note("info", FIRST_RATE)
+        is_last = done >= recipe.train.steps
+        # after the last step there is nothing to hold up
+        if not is_last:
+            with self.step.clock.phase("pause"):
+                while any(
+                    running.ranks.gathered([running.wishes.is_paused and not self.deadline.is_over()])
+                ) and not any(running.ranks.gathered([running.interrupts.asked is not None])):
+                    running.display.phase("paused, p goes on")
+                    time.sleep(PAUSED_S)
+        # every rank asks at the same place: an answer that only rank 0 waited for would hang the run
+        wished = running.ranks.agreed(running.wishes.take())
+        every, is_best = recipe.eval.every, False
+        is_measured = "evaluate" in wished or (every is not None and done % every == 0)
+        # who compares evaluations needs them over the same rows
+        compares = recipe.stop.patience is not None or recipe.monitor.gold is not None
+        is_between = recipe.eval.between is not None and "evaluate" not in wished and not compares
+        if "evaluate" in wished and self.evaluate is None:
+            running.display.note("warn", "no held-out rows to measure", hint="`data.eval` names some")
+        if self.evaluate is not None and is_measured and not is_last:
+            with self.step.clock.phase("pause"):
+                self.evaluate(done, is_between)
+            if not is_between:
+                reason = running.stop_rules.see_evaluation(running.evaluations[-1]) or reason
+            is_best = running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
+        if running.canary is not None and running.canary.is_due(done):
+            with self.step.clock.phase("pause"):
+                running.canary.measure(done)
+            is_best |= running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
+        if self.deadline.is_over() and running.interrupts.asked is None:
+            running.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
+            running.interrupts.asked = Exit.TERMINATED
+        is_due = is_best or "save" in wished or self._is_due(done)
+        # in one exchange: each is a wait for the slowest rank
+        heard = running.ranks.gathered([(running.interrupts.asked, reason, running.alarmed.wanted, is_due)])
+        # not written back: a signal may have come since, and the next step hears it
+        asked = next((code for code, *_ in heard if code is not None), None)
+        running.stop_rules.reason, running.alarmed.action, is_due = heard[0][1:]
+        stops = (asked, running.stop_rules.reason, running.alarmed.action)
+        control.should_training_stop = is_last or any(why is not None for why in stops)
+        control.should_save = control.should_training_stop or is_due
+        return control
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Five minutes count from here."""
+        self.saved_at = time.monotonic()
+
+    def _is_due(self, done: int) -> bool:
+        every = self.running.recipe.run.save_every
+        if every is not None:
+            return done % every == 0
+        return time.monotonic() - self.saved_at >= SAVE_EVERY_S
 
 
 class Job:
@@ -52,7 +195,7 @@ class Job:
 
     def __init__(self, recipe: Recipe, *, label: str, base: Path | None, display: Display) -> None:
         self.recipe, self.label, self.base, self.display = recipe, label, base, display
-        self.said = recipe  # as it was written: `recipe` has the steps that its epochs take
+        self.recipe_as_written = recipe  # `recipe` has the steps that its epochs take
         self.stopwatch = Stopwatch()
         self.ranks = Ranks.from_environment()
         self.peers = Peers(self.ranks, self.ranks.machine, recipe.stop.lost_s)
@@ -70,8 +213,8 @@ class Job:
             UserError: as the errors module says, after everything good was saved.
         """
         try:
-            with self.interrupts.handled(), self.peers.watching(self._give_up):
-                seen = Seen(resume, self.said, self.base, self.display, anyway=anyway)
+            with self.interrupts.handled(), self.peers.watching(self._abort):
+                seen = Seen(resume, self.recipe_as_written, self.base, self.display, anyway=anyway)
                 return self._open(resume, seen, first)
         except UserError as err:
             self._mark_failed(err)
@@ -81,7 +224,10 @@ class Job:
                 tracker.close()
             if self.folder is not None:
                 trainer = self.running.trainer if hasattr(self, "running") else None
-                ending.note_phases(self.folder, self.stopwatch, trainer, resumes=resume is not None)
+                steps = trainer.loop.clock.spent if trainer is not None else {}
+                with suppress(UserError):  # a full disk: what ended the run has been told
+                    earlier = self.folder.manifest().get("phases", {}) if resume is not None else {}
+                    self.folder.update_manifest(phases=self.stopwatch.phases(earlier, steps))
             self.display.close()
 
     def _open(self, resume: RunFolder | None, seen: Seen, first: JudgedRows | None) -> TrainResult:
@@ -93,20 +239,20 @@ class Job:
                     opening = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
                     first = opened.enter_context(opening)
                 rows = first.shown_by(self.display)
-                seen.take("rows", rows_read(rows.splits, self.said))
-                place, server = furnish_run(rows, self.ranks)
-                seen.take_prompts(place)
-                self.recipe = place.recipe
-                self.folder = self._run_folder(resume, place, seen)
-            return self._begin(place, server, self.folder, resumes=resume is not None)
+                seen.take("rows", rows_read(rows.splits, self.recipe_as_written))
+                job, server = open_train_job(rows, self.ranks)
+                seen.take_prompts(job)
+                self.recipe = job.recipe
+                self.folder = self._run_folder(resume, job, seen)
+            return self._begin(job, server, self.folder, resumes=resume is not None)
 
-    def _run_folder(self, resume: RunFolder | None, place: Workplace, seen: Seen) -> RunFolder:
+    def _run_folder(self, resume: RunFolder | None, job: OpenJob, seen: Seen) -> RunFolder:
         """Rank 0 makes or opens it, the others look on."""
         if self.ranks.is_main:
-            on = device_name(place.policy.device, self.ranks.world)
-            run = resume or create_run(place, self.said, seen.contents, label=self.label, device=on)
+            on = device_name(job.policy.device, self.ranks.world)
+            run = resume or create_run(job, self.recipe_as_written, seen.contents, label=self.label, device=on)
             self.lock = hold(run.path)  # kept: the lock goes when the file is collected
-            if self.said.train.epochs is not None:
+            if self.recipe_as_written.train.epochs is not None:
                 run.update_manifest(epoch_steps=self.recipe.train.steps)
             record_cpu_bf16(run)
             seen.record()
@@ -115,40 +261,53 @@ class Job:
             return run
         return SilentRun(Path(self.ranks.agreed("")))
 
-    def _begin(self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
+    def _begin(self, job: OpenJob, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
         recipe, display = self.recipe, self.display
-        device = device_name(place.policy.device, self.ranks.world)
+        device = device_name(job.policy.device, self.ranks.world)
         display.start(run_info(recipe, run, label=self.label, device=device, logs=self.ranks.is_main))
-        for warning in judge_warnings(place.judge):
+        for warning in judge_warnings(job.judge):
             display.note("warn", warning)
-        for remark in place.judge.remarks():
+        for remark in job.judge.remarks():
             display.note("info", remark)
         heartbeat = Heartbeat(run, display, recipe.stop.hang_s, peers=self.peers)
         self.display = Beating(display, heartbeat)
         try:
             with libraries_to_log(run), heartbeat.watching():
-                return self._train(replace(place, display=self.display), server, run, resumes=resumes)
+                return self._train(replace(job, display=self.display), server, run, resumes=resumes)
         except Interrupted as stop:
             run.update_manifest(status="interrupted")
             display.note("warn", "stopped at once", hint=ending.resume_hint(run))
             return TrainResult(run, 0, seconds=self.stopwatch.of(run), code=stop.code, status="interrupted")
 
-    def _train(self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
-        start = resume_point(run, self.said, self.recipe, self.display, self.ranks) if resumes else None
+    def _train(self, job: OpenJob, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
+        start = resume_point(run, self.recipe_as_written, self.recipe, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
             timed = self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext()
             with self.ranks.main_first(), timed:
-                place.warm_up()
+                job.warm_up()
         with self.stopwatch.timed("setup"):
-            parts = make_parts(place, run, self.ranks, server, self._give_up, resumes=start is not None)
-        running = self.running = self._running(place, run)
-        if place.held_out is not None:
-            self.held_out = HeldOut(running, place, parts.engine)
-        running.canary = CanaryWatch.where_asked(running, place, parts.engine)
+            parts = make_parts(job, run, self.ranks, server, self._abort, resumes=start is not None)
+        running = self.running = RunContext(
+            recipe=self.recipe,
+            folder=run,
+            display=self.display,
+            ranks=self.ranks,
+            interrupts=self.interrupts,
+            stopwatch=self.stopwatch,
+            device=device_name(job.policy.device, self.ranks.world),
+            stop_rules=StopRules(self.recipe.stop),
+            alarmed=AlarmActions(self.recipe, run, self.display, looks=self.ranks.is_main),
+            evaluations=[m for m in run.metrics() if "eval/pass@1" in m],
+            canaries=[m for m in run.metrics() if CANARY in m],
+            printed=lambda: job.judge.printed,
+        )
+        if job.held_out is not None:
+            self.held_out = HeldOut(running, job, parts.engine)
+        running.canary = CanaryWatch.where_asked(running, job, parts.engine)
         gate = self.recipe.gate if start is None else None
-        if gate is not None and (refused := refused_by(gate, running, place, parts.engine)):
+        if gate is not None and (refused := refused_by(gate, running, job, parts.engine)):
             return refused
-        parts.loop.follow(with_floor(running, place, parts.engine, resumes=start is not None))
+        parts.loop.follow(with_floor(running, job, parts.engine, resumes=start is not None))
         if self.held_out is not None and start is None:
             self.evaluate(0)
         # of an alarm before the first step, or in the step after which the run died before it could act
@@ -157,47 +316,31 @@ class Job:
             return ending.end_paused(running, 0)
         with self.stopwatch.timed("setup"):
             watch = TrainCallback(running, parts.loop, self.evaluate if self.held_out is not None else None)
-            trainer = running.trainer = make_trainer(place, parts, run, [watch], self._seal)
+            trainer = running.trainer = make_trainer(job, parts, run, [watch], self._finalise_checkpoint)
         running.trackers = take_trackers(trainer, run)
-        self._load_train_state(trainer, parts, start)
-        parts.loop.clock.start()
-        self._steps(trainer, parts, start)
-        return self._end(parts.loop.steps_done)
-
-    def _running(self, place: Workplace, run: RunFolder) -> RunContext:
-        return RunContext(
-            recipe=self.recipe,
-            folder=run,
-            display=self.display,
-            ranks=self.ranks,
-            interrupts=self.interrupts,
-            stopwatch=self.stopwatch,
-            device=device_name(place.policy.device, self.ranks.world),
-            stop_rules=StopRules(self.recipe.stop),
-            alarmed=AlarmActions(self.recipe, run, self.display, looks=self.ranks.is_main),
-            evaluations=[m for m in run.metrics() if "eval/pass@1" in m],
-            canaries=[m for m in run.metrics() if CANARY in m],
-            printed=lambda: place.judge.printed,
-        )
-
-    def evaluate(self, step: int, is_between: bool = False) -> None:
-        """Measure the held-out rows, record and show it; where it `is_between` the first and the last, only `eval.between` of them."""
-        assert self.held_out is not None
-        self.held_out.measure(step, is_between=is_between)
-
-    def _load_train_state(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
-        """What trackers and display hear before the first step of this process, and the state of a resumed run."""
-        running = self.running
         for tracker in running.trackers if start is None else ():
             for measured in running.evaluations:
                 tracker.send(measured)
-        note_kl(self.recipe, trainer, self.display)
+        if self.recipe.train.method == "rl":
+            if not keeps_reference(self.recipe):
+                self.display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
+            elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:
+                size = f"{trainer.kl_watch.reference.megabytes:,.0f} MiB of main memory"
+                self.display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")
         if start is not None:
             state = checkpoint.restore(start, self.recipe.launch.strategy, self.ranks.world)
             trainer.load_train_state(state)
             running.stop_rules.load_state(state.more["stop_rules"])
             if parts.replica:
                 trainer._load_from_checkpoint(str(start))  # while the weights are whole
+        parts.loop.clock.start()
+        self._steps(trainer, parts, start)
+        return self._end(parts.loop.steps_done)
+
+    def evaluate(self, step: int, is_between: bool = False) -> None:
+        """Measure the held-out rows, record and show it; where it `is_between` the first and the last, only `eval.between` of them."""
+        assert self.held_out is not None
+        self.held_out.measure(step, is_between=is_between)
 
     def _steps(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         running = self.running
@@ -221,7 +364,9 @@ class Job:
         heard = self.ranks.gathered([self.interrupts.asked])
         asked = next((code for code in heard if code is not None), None)
         if asked is not None and running.alarmed.action is None:
-            return ending.end_interrupted(running, done, asked)
+            running.folder.update_manifest(status="interrupted", steps=done)
+            ending.finish(running, "interrupted", next_=ending.resume_hint(running.folder))
+            return ending.outcome_of(running, done, asked, "interrupted")
         is_measured = self.held_out is None or done in [m["step"] for m in running.measured_whole[-1:]]
         if running.alarmed.action is None and not is_measured:
             self.evaluate(done)
@@ -230,14 +375,15 @@ class Job:
             return ending.end_rolled_back(running, done)
         return ending.end_trained(running, done, action)
 
-    def _seal(self, trainer: RunTrainer, written: Path) -> None:
+    def _finalise_checkpoint(self, trainer: RunTrainer, written: Path) -> None:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
+        recipe = self.recipe_as_written
         # a checkpoint goes to others: where runs lie on this machine is no part of it
-        out = self.said.run.model_copy(update={"dir": "runs"})
-        said = self.said.model_copy(update={"run": out}) if Path(self.said.run.dir).is_absolute() else self.said
-        saved = checkpoint.seal(written, folder, state, to_yaml(said))
+        if Path(recipe.run.dir).is_absolute():
+            recipe = recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": "runs"})})
+        saved = checkpoint.seal(written, folder, state, to_yaml(recipe))
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 
@@ -245,19 +391,8 @@ class Job:
         if self.folder is not None:
             ending.mark_failed(self.folder, err, self.recipe, self.display, tells=self.ranks.is_main)
 
-    def _give_up(self, err: UserError) -> None:
+    def _abort(self, err: UserError) -> None:
         """End this process from a thread: a wait for a machine or a server that is lost cannot be left."""
         self._mark_failed(err)
         self.display.close()
         end_rank(err.render(), err.code)
-
-
-def note_kl(recipe: Recipe, trainer: RunTrainer, display: Display) -> None:
-    """Say where the KL to the start is not measured, or what measuring it takes."""
-    if recipe.train.method != "rl":
-        return
-    if not keeps_reference(recipe):
-        display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
-    elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:
-        size = f"{trainer.kl_watch.reference.megabytes:,.0f} MiB of main memory"
-        display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     RunTrainer = Trainer | RoundTrainer
 
 
-"""Stands, as 1, in the line of an evaluation of `eval.between` rows."""
-
-
 class WatchedPrompts(Protocol):
-    """Prompts that are asked at some steps of a run."""
+    """Prompts that are measured at some steps of a run; their class needs this module."""
 
     def is_due(self, step: int) -> bool: ...
     def measure(self, step: int) -> None: ...

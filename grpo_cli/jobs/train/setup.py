@@ -1,4 +1,9 @@
-"""The parts of a training run, made one after the other: what can be refused is refused before the run has a folder."""
+"""The parts of a training run, made one after the other: what can be refused is refused before the run has a folder.
+
+`connect` asks what this machine cannot do and joins the ranks. `open_train_job` loads the model and fits rows, canary and pairs
+to it. `make_parts` makes engine and loop, and `make_trainer` what trains by `train.method`: TRL's trainer around the loop, or
+rounds of pairs or demonstrations.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,9 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import UserError
+from grpo_cli.jobs.open_job import JudgedRows, OpenJob, with_policy
 from grpo_cli.jobs.refusals import questions
 from grpo_cli.jobs.rows import load_canary, takes_rows
-from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.measure.clustering import clusters_of_run
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
 from grpo_cli.policy.loading.coverage import coverage
@@ -41,7 +46,6 @@ from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import check_hooks, grpo_config, refuse_settings
 
 if TYPE_CHECKING:
-    from grpo_cli.train.prefer.pairs import PairSet
     from grpo_cli.train.prefer.rounds import RoundTrainer
 
 MOST_SEEN = 2000
@@ -66,8 +70,8 @@ def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
         refuse_settings(recipe, ranks.world, device)
 
 
-def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | None]:
-    """The workplace of a run, and the vLLM server that generates for it, if one does.
+def open_train_job(rows: JudgedRows, ranks: Ranks) -> tuple[OpenJob, Server | None]:
+    """The open job of a run, and the vLLM server that generates for it, if one does.
 
     Raises:
         DataError, SetupError: the rows do not fill a step, the folder of runs cannot be written, or model and server
@@ -95,32 +99,24 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
     needs_positions(policy.model)  # what padding would spoil is refused here
-    place = furnish(rows, policy, server.context if server is not None else None)
-    recipe = with_steps(recipe, len(place.train.rows))
-    return replace(place, recipe=recipe, canary=canary, pairs=load_pairs(place)), server
-
-
-def load_pairs(place: Workplace) -> PairSet | None:
-    """The pairs of `prefer.data`; None where the recipe names none.
-
-    Raises:
-        DataError: as `PairSet.of_file`.
-    """
-    recipe = place.recipe
+    job = with_policy(rows, policy, server.context if server is not None else None)
+    recipe = with_steps(recipe, len(job.train.rows))
     if recipe.prefer is None or recipe.prefer.data is None:
-        return None
-    from grpo_cli.train.prefer.pairs import PairSet
+        pairs = None
+    else:
+        from grpo_cli.train.prefer.pairs import PairSet
 
-    return PairSet.of_file(
-        recipe.prefer.data,
-        place.base,
-        place.policy,
-        place.train.rows,
-        place.held_out.rows if place.held_out else (),
-        recipe.sample.stop,
-        lambda text: place.display.note("warn", text),
-        recipe.train.seed if recipe.train.control == "shuffled" else None,
-    )
+        pairs = PairSet.of_file(
+            recipe.prefer.data,
+            job.base,
+            job.policy,
+            job.train.rows,
+            job.held_out.rows if job.held_out else (),
+            recipe.sample.stop,
+            lambda text: job.display.note("warn", text),
+            recipe.train.seed if recipe.train.control == "shuffled" else None,
+        )
+    return replace(job, recipe=recipe, canary=canary, pairs=pairs), server
 
 
 @dataclass(frozen=True)
@@ -135,15 +131,15 @@ class TrainParts:
 
 
 def make_parts(
-    place: Workplace,
+    job: OpenJob,
     run: RunFolder,
     ranks: Ranks,
     server: Server | None,
-    give_up: Callable[[UserError], None],
+    abort: Callable[[UserError], None],
     *,
     resumes: bool = False,
 ) -> TrainParts:
-    """Engine and loop over the weights that are trained; `give_up` ends the process where the server is lost.
+    """Engine and loop over the weights that are trained; `abort` ends the process where the server is lost.
 
     `resumes`: from a checkpoint, so that the policy is not the one that the run starts from.
 
@@ -151,7 +147,7 @@ def make_parts(
         RecipeError, SetupError: an engine that cannot drive this model, or an option of a shaping term.
         DataError: rows that the recipe's selection cannot choose from.
     """
-    recipe, policy, display = place.recipe, place.policy, place.display
+    recipe, policy, display = job.recipe, job.policy, job.display
     replica = Replica.where_needed(recipe.launch.strategy, policy.model, policy.autocast, display.note)
     whole = replace(policy, model=replica.model) if replica else policy
     through_trl = recipe.sample.engine_kind.through_trl
@@ -160,33 +156,29 @@ def make_parts(
         whole,
         lambda text: display.note("info", text),
     )
-    watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
+    watch = ServerWatch.of(server, recipe.stop.lost_s, abort)
     vllm = VllmEngine.of(policy, watch) if through_trl else None
-    rollouts = RolloutParts(recipe, place.train.rows, place.train.golds, place.judge, vllm or engine, policy, ranks)
-    loop = Loop.of(rollouts, run, display, _clusters(place, run, ranks, resumes))
-    return TrainParts(loop, engine, vllm, replica, watch)
-
-
-def _clusters(place: Workplace, run: RunFolder, ranks: Ranks, resumes: bool) -> Clusters | None:
-    """What `select: ads` chooses from; made by rank 0 and the same on all."""
-    recipe, display = place.recipe, place.display
+    rollouts = RolloutParts(recipe, job.train.rows, job.train.golds, job.judge, vllm or engine, policy, ranks)
     if recipe.train.select != "ads":
-        return None
-    found: Clusters | None = None
-    if ranks.is_main:
-        found = clusters_of_run(
-            run.path,
-            recipe,
-            place.policy,
-            place.train.rows,
-            resumes=resumes,
-            on_progress=lambda done, total: display.progress("embed rows", done, total),
-        )
-        sizes = sorted(map(len, found.members))
-        ranked = "" if all(found.ranked) else f", {found.ranked.count(False)} ranked by first visits"
-        display.note("info", f"{len(sizes)} clusters of {sizes[0]} to {sizes[-1]} rows{ranked}")
-    # not made by each: on another kind of processor the last bits of a state may choose another cluster
-    return ranks.agreed(found)
+        clusters = None
+    else:
+        found: Clusters | None = None
+        if ranks.is_main:
+            found = clusters_of_run(
+                run.path,
+                recipe,
+                job.policy,
+                job.train.rows,
+                resumes=resumes,
+                on_progress=lambda done, total: display.progress("embed rows", done, total),
+            )
+            sizes = sorted(map(len, found.members))
+            ranked = "" if all(found.ranked) else f", {found.ranked.count(False)} ranked by first visits"
+            display.note("info", f"{len(sizes)} clusters of {sizes[0]} to {sizes[-1]} rows{ranked}")
+        # not made by each: on another kind of processor the last bits of a state may choose another cluster
+        clusters = ranks.agreed(found)
+    loop = Loop.of(rollouts, run, display, clusters)
+    return TrainParts(loop, engine, vllm, replica, watch)
 
 
 def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -> None:
@@ -207,7 +199,7 @@ def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -
 
 
 def make_trainer(
-    place: Workplace,
+    job: OpenJob,
     parts: TrainParts,
     run: RunFolder,
     callbacks: list[TrainerCallback],
@@ -219,58 +211,41 @@ def make_trainer(
         SetupError: no room on the disk for two checkpoints, or a library does not take the recipe.
     """
     # now, not at the first save, which may be hours away
-    checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(place.policy.model))
+    checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(job.policy.model))
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
-    recipe = place.recipe
+    recipe = job.recipe
     if recipe.train.method == "prefer":
         from grpo_cli.train.prefer.rounds import PairPasses, PairRounds, RoundSetup
 
-        setup = RoundSetup(parts.loop, place.policy, partial, callbacks, on_checkpoint)
-        return PairRounds(setup) if place.pairs is None else PairPasses(setup, place.pairs)
+        setup = RoundSetup(parts.loop, job.policy, partial, callbacks, on_checkpoint)
+        return PairRounds(setup) if job.pairs is None else PairPasses(setup, job.pairs)
     if recipe.train.method == "sft":
         from grpo_cli.policy.coldstart import phase_rows
         from grpo_cli.train.prefer.rounds import RoundSetup, SupervisedTrainer
 
-        held_out = place.held_out.rows if place.held_out else ()
-        phases = phase_rows(recipe, "sft", place.train.rows, place.base, held_out)
-        setup = RoundSetup(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+        held_out = job.held_out.rows if job.held_out else ()
+        phases = phase_rows(recipe, "sft", job.train.rows, job.base, held_out)
+        setup = RoundSetup(parts.loop, job.policy, partial, callbacks, on_checkpoint)
         return SupervisedTrainer(setup, phases)
     with loading_failures("no trainer can be made of this recipe"):
-        return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
-
-
-def _make_trainer(
-    place: Workplace,
-    parts: TrainParts,
-    partial: Path,
-    callbacks: list[TrainerCallback],
-    on_checkpoint: Callable[[Trainer | RoundTrainer, Path], None],
-) -> Trainer:
-    """TRL's trainer around the loop.
-
-    Raises:
-        RecipeError: a term of the loss that this batching would change.
-        SetupError: training and sampling disagree on the model.
-        ServerLost: the vLLM server refuses or goes away.
-    """
-    recipe, policy, ranks = place.recipe, place.policy, parts.loop.ranks
-    seen = place.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []  # a CPU takes the batch as a whole
-    longest = max((len(policy.encode(row)) for row in seen), default=0)
-    batch = batching(recipe, longest, ranks.world, on_gpu=policy.device.type == "cuda")
-    check_whole(recipe, batch, ranks.world, place.display)
-    started = starting(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
-    with started, watched(parts.server):
-        trainer = Trainer(
-            parts.loop,
-            model=policy.model,
-            args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None, policy.banned),
-            tokenizer=policy.tokenizer,
-            callbacks=callbacks,
-            on_checkpoint=on_checkpoint,
-            replica=parts.replica,
-        )
-    if parts.vllm is not None:  # TRL weighs what vLLM samples by how far it is off
-        parts.vllm.attach(trainer)
-    else:
-        check_agreement(trainer, parts.engine, policy, place.train.rows[0], recipe.sample.max_tokens)
-    return trainer
+        policy, ranks = job.policy, parts.loop.ranks
+        seen = job.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []  # a CPU takes the batch as a whole
+        longest = max((len(policy.encode(row)) for row in seen), default=0)
+        batch = batching(recipe, longest, ranks.world, on_gpu=policy.device.type == "cuda")
+        check_whole(recipe, batch, ranks.world, job.display)
+        started = starting(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
+        with started, watched(parts.server):
+            trainer = Trainer(
+                parts.loop,
+                model=policy.model,
+                args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None, policy.banned),
+                tokenizer=policy.tokenizer,
+                callbacks=callbacks,
+                on_checkpoint=on_checkpoint,
+                replica=parts.replica,
+            )
+        if parts.vllm is not None:  # TRL weighs what vLLM samples by how far it is off
+            parts.vllm.attach(trainer)
+        else:
+            check_agreement(trainer, parts.engine, policy, job.train.rows[0], recipe.sample.max_tokens)
+        return trainer

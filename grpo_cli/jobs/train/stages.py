@@ -125,35 +125,34 @@ class StageChain:
             start = None if at == 0 or stage.start == "base" else self._start(whole, at)
             recipe = stage_recipe(self.recipe, at, start=start, folder=whole.path, base=self.base)
             display = self.display()
-            display.note("info", f"stage {at + 1} of {len(self.stages)}: {stage.name}, {_from(start)}")
+            source = "the recipe's model" if start is None else f"{start.parent.parent.name}/{start.name}"
+            display.note("info", f"stage {at + 1} of {len(self.stages)}: {stage.name}, from {source}")
             result = Job(recipe, label=stage.name, base=self.base, display=display).run(run, anyway=self.anyway)
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
         if result.code is Exit.OK:
-            self._take_over(whole, stage.name, result)
+            offset, run = sum(one.steps for one in self.done), result.run
+            lines = run.metrics()
+            evaluations = {int(line["step"]): line for line in lines if PASS_1 in line}
+            before, after = evaluations.get(0), evaluations.get(result.steps)
+            self.done.append(StageResult(stage.name, run, result.steps, before, after))
+            self.lines += [
+                dump_line({**line, "step": int(line["step"]) + offset, "stage": stage.name}) for line in lines
+            ]
+            replace_file(whole.path / "metrics.jsonl", self.lines)
+            for split in FOLDERS:
+                for step in run.steps(split):
+                    target = whole.sample_path(step + offset, split)
+                    target.parent.mkdir(exist_ok=True)
+                    if not target.exists():  # the measurement before a stage is that after the last
+                        _link(run.sample_path(step, split), target)
+            whole.update_manifest(stages=[one.as_json() for one in self.done])
         return result
 
     def _start(self, whole: RunFolder, at: int) -> Path:
         before = RunFolder.open(whole.path / stage_folder(at - 1, self.stages[at - 1]))
         return last_weights(before) if self.stages[at].start == "last" else best_weights(before)
-
-    def _take_over(self, whole: RunFolder, name: str, result: TrainResult) -> None:
-        """A finished stage's records behind those of the stages before it, on one axis of steps."""
-        offset, run = sum(one.steps for one in self.done), result.run
-        lines = run.metrics()
-        evaluations = {int(line["step"]): line for line in lines if PASS_1 in line}
-        before, after = evaluations.get(0), evaluations.get(result.steps)
-        self.done.append(StageResult(name, run, result.steps, before, after))
-        self.lines += [dump_line({**line, "step": int(line["step"]) + offset, "stage": name}) for line in lines]
-        replace_file(whole.path / "metrics.jsonl", self.lines)
-        for split in FOLDERS:
-            for step in run.steps(split):
-                target = whole.sample_path(step + offset, split)
-                target.parent.mkdir(exist_ok=True)
-                if not target.exists():  # the measurement before a stage is that after the last
-                    _link(run.sample_path(step, split), target)
-        whole.update_manifest(stages=[one.as_json() for one in self.done])
 
     def _end(self, whole: RunFolder, result: TrainResult) -> TrainResult:
         steps = sum(one.steps for one in self.done)
@@ -207,10 +206,6 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
-
-
-def _from(start: Path | None) -> str:
-    return "from the recipe's model" if start is None else f"from {start.parent.parent.name}/{start.name}"
 
 
 def _score(metrics: dict[str, Any]) -> str:

@@ -1,4 +1,9 @@
-"""A run's folder at the start of a process: made anew, or taken up from its newest whole checkpoint."""
+"""A run's folder at the start of a process: made anew, or taken up from its newest whole checkpoint.
+
+`create_run` writes recipe and manifest. `resume_point` finishes a roll-back, finds the newest whole checkpoint, records a new
+pace, and moves later records aside. `Seen` compares the contents behind the recipe (files, rows, prompts) with those that the
+run began with. All ranks take rank 0's answers.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,8 @@ from pathlib import Path
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UsageError, masked
+from grpo_cli.jobs.open_job import OpenJob
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
-from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays, measure_cpu_bf16, settle_cpu_bf16
 from grpo_cli.policy.model import pick_device
 from grpo_cli.policy.prompts.prompt import CLOCK, one_of_each
@@ -97,24 +102,22 @@ class Seen:
             **{CONTENTS: self.contents}, **({CHANGED: earlier + self.changed} if self.changed else {})
         )
 
-    def take_prompts(self, place: Workplace) -> None:
+    def take_prompts(self, job: OpenJob) -> None:
         """The token ids of the first prompt of each sequence of roles.
 
         Raises:
             RecipeError: they are others than at the run's beginning.
         """
-        rows = place.train.rows
-        fix = place.policy.prompts.clock(rows)
+        rows = job.train.rows
+        fix = job.policy.prompts.clock(rows)
         if fix is not None and self.resume is None:
             self.display.note("warn", CLOCK, fix)
-        first = [place.policy.encode(row) for row in one_of_each(rows)]
+        first = [job.policy.encode(row) for row in one_of_each(rows)]
         self.take("prompts", prompts_read(first), hint="" if fix is None else f"{CLOCK}; {fix}")
 
 
-def create_run(
-    place: Workplace, recipe: Recipe, contents: Mapping[str, Digests], *, label: str, device: str
-) -> RunFolder:
-    """A new folder under `run.dir` for a recipe as it was written; its `run.json` says what the run is made of."""
+def create_run(job: OpenJob, recipe: Recipe, contents: Mapping[str, Digests], *, label: str, device: str) -> RunFolder:
+    """A new folder under `run.dir` for a recipe as it was written; its `run.json` records what the run is made of."""
     manifest = {
         "recipe": label,
         "argv": ["grpo", *map(masked, sys.argv[1:])],
@@ -123,16 +126,16 @@ def create_run(
         "device": device,
         "seed": recipe.train.seed,
         "git": git_commit(),
-        "sandbox": place.judge.sandboxes(),
+        "sandbox": job.judge.sandboxes(),
         "warnings": proxy_warnings(recipe.verify),
-        "base": str((place.base or Path()).resolve()),
+        "base": str((job.base or Path()).resolve()),
         CONTENTS: contents,
     }
     return RunFolder.create(recipe.run.dir, recipe.run.name, to_yaml(recipe), manifest, label=label)
 
 
 def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: bool) -> RunInfo:
-    """What the display says of the run before its first step."""
+    """What the display shows of the run before its first step."""
     return RunInfo(
         run=run.name,
         recipe=label,
@@ -150,42 +153,13 @@ def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: b
     )
 
 
-def set_pace(run: RunFolder, said: Recipe, recipe: Recipe, done: int, display: Display) -> None:
-    """Write down that a run goes on longer, shorter or at another rate than it was begun with, and say so.
-
-    Args:
-        said: the recipe as written; `recipe`: the same with the steps that its epochs take.
-        done: steps that are behind it.
-
-    Raises:
-        UsageError: it has gone further than it now should.
-    """
-    changed = changed_pace(run, said)
-    if not changed:
-        return
-    train = recipe.train
-    if train.steps < done:
-        raise UsageError(
-            f"the run has done {done} steps, and `train.steps` is {train.steps} now",
-            place=str(run.path),
-            hint=f"more than {done} lets it go on; a new run can start from one of its checkpoints (`model: PATH`)",
-        )
-    words = ", ".join(f"`{key}` {_shown(old)} → {_shown(new)}" for key, (old, new) in changed.items())
-    rate = f"a constant rate of {train.lr:g}"
-    if train.schedule != "constant":
-        rate = f"the {train.schedule} rate of a run of {train.steps} steps from {train.lr:g}, taken up at step {done}"
-    display.note("info", f"{run.name} goes on from step {done} to {train.steps}: {words}; {rate}")
-    changes = [*run.manifest().get("pace", []), {"step": done, **{k: list(v) for k, v in changed.items()}}]
-    # the run's own recipe from now on: what `--resume` compares with, and what evaluation reads
-    replace_recipe(run, to_yaml(said))
-    run.update_manifest(pace=changes, recipe_sha=recipe_sha(said))
-
-
 def _shown(value: object) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def resume_point(run: RunFolder, said: Recipe, recipe: Recipe, display: Display, ranks: Ranks) -> Path | None:
+def resume_point(
+    run: RunFolder, recipe_as_written: Recipe, recipe: Recipe, display: Display, ranks: Ranks
+) -> Path | None:
     """The newest whole checkpoint, later records moved aside; None to start over. A new pace becomes the run's own.
 
     Raises:
@@ -200,7 +174,25 @@ def resume_point(run: RunFolder, said: Recipe, recipe: Recipe, display: Display,
             display.note(
                 "warn", f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}"
             )
-        set_pace(run, said, recipe, found.step if found else 0, display)
+        done = found.step if found else 0
+        changed = changed_pace(run, recipe_as_written)
+        if changed:
+            train = recipe.train
+            if train.steps < done:
+                raise UsageError(
+                    f"the run has done {done} steps, and `train.steps` is {train.steps} now",
+                    place=str(run.path),
+                    hint=f"more than {done} lets it go on; a new run can start from one of its checkpoints (`model: PATH`)",
+                )
+            changed_words = ", ".join(f"`{key}` {_shown(old)} → {_shown(new)}" for key, (old, new) in changed.items())
+            rate = f"a constant rate of {train.lr:g}"
+            if train.schedule != "constant":
+                rate = f"the {train.schedule} rate of a run of {train.steps} steps from {train.lr:g}, taken up at step {done}"
+            display.note("info", f"{run.name} goes on from step {done} to {train.steps}: {changed_words}; {rate}")
+            changes = [*run.manifest().get("pace", []), {"step": done, **{k: list(v) for k, v in changed.items()}}]
+            # the run's own recipe from now on: what `--resume` compares with, and what evaluation reads
+            replace_recipe(run, to_yaml(recipe_as_written))
+            run.update_manifest(pace=changes, recipe_sha=recipe_sha(recipe_as_written))
         gone = run.move_aside(found.step if found else -1)
         words = (
             f"resuming {run.name} from {found.path.name}" if found else f"{run.name} has no checkpoint: starting over"

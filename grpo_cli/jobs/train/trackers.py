@@ -94,7 +94,11 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         args, state, control, model = self._begun
         at = copy.copy(state)
         at.global_step = int(metrics.get("step") or 0)
-        numbers = {key: value for key, value in metrics.items() if key != "step" and _is_number(value)}
+        numbers = {
+            key: value
+            for key, value in metrics.items()
+            if key != "step" and (isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)))
+        }
         if self._names is not None:
             sent = self._names.of(numbers)
             numbers = {sent[key]: value for key, value in numbers.items()}
@@ -103,7 +107,14 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
 
     def _mlflow(self) -> AbstractContextManager[None]:
         """Its settings: mlflow asks for its store anew at every call."""
-        return _environment(mlflow_settings(self.folder))
+        return _environment(
+            {
+                "MLFLOW_TRACKING_URI": (self.folder / "mlruns").resolve().as_uri(),
+                "MLFLOW_ALLOW_FILE_STORE": "true",
+                "MLFLOW_EXPERIMENT_NAME": PROJECT,
+                "MLFLOW_FLATTEN_PARAMS": "TRUE",
+            }
+        )
 
     def close(self) -> None:
         """Flush and finish."""
@@ -133,30 +144,13 @@ def take_trackers(trainer: Trainer, run: RunFolder) -> list[Tracker]:
 
 
 def wandb_settings(folder: Path) -> dict[str, str]:
-    """What wandb reads from the environment where a person said nothing; without a key it works offline, and asks nothing."""
+    """What wandb reads from the environment where a person set nothing; without a key it works offline, and asks nothing."""
     settings = {"WANDB_DIR": str(folder), "WANDB_PROJECT": PROJECT, "WANDB_SILENT": "true"}
     netrc = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     has_key = "WANDB_API_KEY" in os.environ or (
         netrc.is_file() and "wandb" in netrc.read_text(encoding="utf-8", errors="replace")
     )
     return settings if has_key else settings | {"WANDB_MODE": "offline"}
-
-
-def mlflow_settings(folder: Path) -> dict[str, str]:
-    """What mlflow reads where a person said nothing: without a server its files lie in the run's folder.
-
-    mlflow 3 takes such a store only where that is allowed by name.
-    """
-    return {
-        "MLFLOW_TRACKING_URI": (folder / "mlruns").resolve().as_uri(),
-        "MLFLOW_ALLOW_FILE_STORE": "true",
-        "MLFLOW_EXPERIMENT_NAME": PROJECT,
-        "MLFLOW_FLATTEN_PARAMS": "TRUE",
-    }
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from grpo_cli.text import Json
-from grpo_verifiers.thinking import opening_at_end
 
 COMPLETION = ("completion", "response", "output", "generation", "text", "model_output", "prediction", "code")
 COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples", "choices", "resps")
@@ -67,7 +66,7 @@ class WantedKeys:
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """The keys of this input; `completions` says that a line holds a list of them. A key may be a path, `a.b`."""
+    """The keys of this input; `completions` where a line holds a list of them. A key may be a path, `a.b`."""
 
     completion: str
     completions: bool = False
@@ -182,7 +181,7 @@ def _inside(value: Json, part: str) -> Json:
 
 
 def missing(line: Mapping[str, Json], key: str) -> str:
-    """What is said where a line has nothing at a path: how far it leads, and the keys that are there."""
+    """The message where a line has nothing at a path: how far it leads, and the keys that are there."""
     value, done = line, ""
     for part in parts_of(key):
         found = _inside(value, part)
@@ -214,7 +213,7 @@ def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
 
 
 def _failed(line: Mapping[str, Json]) -> str:
-    """Why a server gave no answer, where the line says so."""
+    """Why a server gave no answer, where the line has the reason."""
     said = look_up(line, "response.body.error.message") or look_up(line, "error.message") or line.get("error")
     return f"the request failed: {said}" if isinstance(said, str) and said else ""
 
@@ -270,12 +269,6 @@ def prompt_of(line: Mapping[str, Json], keys: FieldNames) -> str:
         return text_of(value, keys.prompt or "")
     except BadLine:
         return ""
-
-
-def assistant_prefix_of(line: Mapping[str, Json], keys: FieldNames) -> str:
-    """What of the assistant's turn stands in the prompt: as our own lines say, else a thinking that the prompt ends with."""
-    said = line.get("begun")
-    return said if isinstance(said, str) else opening_at_end(prompt_of(line, keys))
 
 
 def group_of(line: Mapping[str, Json], keys: FieldNames, number: int) -> int:

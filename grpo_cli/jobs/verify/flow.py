@@ -1,4 +1,8 @@
-"""Chunks of lines through one scorer or through many, in input order, with a bounded number under way."""
+"""Chunks of lines through one scorer or through many, in input order, with a bounded number under way.
+
+`chunks` cuts the input; `score_all` sends the chunks to this process and, once there are more than a few, to a pool of others,
+which score whole groups where a verifier wants them. Scored chunks cross processes as bytes (`packed`, `unpacked`).
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,9 @@ def _json_lines(lines: Iterator[NumberedLine], may_be_one: bool) -> Iterator[Num
     text = first.text or b""
     is_array = text.startswith(b"[")
     if not is_array and not (may_be_one and text.startswith(b"{") and not _is_json(text)):
-        value = loads(text) if _holds_samples(text) else None
+        # cheap, since every file's first line is asked
+        is_log = text.startswith(b"{") and b'"samples"' in text and b'"eval"' in text and _is_json(text)
+        value = loads(text) if is_log else None
         yield from _items(value, SAMPLES) if value is not None else (first,)
         yield from lines
         return
@@ -141,11 +143,6 @@ def _is_json(text: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _holds_samples(text: bytes) -> bool:
-    """Whether a first line is a whole inspect log: cheap, since every file's first line is asked."""
-    return text.startswith(b"{") and b'"samples"' in text and b'"eval"' in text and _is_json(text)
 
 
 def _items(value: object, names: tuple[str, ...]) -> Iterator[NumberedLine]:
@@ -207,14 +204,12 @@ def _prompt(fields: Mapping[str, Json]) -> str:
     """The last turn of the prompt, by which two files can be joined that spell the chat around it differently."""
     for name in PROMPT:
         value = look_up(fields, name)
-        turns = [turn for turn in value if not _is_assistant(turn)] if isinstance(value, list) else value
+        turns = value
+        if isinstance(value, list):
+            turns = [turn for turn in value if not (isinstance(turn, Mapping) and turn.get("role") == "assistant")]
         try:
             if turns and (text := text_of(turns, name).strip()):
                 return text
         except BadLine:
             continue
     return ""
-
-
-def _is_assistant(turn: object) -> bool:
-    return isinstance(turn, Mapping) and turn.get("role") == "assistant"

@@ -1,32 +1,40 @@
-"""One run of `grpo verify`: the input through the flow, lines out, talk on stderr, and the exit code."""
+"""One run of `grpo verify`: the input through the flow, lines out, progress and mistakes on stderr, and the exit code.
+
+`VerifyJob` finds the keys of each file at its first line with a completion, scores all lines (flow.py), counts groups as they
+pass (tally.py) and sums up (summary.py). Where no verifier is named, `proposal` looks at the golds and proposes one; it never
+chooses.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
-from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError, why_unwritten
+from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError, UserError, why_unwritten
 from grpo_cli.findings.samples import untrusted_warning
-from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys
+from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys, row_of
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import ScoredLines, parse
 from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.reward.errors import FailureLines
 from grpo_cli.reward.plan import ScoringPlan
-from grpo_cli.text import raw, strict_json, visible
+from grpo_cli.text import Json, raw, strict_json, visible
 from grpo_verifiers.combine import cancelling
 from grpo_verifiers.processes.pool import allowed_cores
+from grpo_verifiers.text import accepted
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import Verifier
 
@@ -104,7 +112,18 @@ class VerifyJob:
         if is_interrupted:
             _say(f"interrupted after {self._report.lines:,} lines")
             return int(Exit.INTERRUPTED)
-        return self._code()
+        report, bar = self._report, self._settings.fail_under
+        code = Exit.OK
+        if bar is not None and (report.mean_score is None or report.mean_score < bar):
+            shown = "—" if report.mean_score is None else f"{report.mean_score:.4f}"
+            _say(f"mean score {shown} is below {bar:g}")
+            code = Exit.BAR_MISSED
+        if report.bad_lines:
+            code = Exit.DATA
+        if report.samples and report.totals.outcomes[Outcome.ERROR.value] == report.samples:
+            _say("error: no sample got a verdict")
+            code = Exit.TRAINING
+        return int(code)
 
     def _score(self, source: str, verifiers: Mapping[str, Verifier]) -> None:
         name = "<stdin>" if source == "-" else source
@@ -114,16 +133,13 @@ class VerifyJob:
         start = self._find_keys(lines, name)
         if start.keys is None:
             return
-        self._introduce(start.keys, is_first=source == self._settings.files[0])
+        self._report.grouping = start.keys.grouping()
+        if source == self._settings.files[0] and not self._settings.quiet:
+            _say("; ".join(note for note in (self._settings.note, start.keys.described()) if note))
         jobs, stream = self._settings.jobs or allowed_cores(), self._settings.stream
         rest = chain(start.seen, lines)
         for scored in score_all(rest, self._plan, start.keys, verifiers, jobs=jobs, stream=stream):
             self._take(scored, name)
-
-    def _introduce(self, keys: FieldNames, is_first: bool) -> None:
-        self._report.grouping = keys.grouping()
-        if is_first and not self._settings.quiet:
-            _say("; ".join(note for note in (self._settings.note, keys.described()) if note))
 
     def _find_keys(self, lines: Iterator[NumberedLine], name: str) -> _Start:
         """Look for the first line with a completion among the first thousand; the lines looked at are kept.
@@ -190,17 +206,6 @@ class VerifyJob:
         report = self._report
         report.totals = self._tally.finish()
         report.is_scattered, report.is_inexact = self._tally.is_scattered, self._tally.is_inexact
-        report.warnings = self._warnings()
-        report.seconds = time.monotonic() - self._began
-        if self._sink is not None:
-            self._sink.flush()
-        if not self._settings.quiet:
-            _say(report.text())
-        if self._settings.as_json:
-            print(strict_json(report.as_json()), flush=True)
-
-    def _warnings(self) -> list[str]:
-        report = self._report
         out = [*self._plan.proxies, *cancelling(report.counts.pairs, self._plan.terms)]
         outcomes, n = report.totals.outcomes, report.samples
         if n and outcomes[Outcome.NO_ANSWER.value] > 0.5 * n:
@@ -212,21 +217,14 @@ class VerifyJob:
         counted = [item for one in report.counts.reasons.values() for item in one.items()]
         if (untrusted := untrusted_warning(counted)) is not None:
             out.append(untrusted)
-        return out
-
-    def _code(self) -> int:
-        report, bar = self._report, self._settings.fail_under
-        code = Exit.OK
-        if bar is not None and (report.mean_score is None or report.mean_score < bar):
-            shown = "—" if report.mean_score is None else f"{report.mean_score:.4f}"
-            _say(f"mean score {shown} is below {bar:g}")
-            code = Exit.BAR_MISSED
-        if report.bad_lines:
-            code = Exit.DATA
-        if report.samples and report.totals.outcomes[Outcome.ERROR.value] == report.samples:
-            _say("error: no sample got a verdict")
-            code = Exit.TRAINING
-        return int(code)
+        report.warnings = out
+        report.seconds = time.monotonic() - self._began
+        if self._sink is not None:
+            self._sink.flush()
+        if not self._settings.quiet:
+            _say(report.text())
+        if self._settings.as_json:
+            print(strict_json(report.as_json()), flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,3 +278,57 @@ class _Progress:
             raw(sys.stderr).write("\r\x1b[K")
             sys.stderr.flush()
             self._is_shown = False
+
+
+LOOKED_AT = 50
+_MATHS = re.compile(r"[-+]?[\d.,/%\s]+|.*[\\^_=].*|.*####.*", re.S)
+_TESTS = ("tests", "test", "test_list", "test_cases", "unit_tests", "input_output")
+
+
+def proposal(source: str, rows: str | None) -> str:
+    """The hint of a command without a verifier; stdin is not read for it."""
+    known = f"say `--math`, `--regex PATTERN`, `--recipe FILE` or `--verifier KIND` (known: {', '.join(sorted(KINDS))})"
+    if source == "-":
+        return known
+    try:
+        flag, why = _flag(_golds(source, rows))
+    except UserError:
+        return known
+    return f"{why}: `grpo verify {source} {flag}`; or {known}" if flag else known
+
+
+def _golds(source: str, rows: str | None) -> list[Mapping[str, Json]]:
+    under = GoldRows(rows).under if rows else None
+    found: list[Mapping[str, Json]] = []
+    for line in islice(read_lines(source), LOOKED_AT):
+        try:
+            value = parse(under(line) if under else line)
+            found.append(row_of(value, find_keys(value, WantedKeys())))
+        except BadLine:
+            continue
+    return found
+
+
+def _flag(rows: list[Mapping[str, Json]]) -> tuple[str, str]:
+    if rows and all(any(row.get(name) for name in _TESTS) for row in rows):
+        return "--code", "the rows have tests"
+    golds = [text for row in rows for text in accepted(row.get("answer")) if text is not None]
+    if not golds:
+        return "", ""
+    texts = [str(gold).strip() for gold in golds]
+    if all(re.fullmatch(r"\(?[A-J]\)?\.?", text) for text in texts):
+        return "--verifier choice", "the golds are letters"
+    if all(_MATHS.fullmatch(text) for text in texts):
+        return "--math", "the golds look like numbers and formulas"
+    if all(isinstance(gold, dict) or _is_object(gold) for gold in golds):
+        return "--verifier json", "the golds are JSON"
+    return "--verifier exact", "the golds are texts"
+
+
+def _is_object(gold: object) -> bool:
+    if not isinstance(gold, str) or not gold.strip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(gold), dict)
+    except (ValueError, RecursionError):
+        return False

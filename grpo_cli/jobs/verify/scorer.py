@@ -13,15 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.jobs.verify.fields import (
-    BadLine,
-    FieldNames,
-    assistant_prefix_of,
-    completions_of,
-    group_of,
-    prompt_of,
-    row_of,
-)
+from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, group_of, prompt_of, row_of
 from grpo_cli.lines.numbered import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
@@ -29,6 +21,7 @@ from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, j
 from grpo_verifiers.kinds.environment import is_episode, recorded
 from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.strict_json import RepeatedKey, loads
+from grpo_verifiers.thinking import opening_at_end
 from grpo_verifiers.verdict import Outcome, Verdict, floored
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
@@ -215,13 +208,14 @@ class Scorer:
             names = judges_of(row, self._terms, self._plan.rule)
         except NoVerifier as err:
             raise BadLine(str(err)) from None
+        said = value.get("begun")
         return _Read(
             line,
             value,
             completions,
             group_of(value, self._keys, line.number),
             prompt_of(value, self._keys),
-            assistant_prefix_of(value, self._keys),
+            said if isinstance(said, str) else opening_at_end(prompt_of(value, self._keys)),
             {name: self._gold(name, row) for name in names},
             [{} for _ in completions],
         )
@@ -263,7 +257,9 @@ class Scorer:
             added.append(one)
             told = one["reward"]
             if self._outcome is not None and told is not None:
-                told = self._outcome.pays(verdicts, told - math.fsum(shaping.values()), _invalid(read.value))
+                turns = read.value["turns"] if is_episode(read.value) else ()
+                invalid = sum(not turn.get("valid", True) for turn in turns)
+                told = self._outcome.pays(verdicts, told - math.fsum(shaping.values()), invalid)
             scored.samples.append((read.group, one["outcome"], one["reward"], told))
             scored.counts.failures.add(verdicts, str(read.line.number), read.value)
             for name, verdict in verdicts.items():
@@ -280,11 +276,6 @@ class Scorer:
         tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
         known = tokens if type(tokens) is int and tokens >= 0 else None
         return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
-
-
-def _invalid(line: Mapping[str, Any]) -> int:
-    """Actions of an episode that its environment could make nothing of."""
-    return sum(not turn.get("valid", True) for turn in line["turns"]) if is_episode(line) else 0
 
 
 def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:
@@ -341,7 +332,7 @@ def written(read: _Read, added: dict[str, Any]) -> bytes:
 
 
 def dumped(value: Mapping[str, object]) -> bytes:
-    """JSON in UTF-8; text that UTF-8 cannot say (lone surrogates of a model) is escaped."""
+    """JSON in UTF-8; text that UTF-8 cannot encode (lone surrogates of a model) is escaped."""
     try:
         return _ENCODER.encode(value).encode()
     except UnicodeEncodeError:

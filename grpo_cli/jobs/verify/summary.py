@@ -1,4 +1,4 @@
-"""What is said at the end: a block for stderr and one object for `--json`.
+"""The summary at the end: a block for stderr and one object for `--json`.
 
 `mean_score` is over the samples the primary gave a score; `pass@1` over groups, each weighing the same. They differ
 where groups differ in size. None (`—`) is not measured, never 0.
@@ -103,7 +103,7 @@ class VerifyReport:
 
     def pass_1(self) -> Interval | None:
         """pass@1 with its 95 % interval, clustered by group."""
-        shares = list(self.totals.share_means())
+        shares = [(c / n, times) for (n, c), times in self.totals.pairs.items() if n]
         n = sum(times for _, times in shares)
         if n == 0:
             return None
@@ -172,9 +172,6 @@ class VerifyReport:
     def text(self) -> str:
         """The block for people, without colour."""
         warned = [row("warning", warning) for warning in self.warnings]
-        return "\n".join([*self._sample_lines(), *self._group_lines(), *warned, self._speed_line()])
-
-    def _sample_lines(self) -> list[str]:
         n = self.samples
         parts = [
             f"{outcome.value.replace('_', ' ')} {count:,}"
@@ -189,7 +186,10 @@ class VerifyReport:
             reasons = ", ".join(f"{reason or '?'} {count:,}" for reason, count in self._reasons(name)[:5])
             label = "score" if name == self.names[0] else ""
             out.append(row(label, f"{name} {shown(self.score_of(name))}   {reasons}"))
-        return out + self.episodes.lines()
+        bad = f"   {self.bad_lines:,} bad" if self.bad_lines else ""
+        speed = f"{self.lines / self.seconds:,.0f} lines/s" if self.seconds > 0 else "—"
+        out += [*self.episodes.lines(), *self._group_lines(), *warned]
+        return "\n".join([*out, row("lines", f"{self.lines:,}{bad}   {self.seconds:.2f} s   {speed}")])
 
     def _group_lines(self) -> list[str]:
         totals, size = self.totals, self.totals.usual_size()
@@ -231,11 +231,6 @@ class VerifyReport:
         passes = [f"pass@{k} {shown(v)}" for k, v in self.totals.pass_k().items() if k > 1]
         half = (found.high - found.low) / 2
         return [row("", "   ".join([f"pass@1 {shown(found.mean)} ±{half:.2g} (n {found.n:,})", *passes]))]
-
-    def _speed_line(self) -> str:
-        bad = f"   {self.bad_lines:,} bad" if self.bad_lines else ""
-        speed = f"{self.lines / self.seconds:,.0f} lines/s" if self.seconds > 0 else "—"
-        return row("lines", f"{self.lines:,}{bad}   {self.seconds:.2f} s   {speed}")
 
 
 def row(label: str, text: str) -> str:

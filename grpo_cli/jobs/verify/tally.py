@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -59,10 +58,6 @@ class GroupTotals:
     def predicted_dead(self, size: int) -> float | None:
         """Expected share of groups of `size` samples that come out all wrong or all right, at these pass rates."""
         return expected_dead(self.pairs, size)
-
-    def share_means(self) -> Iterable[tuple[float, int]]:
-        """Each group's share of right samples, with how many groups have it."""
-        return [(c / n, times) for (n, c), times in self.pairs.items() if n]
 
 
 class Tally:

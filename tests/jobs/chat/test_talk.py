@@ -9,7 +9,7 @@ import pytest
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError
-from grpo_cli.jobs.chat.talk import Talk, place_of
+from grpo_cli.jobs.chat import Talk, place_of
 from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings

@@ -12,8 +12,8 @@ from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
 from grpo_cli.jobs.check.cost import check_memory, check_time
 from grpo_cli.jobs.check.findings import CheckFinding, Level, exit_code, failed
-from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.model import check_model
+from grpo_cli.jobs.check.prompts import PromptLengths, histogram
 from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.recipe import RecipeCheck, check_likeness
 from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
@@ -123,7 +123,7 @@ def test_quantiles_are_counts_that_occur() -> None:
 
 
 def test_a_sample_of_prompts_says_of_how_many() -> None:
-    from grpo_cli.jobs.check.lengths import check_lengths
+    from grpo_cli.jobs.check.prompts import check_lengths
     from grpo_cli.recipe.sections.recipe import Recipe
 
     recipe = Recipe.model_validate(
@@ -222,7 +222,7 @@ def test_held_out_rows_among_the_training_rows_are_a_warning() -> None:
 
 
 def test_check_counts_against_the_context_that_vllm_is_started_with() -> None:
-    from grpo_cli.jobs.check.lengths import check_lengths
+    from grpo_cli.jobs.check.prompts import check_lengths
     from grpo_cli.recipe.sections.recipe import Recipe
 
     recipe = Recipe.model_validate(

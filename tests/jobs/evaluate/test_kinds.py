@@ -11,9 +11,7 @@ import pytest
 
 from grpo_cli.environments.worlds.keydoor import rows
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.evaluate.kinds import by_kind, columns_of, lines_of
-from grpo_cli.jobs.evaluate.run import measure_model
-from grpo_cli.jobs.evaluate.text import as_object, table
+from grpo_cli.jobs.evaluate import as_object, by_kind, columns_of, lines_of, measure_model, table
 from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples, measure
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.model_source import ModelSource

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.probe import run, step_cost
-from grpo_cli.jobs.probe.run import probe_for_cards
-from grpo_cli.jobs.probe.text import lines_of
-from grpo_cli.jobs.workplace import open_start
+from grpo_cli.jobs import probe
+from grpo_cli.jobs.open_job import open_start
+from grpo_cli.jobs.probe import lines_of, probe_for_cards
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -44,7 +43,7 @@ def test_a_card_that_is_not_here_is_answered_for_by_the_lengths_drawn(tmp_path: 
 
 
 def test_on_such_a_card_a_step_is_measured_and_no_weight_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "card_of", lambda name: card_of("H100"))
+    monkeypatch.setattr(probe, "card_of", lambda name: card_of("H100"))
     found = probe_for_cards(recipe(tmp_path), tmp_path, Told().display, SIZE, ask("h100"))
     assert found.fit is not None and found.fit.step_cost is not None
     cost, took = found.fit.step_cost, found.fit.duration
@@ -58,8 +57,8 @@ def test_measuring_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     with open_start(one, tmp_path, Told().display, splits=["train"], trains=True) as place:
         before = {name: weight.clone() for name, weight in place.policy.model.state_dict().items()}
         work = Work(one, sizes("135m"), plan(one, 8), lengths_of([5], 8), 1)
-        assert step_cost.why_unmeasured(place, work) is None
-        step_cost.measure_step(place, work)
+        assert probe.why_unmeasured(place, work) is None
+        probe.measure_step(place, work)
         after = place.policy.model.state_dict()
         assert all(torch.equal(before[name], after[name]) for name in before)
         assert all(p.grad is None for p in place.policy.model.parameters())
@@ -69,8 +68,8 @@ def test_a_step_that_does_not_fit_leaves_the_sum(tmp_path: Path, monkeypatch: py
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(run, "card_of", lambda name: card_of("H100"))
-    monkeypatch.setattr(step_cost, "_passed", full)
+    monkeypatch.setattr(probe, "card_of", lambda name: card_of("H100"))
+    monkeypatch.setattr(probe, "_passed", full)
     told = Told()
     found = probe_for_cards(recipe(tmp_path), tmp_path, told.display, SIZE, ask("h100"))
     assert found.fit is not None and found.fit.step_cost is None

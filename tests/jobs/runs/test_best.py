@@ -11,7 +11,7 @@ from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.panels import evaluated_text
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.watch.run import card_of
-from grpo_cli.jobs.runs.summary import summarise
+from grpo_cli.jobs.runs import summarise
 from grpo_cli.jobs.train.stages import best_weights
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Metrics, RunInfo, of_all_rows

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import Mistake, UserError
-from grpo_cli.jobs.runs.listing import rows_of
-from grpo_cli.jobs.runs.showing import lines_of
-from grpo_cli.jobs.runs.summary import summarise
+from grpo_cli.jobs.runs import lines_of, rows_of, summarise
 from grpo_cli.run.folder import RunFolder
 from tests.builders.report_runs import make_run
 

@@ -12,10 +12,21 @@ from typer.testing import CliRunner
 from grpo_cli.app import app
 from grpo_cli.errors import DataError, UsageError
 from grpo_cli.findings.run_data import arms_of, collect
-from grpo_cli.jobs.runs.comparing import compare_runs, differences
-from grpo_cli.jobs.runs.listing import listed, ordered, removable, remove, size_text, table
-from grpo_cli.jobs.runs.showing import compared_lines, lines_of
-from grpo_cli.jobs.runs.summary import RunSummary, bytes_of, summarise
+from grpo_cli.jobs.runs import (
+    RunSummary,
+    bytes_of,
+    compare_runs,
+    compared_lines,
+    differences,
+    lines_of,
+    listed,
+    ordered,
+    removable,
+    remove,
+    size_text,
+    summarise,
+    table,
+)
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder

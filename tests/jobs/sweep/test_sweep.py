@@ -12,9 +12,21 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import DataError, Exit, RecipeError, UsageError
-from grpo_cli.jobs.sweep import running
-from grpo_cli.jobs.sweep.plan import PlannedRun, SweepPlan, make_plan, read_plan, split_values
-from grpo_cli.jobs.sweep.running import as_object, command_of, outcomes, run_all, seats_of, state_of, table_of
+from grpo_cli.jobs import sweep
+from grpo_cli.jobs.sweep import (
+    PlannedRun,
+    SweepPlan,
+    command_of,
+    ended_object,
+    make_plan,
+    outcomes,
+    read_plan,
+    run_all,
+    seats_of,
+    split_values,
+    state_of,
+    table_of,
+)
 from grpo_cli.run.folder import RunFolder
 from tests.builders.report_runs import make_run
 
@@ -102,7 +114,7 @@ def played(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
             f"import os, sys, json, time, pathlib\nname, state = {run.name!r}, {state!r}\nfolder = pathlib.Path({str(folder)!r})\n{script}",
         ]
 
-    monkeypatch.setattr(running, "command_of", command)
+    monkeypatch.setattr(sweep, "command_of", command)
 
 
 def test_what_is_done_is_not_run_again_and_what_was_begun_goes_on(
@@ -177,7 +189,7 @@ def test_the_table_has_intervals_over_seeds_and_the_distance_from_the_first(tmp_
     assert c.score is not None and c.score.high - c.score.mean == pytest.approx(0.1)
     lines = table_of([a, b, c])
     assert len(lines) == 4 and "1 of 2" in lines[3] and "[-" in lines[2]
-    found = json.loads(json.dumps(as_object(plan, {"a0": 0})))
+    found = json.loads(json.dumps(ended_object(plan, {"a0": 0})))
     assert [run["code"] for run in found["runs"]][:2] == [0, None]
     assert found["runs"][-1]["status"] == "new"
     assert found["arms"][1]["difference"]["over"] == "3 seeds"

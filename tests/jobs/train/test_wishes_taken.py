@@ -14,8 +14,8 @@ from grpo_cli.display.protocol import KeyRequests
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import StopRules
-from grpo_cli.jobs.train import callbacks
-from grpo_cli.jobs.train.callbacks import TrainCallback
+from grpo_cli.jobs.train import job
+from grpo_cli.jobs.train.job import TrainCallback
 from grpo_cli.recipe.sections.recipe import Recipe
 
 STEPS = 40
@@ -70,7 +70,7 @@ def logged(watching: TrainCallback) -> TrainerControl:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callbacks, "PAUSED_S", 0.001)
+    monkeypatch.setattr(job, "PAUSED_S", 0.001)
 
 
 def test_nothing_asked_nothing_done() -> None:

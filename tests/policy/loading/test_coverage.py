@@ -15,8 +15,8 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import Exit, UserError
 from grpo_cli.jobs.check.findings import CheckFinding
 from grpo_cli.jobs.check.model import check_model
-from grpo_cli.jobs.train.setup import furnish_run
-from grpo_cli.jobs.workplace import open_rows
+from grpo_cli.jobs.open_job import open_rows
+from grpo_cli.jobs.train.setup import open_train_job
 from grpo_cli.policy.loading.adapter import attach_shapes
 from grpo_cli.policy.loading.coverage import coverage
 from grpo_cli.policy.model import attach_lora, load_model, meta_model
@@ -126,7 +126,7 @@ def test_the_line_is_noted_as_training_begins(tmp_path: Path) -> None:
     recipe = tiny_recipe(tmp_path, [{"question": "a"}, {"question": "b"}], model=model)
     told = Told()
     with open_rows(recipe, tmp_path, told.display, ["train"]) as rows:
-        place, _ = furnish_run(rows, Ranks.from_environment())
+        place, _ = open_train_job(rows, Ranks.from_environment())
     said = coverage(place.policy.model).text()
     (found,) = [one for one in check_model(recipe) if one.check == "adapter"]
     assert found.message == said and told.notes.count(said) == 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from grpo_cli.errors import Exit, RecipeError, UsageError
-from grpo_cli.jobs.sweep.plan import make_plan
+from grpo_cli.jobs.sweep import make_plan
 from grpo_cli.recipe.reading.load import load
 from tests.run.test_folder import NO_NAMES
 

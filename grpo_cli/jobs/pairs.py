@@ -1,8 +1,13 @@
-"""The samples of a run, of files, or newly drawn by a recipe, made into pairs."""
+"""`grpo pairs`: judged samples, read or newly drawn, become pairs of a right and a wrong answer.
+
+The samples are those of a run, of files, or drawn by a recipe (`pairs_of_run`, `pairs_of_files`, `pairs_of_recipe`). Samples
+of held-out rows, and those that another recipe drew or judged, are refused. `_made` pairs them (`preference.pairs`) and gives lines,
+a summary and a hint where few were made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,16 +86,11 @@ def run_samples(run: RunFolder, since: int) -> list[SampleRecord]:
     Raises:
         DataError: there are none.
     """
-    return list(_of_run(run, since))
-
-
-def _of_run(run: RunFolder, since: int) -> Iterator[SampleRecord]:
     steps = [step for step in run.steps() if step >= since]
     if not steps:
         which = f"no samples from step {since} on" if run.steps() else "no samples"
         raise DataError(f"the run has {which}", place=str(run.path))
-    for step in steps:
-        yield from run.samples(step)
+    return [sample for step in steps for sample in run.samples(step)]
 
 
 def _sample(item: Record | BrokenFile) -> SampleRecord | Mistake:
@@ -177,24 +177,24 @@ def pairs_of_files(files: Sequence[str], of: KnownRecipe | None, settings: PairS
 
 
 def pairs_of_recipe(of: KnownRecipe, display: Display, settings: PairSettings) -> MadePairs:
-    """Pairs of samples that the recipe's model, warmed up where it says so, draws now for its training rows.
+    """Pairs of samples that the recipe's model, warmed up where it asks for it, draws now for its training rows.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would, and no pair among the samples.
     """
-    from grpo_cli.jobs.workplace import open_start
+    from grpo_cli.jobs.open_job import open_start
 
     recipe = of.recipe
-    with open_start(recipe, of.base, display) as place:
+    with open_start(recipe, of.base, display) as job:
         from grpo_cli.measure.probe import ProbeSize, sample_probe  # torch, behind what the rows refuse
 
         found = sample_probe(
             recipe,
-            place.train,
-            place.judge,
-            place.engine,
-            place.policy,
-            ProbeSize(settings.prompts or len(place.train.rows), settings.samples),
+            job.train,
+            job.judge,
+            job.engine,
+            job.policy,
+            ProbeSize(settings.prompts or len(job.train.rows), settings.samples),
             on_progress=lambda done, total: display.progress("sample", done, total),
         )
     check_belonging(found.records, recipe, of.base, recipe.model.path)

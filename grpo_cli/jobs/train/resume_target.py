@@ -1,14 +1,29 @@
-"""A run that a `--resume` finds at its end: what it came to, without a model and without torch."""
+"""The run that `--resume` names, read without a model and without torch: its recipe, and what it came to where it is over."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from grpo_cli.errors import Exit
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
+from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import all_checkpoints, find_fault
 from grpo_cli.resilience.resume import changed_pace
-from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.find import find_run
+from grpo_cli.run.folder import RunFolder, base_of
 from grpo_cli.run.follow import is_evaluation
+
+
+def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:
+    """The recipe in a run's folder, the folder its data paths count from, its name, and the run's folder.
+
+    `named` is a folder, a name under `runs/`, or `last`.
+    """
+    run = find_run(named)
+    manifest = run.manifest()
+    base = base_of(run) or Path()
+    return (load(str(run.path / "recipe.yaml"), sets, base=base), base, manifest.get("recipe", run.name), str(run.path))
 
 
 def result_of(run: RunFolder, recipe: Recipe) -> TrainResult | None:

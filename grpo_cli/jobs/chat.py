@@ -1,4 +1,8 @@
-"""Turns typed by a person, answered by the policy as a recipe samples it."""
+"""`grpo chat`: turns typed by a person, answered by the policy as a recipe samples it, and one row of the recipe judged.
+
+`open_talk` opens a model and gives a `Talk`, which keeps the conversation and cuts it to the context. `sample_row` draws the
+group of one row and judges it as training would; `lines_of` prints its samples.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
-from grpo_cli.jobs.workplace import JudgedRows, open_workplace
+from grpo_cli.jobs.open_job import JudgedRows, open_job
 from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
@@ -45,7 +49,7 @@ def sample_row(
         RecipeError, DataError, SetupError: as `grpo eval`; no such row.
     """
     recipe = source.recipe
-    with open_workplace(
+    with open_job(
         recipe,
         source.base,
         display,
@@ -129,7 +133,7 @@ class Talk:
         self.turns = [{"role": "system", "content": self.system}] if self.system and not self.plain else []
 
     def answer(self, text: str) -> str:
-        """What the model says to this, special tokens left out; a cut answer says so.
+        """The model's answer, special tokens left out; a cut answer is marked.
 
         Raises:
             SetupError: the chat template does not take these turns.

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.jobs.evaluate.run import measure_model
-from grpo_cli.jobs.probe.run import probe_recipe
-from grpo_cli.jobs.workplace import open_workplace
+from grpo_cli.jobs.evaluate import measure_model
+from grpo_cli.jobs.open_job import open_job
+from grpo_cli.jobs.probe import probe_recipe
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -73,13 +73,13 @@ def test_a_probe_samples_as_a_training_step_would(tmp_path: Path) -> None:
 
 def test_prompts_are_made_with_the_options_of_the_chat_template_that_training_uses(tmp_path: Path) -> None:
     recipe = tiny_recipe(tmp_path, ROWS, train={"trl": {"chat_template_kwargs": {"thinks": True}}})
-    with open_workplace(recipe, tmp_path, Told().display) as place:
+    with open_job(recipe, tmp_path, Told().display) as place:
         place.policy.tokenizer.chat_template = "{% if thinks %}think{% endif %}{{ messages[0]['content'] }}"
         assert place.policy.decode([place.policy.encode(place.train.rows[0])]) == ["think0+1=?"]
 
 
 def test_the_engine_reads_the_weights_in_place_and_is_made_once(tmp_path: Path) -> None:
-    with open_workplace(tiny_recipe(tmp_path, ROWS), tmp_path, Told().display) as place:
+    with open_job(tiny_recipe(tmp_path, ROWS), tmp_path, Told().display) as place:
         assert place.engine is place.engine
         assert place.engine.kind == ENGINES["graph"]
         assert place.held_out is None and len(place.train.rows) == 6
@@ -88,7 +88,7 @@ def test_the_engine_reads_the_weights_in_place_and_is_made_once(tmp_path: Path) 
 
 def test_random_weights_without_a_warm_up_are_said(tmp_path: Path) -> None:
     told = Told()
-    with open_workplace(tiny_recipe(tmp_path, ROWS), tmp_path, told.display) as place:
+    with open_job(tiny_recipe(tmp_path, ROWS), tmp_path, told.display) as place:
         place.warm_up()
     assert told.notes == ["`builtin:tiny` has random weights and the recipe no `warmup`"]
 

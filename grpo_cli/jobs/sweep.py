@@ -1,9 +1,17 @@
-"""The runs of a sweep, each a process of its own: one after the other, or one for each GPU. What is done is not run again."""
+"""`grpo sweep`: several runs of one recipe, every combination of the values given, each with so many seeds; a table at the end.
+
+`make_plan` reads what will run from the command line and `SweepPlan.write` keeps it in `runs/NAME.sweep.json`, where a resume
+finds it again; each run is an ordinary folder `runs/NAME-…-sSEED`. Each run is then a process of its own, `grpo train`, as
+many at a time as there are seats. The first signal reaches every run, which saves and ends, and no other begins.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,20 +19,171 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
-from grpo_cli.errors import DataError, Exit
+from grpo_cli.errors import DataError, Exit, SetupError, UsageError, why_unwritten
 from grpo_cli.findings.run_data import Arm, RunData, collect
 from grpo_cli.jobs.report.arms import Difference, final_difference, final_score
-from grpo_cli.jobs.runs.listing import table
-from grpo_cli.jobs.sweep.plan import SCHEMA, PlannedRun, SweepPlan
-from grpo_cli.run.folder import RunFolder
+from grpo_cli.jobs.runs import table
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.source import find, label_of, shipped_recipes
+from grpo_cli.run import lines
+from grpo_cli.run.folder import RunFolder, new_name
+from grpo_cli.run.naming import why_no_name
+from grpo_cli.run.records import parse_line
 from grpo_cli.statistics.estimate import Interval, across_seeds
 from grpo_cli.text import DASH, score, visible
+
+SCHEMA = 1
+SUFFIX = ".sweep.json"
+MOST_RUNS = 500
+"""Runs of one sweep: a slip of the keyboard in a list is not started."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run: `sets` are its own overrides, its seed and name among them; `arm` names its values."""
+
+    name: str
+    arm: str
+    seed: int
+    sets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """A sweep. `recipe` is an absolute path; `dir` is where its runs lie."""
+
+    name: str
+    recipe: str
+    dir: str
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def path(self) -> Path:
+        """The file that keeps it."""
+        return Path(self.dir) / f"{self.name}{SUFFIX}"
+
+    def write(self) -> None:
+        """Keep it beside its runs.
+
+        Raises:
+            SetupError: the folder cannot be written.
+        """
+        text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lines.replace(self.path, text)
+        except OSError as err:
+            raise SetupError(f"`{self.path}` cannot be written: {why_unwritten(err)}") from err
+
+
+def make_plan(
+    recipe: str, sets: Sequence[str], seeds: int, name: str | None = None, dir: str | None = None
+) -> SweepPlan:
+    """The runs of every combination of listed values and `seeds` seeds; each recipe is loaded, so all mistakes come first.
+
+    Raises:
+        UsageError: the recipe is stdin, a list is empty, or it would be too many runs.
+        RecipeError: an override that the recipe does not take.
+    """
+    if recipe == "-":
+        raise UsageError("a sweep needs a recipe that it can read again", hint="save it to a file")
+    choices = [(key, values) for key, values in map(split_values, sets)]
+    fixed = [f"{key}={values[0]}" for key, values in choices if len(values) == 1]
+    varied = [(key, values) for key, values in choices if len(values) > 1]
+    for key, _ in choices:
+        if key in ("run.name", "run.dir") or (key == "train.seed" and seeds > 1):
+            hint = {"run.name": "--name", "run.dir": "--dir", "train.seed": "--seeds"}[key]
+            raise UsageError(f"`{key}` is the sweep's own to set", place="--set", hint=f"say {hint}")
+    arms = list(itertools.product(*([f"{key}={value}" for value in values] for key, values in varied)))
+    if len(arms) * seeds > MOST_RUNS:
+        raise UsageError(f"{len(arms)} combinations × {seeds} seeds are more than {MOST_RUNS} runs")
+    first = load(recipe, [*fixed, *(arms[0] if arms else ())])
+    folder = dir or first.run.dir
+    sweep = name or new_name(label_of(recipe))
+    if not re.fullmatch(r"[\w.+-]+", sweep) or why_no_name(sweep):
+        raise UsageError(
+            f"`{visible(sweep, 60)}` cannot name a sweep",
+            place="--name",
+            hint="letters, digits, - _ . +, a letter first",
+        )
+    runs = []
+    for arm in arms:
+        base = load(recipe, [*fixed, *arm])
+        for offset in range(seeds):
+            seed = base.train.seed + offset
+            tag = "-".join([sweep, *(_tag(text) for text in arm), f"s{seed}"])
+            own = (*fixed, *arm, f"train.seed={seed}", f"run.dir={folder}", f"run.name={tag}")
+            load(recipe, own)
+            runs.append(PlannedRun(tag, ", ".join(arm) or "as written", seed, own))
+    if len({run.name for run in runs}) < len(runs):
+        raise UsageError(
+            "two runs of the sweep would have the same name", place="--set", hint="is a value given twice?"
+        )
+    return SweepPlan(sweep, recipe if recipe in shipped_recipes() else str(find(recipe).resolve()), folder, tuple(runs))
+
+
+def read_plan(named: str, dir: str = "runs") -> SweepPlan:
+    """The sweep of this name under `dir`, its file, or the newest (`last`).
+
+    Raises:
+        DataError: there is none, or its file is damaged.
+    """
+    found = sorted(Path(dir).glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
+    path = Path(named) if named.endswith(SUFFIX) else Path(dir) / f"{named}{SUFFIX}"
+    if named == "last" and found:
+        path = found[-1]
+    if not path.is_file():
+        names = ", ".join(p.name.removesuffix(SUFFIX) for p in reversed(found[-5:]))
+        hint = f"there are {names}" if names else "`grpo sweep RECIPE --seeds 3` begins one"
+        raise DataError(f"no sweep `{named}` under `{dir}`", hint=hint)
+    try:
+        kept = parse_line(path.read_bytes())
+        runs = tuple(PlannedRun(**(run | {"sets": tuple(run["sets"])})) for run in kept["runs"])
+        return SweepPlan(kept["name"], kept["recipe"], str(path.parent), runs)
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise DataError(f"is no sweep's file: {err}", place=str(path)) from err
+
+
+def split_values(text: str) -> tuple[str, list[str]]:
+    """Key and values of `KEY=V1,V2`; commas in brackets, braces and quotes part nothing.
+
+    Raises:
+        UsageError: no `=`, or an empty value between commas.
+    """
+    key, equals, rest = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"`{text}` is not KEY=VALUE", place="--set", hint="such as train.lr=1e-6,3e-6")
+    values, depth, quote = [""], 0, ""
+    for char in rest:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "[{(":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            values.append("")
+            continue
+        values[-1] += char
+    values = [value.strip() for value in values]
+    if len(values) > 1 and not all(values):
+        raise UsageError(f"`{text}` has an empty value", place="--set", hint="values are parted by single commas")
+    return key.strip(), values
+
+
+def _tag(text: str) -> str:
+    """`lr1e-6` of `train.lr=1e-6`: letters that a folder name takes."""
+    key, _, value = text.partition("=")
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", f"{key.rsplit('.', 1)[-1]}{value}").strip("_")[:32]
+
 
 # What a sweep came to: held-out scores of its arms with intervals, over seeds where there are several.
 
@@ -87,7 +246,7 @@ def table_of(found: Sequence[ArmOutcome]) -> list[str]:
     return table(HEADER, rows)
 
 
-def as_object(plan: SweepPlan, codes: dict[str, int]) -> dict[str, Any]:
+def ended_object(plan: SweepPlan, codes: dict[str, int]) -> dict[str, Any]:
     """The one object of `--json`; `code` is null where a run was over before this sweep came to it."""
     runs = [
         {
@@ -147,7 +306,7 @@ class SweepEnd:
 
     @property
     def code(self) -> Exit:
-        """A signal's code, else the first that says that a run failed, else whether some run missed its bar."""
+        """A signal's code, else the first of a run that failed, else whether some run missed its bar."""
         if self.signal is not None:
             return Exit.TERMINATED if self.signal == signal.SIGTERM else Exit.INTERRUPTED
         failed = [code for code in self.codes.values() if code > Exit.BAR_MISSED]
@@ -157,7 +316,7 @@ class SweepEnd:
 
 
 def state_of(plan: SweepPlan, run: PlannedRun) -> str:
-    """`new`, or what the run's folder says."""
+    """`new`, or the status in the run's folder."""
     path = Path(plan.dir) / run.name
     if not (path / "run.json").is_file():
         return "new"

@@ -11,9 +11,16 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.export.gguf.architecture import architecture_of, neighbours
-from grpo_cli.jobs.export.gguf.modelfile import UNKNOWN, chat_form, modelfile
-from grpo_cli.jobs.export.gguf.writing import check_gguf, vocabulary_of, write_gguf
+from grpo_cli.jobs.export.gguf import (
+    UNKNOWN,
+    architecture_of,
+    chat_form,
+    check_gguf,
+    modelfile,
+    neighbours,
+    vocabulary_of,
+    write_gguf,
+)
 from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import load

@@ -1,8 +1,9 @@
 """What a job works with, opened in one way for all of them: judge, rows and golds that fit, policy, engine.
 
-`open_workplace` gives the whole. `grpo train` has more to refuse between rows and model, and an engine of its own kind,
-so it opens the two halves itself. torch is imported where the model is, not with this module: what rows and judge refuse
-(`open_first`) is said before.
+`open_rows` starts the judge and loads rows whose golds it passes (`JudgedRows`). `with_policy` adds a policy and keeps the rows
+that fit its context (`OpenJob`). `open_job` does both; `open_start` also warms the policy up, as training would. `grpo train`
+has more to refuse between rows and model, and an engine of its own kind, so it calls the two halves itself. torch is imported
+where the model is, not with this module: `open_first` refuses what rows, judge and model files show before that.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from grpo_cli.run.info import Level
 if TYPE_CHECKING:
     import torch
 
-    from grpo_cli.policy.coldstart import ColdStart
     from grpo_cli.policy.model import Accept
     from grpo_cli.policy.warmup import WarmupText
     from grpo_cli.train.prefer.pairs import PairSet
@@ -74,7 +74,7 @@ class Notes(SilentDisplay):
 
 
 @dataclass(frozen=True)
-class Workplace:
+class OpenJob:
     """The same with a policy: `splits` are the rows that fit it."""
 
     recipe: Recipe
@@ -100,7 +100,7 @@ class Workplace:
 
     @cached_property
     def engine(self) -> Engine:
-        """Made when first asked for, and with vLLM it holds the weights of that moment; says what generates instead
+        """Made when first asked for, and with vLLM it holds the weights of that moment; a note names what generates instead
         of the recipe's engine, where that cannot.
 
         Raises:
@@ -116,17 +116,10 @@ class Workplace:
         Raises:
             RecipeError, DataError: its demonstrations cannot be read or filled.
         """
-        done = self._cold_start()
-        if done is not None:
-            self.display.note("info", done.text())
-        elif not self.policy.is_pretrained:
-            self.display.note("warn", f"`{self.recipe.model.path}` has random weights and the recipe no `warmup`")
-
-    def _cold_start(self) -> ColdStart | None:
         from grpo_cli.policy.coldstart import warm_up
 
         progress = self.display.progress
-        return warm_up(
+        done = warm_up(
             self.recipe,
             self.policy,
             self.train.rows,
@@ -135,9 +128,13 @@ class Workplace:
             None if self.recipe.environment is None else self._shown,
             self.held_out.rows if self.held_out else (),
         )
+        if done is not None:
+            self.display.note("info", done.text())
+        elif not self.policy.is_pretrained:
+            self.display.note("warn", f"`{self.recipe.model.path}` has random weights and the recipe no `warmup`")
 
     def _shown(self, rows: Sequence[Row], seed: int) -> list[WarmupText]:
-        """Episodes in which the environment says how to act."""
+        """Episodes in which the environment shows how to act."""
         from grpo_cli.rollout.episodes.play import demonstrations
 
         world, worlds = self.recipe.environment, self.judge.worlds
@@ -178,8 +175,8 @@ def open_first(
         yield rows
 
 
-def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Workplace:
-    """The workplace of these rows with a policy; `served`: the context of a vLLM server that generates for training.
+def with_policy(rows: JudgedRows, policy: Policy, served: int | None = None) -> OpenJob:
+    """The open job of these rows and a policy; `served`: the context of a vLLM server that generates for training.
 
     Raises:
         DataError, SetupError: no row, or no completion, fits the policy's context.
@@ -195,11 +192,11 @@ def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Work
         which: fit_split(recipe, split, which, policy, display, served if which == "train" else None)
         for which, split in rows.splits.items()
     }
-    return Workplace(recipe, rows.base, display, rows.judge, fitting, policy)
+    return OpenJob(recipe, rows.base, display, rows.judge, fitting, policy)
 
 
 @contextmanager
-def open_workplace(
+def open_job(
     recipe: Recipe,
     base: Path | None,
     display: Display,
@@ -207,7 +204,7 @@ def open_workplace(
     splits: Sequence[Which] | None = None,
     load: Callable[[torch.device, Accept], Policy] | None = None,
     first: JudgedRows | None = None,
-) -> Iterator[Workplace]:
+) -> Iterator[OpenJob]:
     """Open everything that `recipe` names, for one process; its judge and engine end with the block.
 
     Args:
@@ -218,7 +215,7 @@ def open_workplace(
         first: what `open_first` has opened already.
 
     Raises:
-        RecipeError, DataError, SetupError: as `open_rows`, `load` and `furnish`.
+        RecipeError, DataError, SetupError: as `open_rows`, `load` and `with_policy`.
     """
     with (
         open_rows(recipe, base, display, splits or splits_of(recipe))
@@ -242,12 +239,12 @@ def open_workplace(
         else:
             policy = load(device, accept)
         display.progress("load model", 1, 1)
-        place = furnish(rows, policy)
+        job = with_policy(rows, policy)
         try:
-            yield place
+            yield job
         finally:
-            if "engine" in place.__dict__:
-                place.engine.release()
+            if "engine" in job.__dict__:
+                job.engine.release()
 
 
 @contextmanager
@@ -259,10 +256,10 @@ def open_start(
     splits: Sequence[Which] | None = None,
     trains: bool = False,
     first: JudgedRows | None = None,
-) -> Iterator[Workplace]:
-    """The workplace whose policy is the one that training would start from, warmed up where the recipe says so.
+) -> Iterator[OpenJob]:
+    """The open job whose policy is the one that training would start from, warmed up where the recipe asks for it.
 
-    `trains`: loaded as for training, whatever the recipe says; `first` as in `open_workplace`.
+    `trains`: loaded as for training, whatever the recipe says; `first` as in `open_job`.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
@@ -275,9 +272,9 @@ def open_start(
         loads = trains or bool(recipe.warmup)
         return load_model(recipe.model, device=device, seed=recipe.train.seed, training=loads, accept=accept)
 
-    with open_workplace(recipe, base, display, splits=splits, load=load, first=first) as place:
-        place.warm_up()
-        yield place
+    with open_job(recipe, base, display, splits=splits, load=load, first=first) as job:
+        job.warm_up()
+        yield job
 
 
 def splits_of(recipe: Recipe) -> list[Which]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -216,34 +217,30 @@ def convert(config: Mapping[str, Any]) -> ConvertedRecipe:
         for part in (_model, _data, _rewards, put_batch, put_length, put_method, _run):
             part(rest, made)
         for name, value in rest.items():
-            _other(name, value, made)
+            key = counterpart(name, value)
+            if name in PLAIN and key:
+                made.put(key, PLAIN[name](value))
+            elif name in NEUTRAL:
+                value = max(0, int(value)) if name == "top_k" else value
+                if value != NEUTRAL[name]:
+                    made.put(f"sample.{name}", value)
+                    made.put("sample.off_policy_ok", True)
+            elif name in UNSAID:
+                made.left.append((name, value, UNSAID[name]))
+            elif name.startswith("vllm_"):
+                made.put(f"sample.vllm.{name.removeprefix('vllm_')}", value)
+            elif key == f"train.trl.{name}" and name in FIELDS:
+                made.put(key, value)
+            else:
+                made.left.append(
+                    (name, value, why_none(name) or (f"say it with `{key}`" if key else "nothing here means that"))
+                )
     except (TypeError, ValueError, ArithmeticError, AttributeError) as err:
         raise DataError(
             f"a value is of another kind than its name takes: {err}",
             hint="mend the configuration, or write the recipe with `grpo init` and its keys",
         ) from err
     return made
-
-
-def _other(name: str, value: object, made: ConvertedRecipe) -> None:
-    key = counterpart(name, value)
-    if name in PLAIN and key:
-        made.put(key, PLAIN[name](value))
-    elif name in NEUTRAL:
-        value = max(0, int(value)) if name == "top_k" else value  # type: ignore[call-overload]
-        if value != NEUTRAL[name]:
-            made.put(f"sample.{name}", value)
-            made.put("sample.off_policy_ok", True)
-    elif name in UNSAID:
-        made.left.append((name, value, UNSAID[name]))
-    elif name.startswith("vllm_"):
-        made.put(f"sample.vllm.{name.removeprefix('vllm_')}", value)
-    elif key == f"train.trl.{name}" and name in FIELDS:
-        made.put(key, value)
-    else:
-        made.left.append(
-            (name, value, why_none(name) or (f"say it with `{key}`" if key else "nothing here means that"))
-        )
 
 
 def _model(rest: Config, made: ConvertedRecipe) -> None:
@@ -337,3 +334,31 @@ def _run(rest: Config, made: ConvertedRecipe) -> None:
     track = [one for one in (said if isinstance(said, list) else [said]) if one in TRACKERS]
     if track:
         made.put("run.track", track)
+
+
+ORDER = ("grpo", "model", "data", "sample", "verify", "train", "eval", "run")
+
+
+def as_yaml(made: ConvertedRecipe, source: str) -> str:
+    """The recipe file, with what has no counterpart in comments above it."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.width = 110
+    recipe = {"grpo": 1} | made.recipe
+    written = StringIO()
+    yaml.dump({key: recipe[key] for key in ORDER if key in recipe}, written)
+    head = [f"# From {source}. One process is taken for granted: more share the same steps out (`launch.gpus`)."]
+    head += [f"#   not here: {line}" for line in _lines(made)]
+    return "\n".join([*head, written.getvalue()])
+
+
+def listed(made: ConvertedRecipe) -> list[str]:
+    """The same list for the screen."""
+    lines = _lines(made)
+    return [f"{len(lines)} without a counterpart:", *(f"  {line}" for line in lines)] if lines else []
+
+
+def _lines(made: ConvertedRecipe) -> list[str]:
+    return [f"{name}: {value} ({why})" if value is not None else f"{name} ({why})" for name, value, why in made.left]

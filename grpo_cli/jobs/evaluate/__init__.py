@@ -1,1 +1,0 @@
-"""Held-out measurement: `grpo eval`, and the evaluations during training."""

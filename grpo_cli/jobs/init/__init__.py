@@ -1,1 +1,0 @@
-"""`grpo init --from`: a configuration of another trainer as a recipe."""

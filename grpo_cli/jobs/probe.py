@@ -1,0 +1,417 @@
+"""`grpo probe`: the policy as training would start it, warm-up included, sampled on training rows.
+
+`run_probe` samples and judges groups; with `probe_for_cards` it also measures the parts of one training step on this machine (one
+rollout, one forward and backward pass; no weight changes) and computes from them what a run costs on other cards. The last
+part is the text; model text is made harmless first.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from grpo_cli.display.protocol import Display
+from grpo_cli.errors import SetupError
+from grpo_cli.jobs.open_job import JudgedRows, OpenJob, open_start
+from grpo_cli.measure.gate import bars, bound, causes, in_words
+from grpo_cli.measure.probe import ProbeRun, ProbeSize, sample_probe
+from grpo_cli.measure.probe_result import Probe, is_noisy
+from grpo_cli.policy.loading.adapter import base_of
+from grpo_cli.policy.loading.sizes import full_sizes
+from grpo_cli.policy.model import device_name
+from grpo_cli.policy.modes import causal_model
+from grpo_cli.recipe.arithmetic import plan
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
+from grpo_cli.rollout.fused.patches import patched
+from grpo_cli.rollout.fused.update import update_patches
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.sizing.cards import card_of
+from grpo_cli.sizing.duration import StepCost
+from grpo_cli.sizing.fit import CardQuestion, Fit, cards_of, fit, lengths_of, unfit
+from grpo_cli.sizing.work import Work
+from grpo_cli.statistics.estimate import Interval
+from grpo_cli.text import Json, visible
+from grpo_cli.train.packed.layout import plan as lay_out
+from grpo_cli.train.packed.layout import shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
+from grpo_cli.train.packed.self_check import unfit as not_packed
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Gate
+
+
+TIMES = 2
+"""Rollouts and passes; the first of each builds kernels and captures graphs, the last is timed."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A rollout: prompts and their completions, in order."""
+
+    prompts: list[list[int]]
+    completions: list[list[Completion]]
+
+
+def why_unmeasured(job: OpenJob, work: Work) -> str | None:
+    """Why no step can be measured here; None where one can."""
+    if job.recipe.environment is not None:
+        return "a step of episodes is not measured"
+    if not work.is_packed:
+        return "only the packed update of one process is measured"
+    return not_packed(job.policy.model, _numerics(job))
+
+
+def measure_step(job: OpenJob, work: Work) -> StepCost:
+    """Seconds of a step's rollout and update, and the bytes of its pass at full length.
+
+    Args:
+        place: its policy loaded as for training.
+        work: what a step is made of.
+
+    Raises:
+        SetupError: memory is short, or the model cannot be packed.
+    """
+    try:
+        sampled, generate = _rollout(job, work)
+        job.engine.release()
+        prompt = len(sampled.prompts[0])
+        longest = work.recipe.sample.max_tokens
+        ids = [7 + i % 64 for i in range(max(prompt, longest))]
+        groups = range(work.micro)
+        _, peak = _passed(
+            job, [([8 + row // work.recipe.sample.group, *ids[: prompt - 1]], ids[:longest]) for row in groups]
+        )
+        micro = [
+            (prompt, completion.token_ids)
+            for prompt, group in zip(sampled.prompts, sampled.completions, strict=True)
+            for completion in group
+        ][: work.micro]
+        seconds, _ = _passed(job, micro)
+    except torch.OutOfMemoryError as err:
+        raise SetupError("a step was tried here, and its memory is not there", hint="see the sum below") from err
+    lengths = [len(completion.token_ids) for group in sampled.completions for completion in group]
+    return StepCost(generate, seconds * work.rows / work.micro, peak, sum(lengths) / len(lengths))
+
+
+def _rollout(job: OpenJob, work: Work) -> tuple[Sampled, float]:
+    rows = job.train.rows
+    chosen = random.Random(job.recipe.train.seed).choices(rows, k=max(1, round(work.prompts)))
+    prompts = [job.policy.encode(row) for row in chosen]
+    requests = [Request(prompt, job.recipe.sample.group) for prompt in prompts]
+    settings = SamplingSettings.of(job.recipe.sample, job.recipe.train.seed)
+    for _ in range(TIMES):
+        began = _now()
+        completions = job.engine.generate(requests, settings)
+        seconds = _now() - began
+    return Sampled(prompts, completions), seconds
+
+
+def _passed(job: OpenJob, rows: list[tuple[list[int], list[int]]]) -> tuple[float, int | None]:
+    """Seconds of a forward and backward pass, and the bytes it takes at most; None on a CPU."""
+    policy = job.policy
+    base, device, on_cuda = causal_model(policy.model), policy.device, policy.device.type == "cuda"
+    laid = lay_out(*_padded(rows))
+    if laid is None:
+        raise SetupError("the rows of a step cannot be packed here")
+    numerics, shape = _numerics(job), shape_for(laid.need)
+    patches = update_patches(policy.model, policy.autocast) if on_cuda else []
+    seconds, before = 0.0, 0
+    for _ in range(TIMES):
+        policy.model.zero_grad(set_to_none=True)
+        if on_cuda:
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        began = _now()
+        with patched(patches), torch.enable_grad():
+            logps, _ = score(base, laid.fill(shape, device), numerics)
+            torch.autograd.backward(logps.sum())
+        seconds = _now() - began
+    peak = None
+    if on_cuda:  # gradients are counted with what is held
+        grads = sum(p.grad.nbytes for p in policy.model.parameters() if p.grad is not None)
+        peak = torch.cuda.max_memory_allocated() - before - grads
+    policy.model.zero_grad(set_to_none=True)
+    return seconds, peak
+
+
+def _padded(rows: list[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, int]:
+    """[B, S] ids and mask, prompts padded on the left and completions on the right, and the width of the latter."""
+    lead, keep = max(len(p) for p, _ in rows), max(len(c) for _, c in rows)
+    ids = [[0] * (lead - len(p)) + p + c + [0] * (keep - len(c)) for p, c in rows]
+    mask = [[0] * (lead - len(p)) + [1] * (len(p) + len(c)) + [0] * (keep - len(c)) for p, c in rows]
+    return torch.tensor(ids), torch.tensor(mask), keep
+
+
+def _numerics(job: OpenJob) -> ScoreNumerics:
+    return ScoreNumerics(job.policy.autocast, job.recipe.sample.temperature, False)
+
+
+def _now() -> float:
+    """Seconds, once the device is idle."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+MOST_PROMPTS = 256
+"""Prompts whose tokens are counted for the sum."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What was found, and whether the run fits the cards that were asked about; `unsaid` is why that is unknown."""
+
+    run: ProbeRun
+    fit: Fit | None = None
+    unsaid: str | None = None
+
+    def asked_json(self) -> dict[str, Json]:
+        """What `--json` has more where cards were asked about; `fit` is null where it is unknown."""
+        if self.fit is None and self.unsaid is None:
+            return {}
+        return {"fit": None if self.fit is None else self.fit.as_json()}
+
+
+def run_probe(
+    recipe: Recipe,
+    base: Path | None,
+    display: Display,
+    size: ProbeSize,
+    seed: int | None,
+    ask: CardQuestion | None,
+    first: JudgedRows | None = None,
+) -> Probed:
+    """`probe_for_cards` where some were asked about, else `probe_recipe`; `first`: the training rows, if they are open already."""
+    if ask is None:
+        return Probed(probe_recipe(recipe, base, display, size, seed, first))
+    return probe_for_cards(recipe, base, display, size, ask, seed, first)
+
+
+def probe_recipe(
+    recipe: Recipe,
+    base: Path | None,
+    display: Display,
+    size: ProbeSize,
+    seed: int | None = None,
+    first: JudgedRows | None = None,
+) -> ProbeRun:
+    """Load rows, golds and model, warm it up where the recipe asks for it, and sample.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `grpo train` would.
+    """
+    with open_start(recipe, base, display, splits=["train"], first=first) as job:
+        return _sampled(job, size, seed)
+
+
+def probe_for_cards(
+    recipe: Recipe,
+    base: Path | None,
+    display: Display,
+    size: ProbeSize,
+    ask: CardQuestion,
+    seed: int | None = None,
+    first: JudgedRows | None = None,
+) -> Probed:
+    """The same, and whether the run fits these cards, by the lengths that were drawn; where one of them is here, by a step that
+    is measured.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `probe_recipe`.
+        UsageError: the recipe launches another number of cards.
+    """
+    cards_of(recipe, ask.cards)
+    with open_start(recipe, base, display, splits=["train"], trains=True, first=first) as job:
+        return _asked(job, _sampled(job, size, seed), ask)
+
+
+def _sampled(job: OpenJob, size: ProbeSize, seed: int | None) -> ProbeRun:
+    return sample_probe(
+        job.recipe,
+        job.train,
+        job.judge,
+        job.engine,
+        job.policy,
+        size,
+        seed=seed,
+        base=job.base,
+        is_noisy=is_noisy(job.recipe),
+        device=device_name(job.policy.device),
+        on_progress=lambda n, total: job.display.progress("probe", n, total),
+    )
+
+
+def _asked(job: OpenJob, found: ProbeRun, ask: CardQuestion) -> Probed:
+    recipe, drawn = job.recipe, found.probe
+    sizes = full_sizes(base_of(recipe.model, 0).model)
+    why = "the sizes of this model are not known here" if sizes is None else unfit(recipe, sizes)
+    if sizes is None or why is not None:
+        return Probed(found, unsaid=why)
+    rows = job.train.rows
+    chosen = Random(recipe.train.seed).sample(rows, min(MOST_PROMPTS, len(rows)))
+    counts = [len(job.policy.encode(row)) for row in chosen]
+    longest = max((record.tokens for record in found.records), default=recipe.sample.max_tokens)
+    lengths = lengths_of(counts, recipe.sample.max_tokens, drawn.mean_tokens, longest)
+    here = device_name(job.policy.device)
+    measure = partial(_measured, job) if card_of(here) == ask.cards.card else None
+    return Probed(found, fit(recipe, sizes, plan(recipe, len(rows)), lengths, ask, measure=measure))
+
+
+def _measured(job: OpenJob, work: Work) -> StepCost | None:
+    from grpo_cli.jobs.probe import measure_step, why_unmeasured
+
+    why = why_unmeasured(job, work)
+    if why is not None:
+        job.display.note("info", f"no step is measured: {why}")
+        return None
+    try:
+        return measure_step(job, work)
+    except SetupError as err:  # the samples are there, and the sum says as much
+        job.display.note("warn", str(err))
+        return None
+
+
+INDENT = 10
+ENDS = 160
+"""Characters shown of the end of an example, where the answer is."""
+
+
+def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
+    """Everything but the gate."""
+    p = found.probe
+    lines = [
+        _line(
+            "probe",
+            f"{visible(model)}   {len(p.prompts)} prompts x {p.samples} samples, at most {p.max_tokens} tokens,"
+            f" temperature {temperature:g}   {found.seconds:.1f}s on {found.device}",
+        ),
+        _line("pass@1", f"{in_words(p.pass_1)}" + (f"   pass@{p.samples} {in_words(p.pass_k)}" if p.pass_k else "")),
+        _line("outcomes", "   ".join(f"{n.replace('_', ' ')} {_share(s)}" for n, s in p.outcomes.items())),
+        *([_line("errors", visible(p.failures.text()))] if p.failures.failed else []),
+        *_reasons(p),
+        _line("length", _lengths(p)),
+        _line("prompts", "   ".join(f"{k}/{p.samples} {n}" for k, n in p.histogram().items() if n)),
+    ]
+    if p.equal_rewards is not None:
+        lines.append(_line("rewards", f"the same in all {p.samples} samples for {p.equal_rewards:.0%} of prompts"))
+    if p.noise is not None:
+        said = f"{p.noise.sigma:.3g} on one answer, by {p.noise.n} scored twice; a spread below {p.noise.floor(p.group):.3g} in a"
+        lines.append(_line("noise", f"{said} group of {p.group} is noise: `train.std_floor: noise`, or that number"))
+    lines += _forecasts(p)
+    for cause in causes(p):
+        lines += [_line("why", cause.text), f"{'':<{INDENT}}hint: {cause.hint}"]
+    return [*lines, *_examples(p)]
+
+
+def gate_lines(probe: Probe, gate: Gate | None) -> list[str]:
+    """Each bar, and go or no-go as the last line."""
+    if gate is None:
+        return ["", "no `gate` in the recipe: no verdict"]
+    checks = bars(probe, gate)
+    lines = [""]
+    for bar in checks:
+        word = "met" if bar.is_met else "missed"
+        close = "   close: more prompts would tell" if bar.is_close else ""
+        lines.append(_line("gate", f"{word:<7} {bar.name} {in_words(bar.value)}   {bound(bar)}{close}"))
+    missed = sum(not bar.is_met for bar in checks)
+    return [*lines, f"no-go: {missed} of {len(checks)} bars missed" if missed else "go"]
+
+
+def _forecasts(p: Probe) -> list[str]:
+    if not p.forecasts:
+        return [_line("groups", "— no prompt has two verdicts")]
+    lines = [_line("groups", "  size   all wrong   all right   dead")]
+    for f in p.forecasts:
+        mark = "*" if f.group == p.group else " "
+        about = "   extrapolated" if f.is_extrapolated else ""
+        dead = f"{f.dead.mean:>5.0%} [{f.dead.low:.0%}, {f.dead.high:.0%}]"
+        lines.append(f"{'':<{INDENT}}{mark} {f.group:>4} {f.all_wrong:>11.0%} {f.all_right:>11.0%}  {dead}{about}")
+    if p.pays is None:
+        said = f"no group of up to {p.forecasts[-1].group} would pay: hardly any would have right and wrong answers"
+    else:
+        larger = next((f for f in p.forecasts if f.group > p.pays.group), None)
+        gain = f"; {larger.group} would add {max(0.0, larger.signal - p.pays.signal):.0%}" if larger else ""
+        said = f"a group of {p.pays.group}: signal in {p.pays.signal:.0%} of groups{gain}   (* the recipe's: {p.group})"
+    return [*lines, _line("pays", said)]
+
+
+def _examples(p: Probe) -> list[str]:
+    lines: list[str] = []
+    for kind, records in p.examples.items():
+        for record in records:
+            lines += ["", _line(kind.replace("_", " "), f"{visible(record.row)}   {_about(record)}")]
+            lines.append(
+                f"{'':<{INDENT}}… {_end(record.completion)}" if record.completion else f"{'':<{INDENT}}(empty)"
+            )
+    return lines
+
+
+def _about(record: SampleRecord) -> str:
+    """Answer found, answer wanted, reason."""
+    parts = [f"{record.tokens} tokens" + (", cut off" if record.truncated else "")]
+    for name, verdict in record.verdicts.items():
+        answer = f" {_short(verdict.answer)}" if verdict.answer is not None else ""
+        parts.append(
+            f"{name}: {verdict.outcome.value}{answer}" + (f" ({visible(verdict.reason)})" if verdict.reason else "")
+        )
+    if (wanted := record.fields.get("answer")) is not None:
+        parts.append(f"expected {_short(str(wanted))}")
+    return "   ".join(parts)
+
+
+def _reasons(p: Probe, most: int = 4) -> list[str]:
+    if not p.reasons:
+        return []
+    named = "   ".join(f"{visible(reason)} {count}" for reason, count in list(p.reasons.items())[:most])
+    return [_line("reasons", named)]
+
+
+def _lengths(p: Probe) -> str:
+    numbers = (("mean", p.mean_tokens), ("p95", p.p95_tokens), ("p95 of right", p.right_p95_tokens))
+    said = "   ".join(f"{name} {'—' if value is None else f'{value:.0f}'}" for name, value in numbers)
+    return f"{said}   limit {p.max_tokens}   truncated {_share(p.truncated)}"
+
+
+def _share(interval: Interval) -> str:
+    return f"{interval.mean:.1%}"
+
+
+def _end(text: str) -> str:
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= ENDS else line[-ENDS:]
+
+
+def _short(text: str, most: int = 40) -> str:
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<{INDENT}}{text}"
+
+
+def lines_of(found: Probed, gate: Gate | None, model: str, temperature: float) -> Sequence[str]:
+    """The whole page."""
+    return [*table(found.run, model, temperature), *_fit(found), *gate_lines(found.run.probe, gate)]
+
+
+def _fit(found: Probed) -> list[str]:
+    """Whether the run fits the cards that were asked about."""
+    if found.fit is None:
+        return [] if found.unsaid is None else ["", _line("fit", f"unknown: {found.unsaid}")]
+    hint = found.fit.hint()
+    lines = [*found.fit.lines(), *([f"hint: {hint}"] if hint else [])]
+    return ["", _line("fit", found.fit.message()), *(f"{'':<{INDENT}}{line}" for line in lines)]
