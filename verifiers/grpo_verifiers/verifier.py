@@ -113,6 +113,10 @@ class Verifier(ABC):
         """Completions and rows that show what it does (`answers.Example`); `grpo explain KIND` judges them."""
         return []
 
+    def describe(self, golds: Sequence[Any]) -> list[str]:
+        """What kinds of rows these compiled golds are of, one line each, for `grpo check`."""
+        return []
+
     @abstractmethod
     def compile(self, row: Mapping[str, Any]) -> Any:
         """The gold of one row, checked and parsed once. Must be picklable.

@@ -168,6 +168,12 @@ def check_golds(
             )
         ]
         finding = _with_untried(finding, untried, verifiers)
+    kinds = [
+        f"`{name}` reads {line}"
+        for name, verifier in verifiers.items()
+        for line in verifier.describe([gold for gold in audited.golds[name] if gold is not None])
+    ]
+    finding = replace(finding, lines=(*kinds, *finding.lines))
     return audited, _with_doubts(finding, audited.doubtful, seen)
 
 

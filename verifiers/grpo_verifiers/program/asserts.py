@@ -200,10 +200,12 @@ def _arithmetic(node: ast.BinOp) -> Any:
 def called_name(tests: Sequence[str]) -> str | None:
     """The function under test: the first called name that the tests do not bind themselves and that is no builtin or module."""
     trees = [ast.parse(test) for test in tests]
-    bound = set(dir(builtins)) | set(sys.stdlib_module_names)
+    bound, imported = set(dir(builtins)) | set(sys.stdlib_module_names), set[str]()
     for tree in trees:
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if isinstance(node, ast.ImportFrom) and node.module == "solution":
+                imported |= {a.name for a in node.names}
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
                 bound.add(node.name)
             elif isinstance(node, ast.alias):
                 bound.add((node.asname or node.name).split(".")[0])
@@ -214,7 +216,8 @@ def called_name(tests: Sequence[str]) -> str | None:
     calls = [
         n.func.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
     ]
-    own = next((name for name in calls if name not in bound and name not in HELPERS), None)
+    own = next((name for name in calls if name in imported), None)
+    own = own or next((name for name in calls if name not in bound and name not in HELPERS), None)
     # a function may well be called `sum`: then the assert is about what it calls first
     return own or next((name for tree in trees for name in _asserted(tree)), None)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES, same_output
+from grpo_verifiers.program.formats import mapped
 from grpo_verifiers.program.hello import hello
-from grpo_verifiers.program.rows import mapped
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot

@@ -19,7 +19,7 @@ WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 MOST_DIGITS = 400
 ROUNDING, MOST_ROUNDING = 1e-10, 1e-3
 """What a whole number may be off by where it was computed in doubles: relative to it, and at most."""
-COMPARES = ("lenient", "tokens", "strict")
+COMPARES = ("lenient", "lines", "tokens", "strict")
 BLANKS = " \t\r"
 SPACES = re.compile(r"([ \t\r]+)")
 
@@ -178,14 +178,18 @@ def same_output(expected: str, printed: str, how: str = "lenient", tolerance: fl
     """Whether printed text is the expected text, by one of `COMPARES`.
 
     Lines end at line feeds only. Blanks at line ends and empty lines around the text never count, nor the spelling of a
-    number beyond leading zeros (`+5`, `-0`, `1e3`); with `tokens` no white space does. `strict`: every character does,
-    but for white space at the very end. `tolerance` is for decimals (`near`).
+    number beyond leading zeros (`+5`, `-0`, `1e3`); with `lines` blanks at the start of a line do not either, with
+    `tokens` no white space does. `strict`: every character does, but for white space at the very end. `tolerance` is for
+    decimals (`near`).
     """
     if how == "strict":
         return expected.rstrip() == printed.rstrip()
     if how == "tokens":
         return _same_tokens(expected.split(), printed.split(), tolerance)
-    want, have = _lines(expected), _lines(printed)
+    want, have = (
+        [line.strip(BLANKS) for line in text.strip().split("\n")] if how == "lines" else _lines(text)
+        for text in (expected, printed)
+    )
     return want == have or (
         len(want) == len(have)
         and all(w == h or _same_tokens(_spaced(w), _spaced(h), tolerance) for w, h in zip(want, have, strict=True))

@@ -67,6 +67,12 @@ class CodeTask:
     returned: tuple[Returned, ...] = ()
     calls: tuple[PlainCall, ...] = ()
     programs: tuple[str, ...] = ()
+    format: str = "code"  # the data set whose columns the row has
+
+    @property
+    def way(self) -> str:
+        """`values`: the host compares what the solution returns or prints; `wall`: a test program runs beside it."""
+        return "wall" if self.programs else "values"
 
 
 def _inputs(calls: Sequence[PlainCall | Returned]) -> str:
@@ -139,7 +145,8 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
     scoring = str(row.get("scoring") or defaults.scoring)
     if scoring not in ("all", "fraction"):
         raise BadGold(f"`scoring` is {scoring!r}; known: all, fraction")
-    timeout_s = _number(row, "timeout", defaults.timeout_s, MOST_TIMEOUT_S)
+    least_s = min(_number(row, "least_timeout", defaults.timeout_s, 1e9), MOST_TIMEOUT_S)
+    timeout_s = _number(row, "timeout", max(defaults.timeout_s, least_s), MOST_TIMEOUT_S)
     memory_mb = int(_number(row, "mem_mb", defaults.memory_mb, 1 << 20))
     prompt, setup = _text(row, "prompt_code"), _text(row, "setup")
     entry = _entry(row.get("entry_point"))

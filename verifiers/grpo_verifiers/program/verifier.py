@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES
-from grpo_verifiers.program.rows import mapped
+from grpo_verifiers.program.formats import mapped, read_row
 from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task, missing_libraries, packages_in
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
@@ -63,8 +64,20 @@ class CodeVerifier(SandboxedVerifier):
 
     def compile(self, row: Mapping[str, Any]) -> CodeTask:
         """The task of a row; rows of HumanEval, MBPP, APPS and LiveCodeBench files are recognised."""
-        o = self.options
-        return compile_task(mapped(row), Defaults(o.style, o.scoring, o.timeout, o.mem_mb, o.max_tests))
+        o, (name, columns) = self.options, read_row(row)
+        task = compile_task(columns, Defaults(o.style, o.scoring, o.timeout, o.mem_mb, o.max_tests))
+        return replace(task, format=name)
+
+    def describe(self, golds: Sequence[Any]) -> list[str]:
+        """A line a data set: how many rows have its format, by the way in which they are judged, or what they lack."""
+        counts: dict[str, Counter[str]] = {}
+        for task in golds:
+            absent = missing_libraries(task)
+            counts.setdefault(task.format, Counter())[f"no library `{absent[0]}`" if absent else task.way] += 1
+        return [
+            f"{name}: " + ", ".join(f"{n:,} {way}" for way, n in sorted(found.items(), key=lambda item: -item[1]))
+            for name, found in sorted(counts.items())
+        ]
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The reference solution, where the row carries one."""
