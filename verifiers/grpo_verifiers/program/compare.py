@@ -86,7 +86,7 @@ def _same_dict(expected: dict[Any, Any], got: object, rule: CompareRule) -> bool
         if type(pair) is not list or len(pair) != 2:
             return False
         try:
-            key = _hashable(pair[0])
+            key = hashable(pair[0])
             if key not in expected:
                 key = str(key) if type(key) is int and not rule.exact else key
             if key not in expected or not same(expected[key], pair[1], rule):
@@ -104,7 +104,7 @@ def _same_set(expected: set[Any] | frozenset[Any], got: object) -> bool:
     if type(items) is not list or len(items) != len(expected):
         return False
     try:
-        found = [_hashable(i) for i in items]
+        found = [hashable(i) for i in items]
         return all(f in expected for f in found) and len(set(found)) == len(expected)
     except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError):
         return False
@@ -124,17 +124,17 @@ def _same_number(expected: Any, got: object, rule: CompareRule) -> bool:
         return False
 
 
-def _hashable(got: object) -> Any:
+def hashable(got: object) -> Any:
     """A key or set item, built; only of kinds that cost no more than their text."""
     if type(got) is dict:
         tag = next(iter(got), "")
         if tag not in ("i", "t", "f", "b", "c", "q", "m", "n", "ns") or len(got) != 1:
             raise wire.BadWire("no key")
         if tag in ("t", "f"):
-            made = [_hashable(v) for v in got[tag]]
+            made = [hashable(v) for v in got[tag]]
             return tuple(made) if tag == "t" else frozenset(made)
         if tag == "n":
-            return tuple([_hashable(v) for v in got[tag][2]])
+            return tuple([hashable(v) for v in got[tag][2]])
         return number(got) if tag == "ns" else wire.decode(got)
     if type(got) is list:
         raise wire.BadWire("a list is no key")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo_verifiers.program.asserts import PlainCall, called_name, plain_calls
 from grpo_verifiers.program.compare import COMPARES
+from grpo_verifiers.program.literal_tests import LiteralCall, called_name, literal_calls
 from grpo_verifiers.program.reach import TestText, is_check
 from grpo_verifiers.sandbox.inside import extract, wire
 from grpo_verifiers.sandbox.view import PACKAGES, host_view
@@ -23,6 +23,8 @@ Scoring = Literal["all", "fraction"]
 STYLES = ("assert", "stdio", "function_call")
 SHORT_NAMES = re.compile(r"\b(np|pd)\.")
 MOST_TIMEOUT_S = 600.0
+MOST_RESULTS = 1 << 20
+EQUAL = ("equal", "close", "isclose", "almost", "evalplus", "is")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class CodeTask:
-    """A compiled row. Of `outputs`, `returned`, `calls`, `programs` exactly one is filled."""
+    """A compiled row. Of `outputs`, `returned`, `programs` exactly one is filled; `calls` are the programs, read as calls."""
 
     style: Style
     entry: str | None
@@ -65,17 +67,17 @@ class CodeTask:
     inputs: str = "[]"  # the calls as a run gets them, as JSON: no expected value is in it
     outputs: tuple[Output, ...] = ()
     returned: tuple[Returned, ...] = ()
-    calls: tuple[PlainCall, ...] = ()
+    calls: tuple[LiteralCall, ...] = ()
     programs: tuple[str, ...] = ()
     format: str = "code"  # the data set whose columns the row has
 
     @property
     def way(self) -> str:
         """`values`: the host compares what the solution returns or prints; `wall`: a test program runs beside it."""
-        return "wall" if self.programs else "values"
+        return "wall" if self.programs and not self.calls else "values"
 
 
-def _inputs(calls: Sequence[PlainCall | Returned]) -> str:
+def _inputs(calls: Sequence[LiteralCall | Returned]) -> str:
     encoded = [
         [[wire.encode(a) for a in call.args], {k: wire.encode(v) for k, v in call.kwargs.items()}] for call in calls
     ]
@@ -207,16 +209,20 @@ def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:
     entry = common["entry"]
     if entry is None:
         common["entry"] = entry = called_name(programs)
-    calls = plain_calls(programs, entry) if entry else None
-    if calls:
-        return CodeTask(
-            count=len(programs),
-            inputs=_inputs(calls),
-            expected_bytes=_size([c.expected for c in calls]),
-            calls=calls,
-            **common,
-        )
-    return CodeTask(count=len(programs), programs=tuple(programs), **common)
+    calls = literal_calls(programs, entry) if entry else None
+    if not calls:
+        return CodeTask(count=len(programs), programs=tuple(programs), **common)
+    claims = [claim for call in calls for claim in call.claims]
+    is_told = all(claim.op in EQUAL and not claim.views for claim in claims)
+    return CodeTask(
+        count=len(programs),
+        inputs=_inputs(calls),
+        # how long a result is of which only a part is claimed, nobody knows
+        expected_bytes=_size([claim.expected for claim in claims]) if is_told else MOST_RESULTS,
+        calls=calls,
+        programs=tuple(programs),
+        **common,
+    )
 
 
 def _programs(tests: object, entry: str | None) -> list[str]:

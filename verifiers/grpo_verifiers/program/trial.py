@@ -6,6 +6,7 @@ in `compare` and, for general test programs, in a test process of its own.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import json
 import os
@@ -14,14 +15,13 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Literal, Protocol
 
-from grpo_verifiers.program.asserts import PlainCall
-from grpo_verifiers.program.compare import CompareRule, number, same, same_output
+from grpo_verifiers.program.claims import Undecided, holds
+from grpo_verifiers.program.compare import CompareRule, same, same_output
+from grpo_verifiers.program.literal_tests import LiteralCall
 from grpo_verifiers.program.task import CodeTask, Returned, packages_of
 from grpo_verifiers.sandbox.delays import Delays
-from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.lane import STRETCH, Lane, LaneFailed, LaneReport, LaneSilent, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import LaneSlot
@@ -45,7 +45,8 @@ MOST_TRIALS = 3
 CALM_S = 0.002  # a trial that waited no longer for its turn measures what it means to
 AGAIN_S = 3.0  # and one that takes long is not made again
 
-Fate = Literal["passed", "failed", "limit", "no_code"]
+Fate = Literal["passed", "failed", "limit", "no_code", "undecided"]
+"""`undecided`: what the run handed out does not show it, and the test program is run in a process of its own."""
 
 
 class TrialOptions(Protocol):
@@ -69,6 +70,7 @@ class TestResult:
 
 
 PASSED = TestResult("passed")
+UNDECIDED = TestResult("undecided")
 
 
 @dataclass(slots=True)
@@ -95,9 +97,11 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
     kind = max(task.packages, packages_of(code), key=("plain", "numpy", "pandas").index)
     if task.outputs:
         return _run_stdio(task, code, slot, kind, options, order)
-    if task.programs:
-        return _run_program(task, code, slot, kind, options)
-    return _run_calls(task, code, slot.lane(kind))
+    if task.calls or task.returned:
+        trial = _run_calls(task, code, slot.lane(kind))
+        if all(result.fate != "undecided" for result in trial.results):
+            return trial
+    return _run_program(task, code, slot, kind, options)
 
 
 def _limits(task: CodeTask, kind: str, steps: int = 1) -> dict[str, Any]:
@@ -177,7 +181,8 @@ def _one_stdio(
 def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
     calls: tuple[Any, ...] = task.calls or task.returned
     stop = task.scoring == "all"
-    payload = _payload(task, code, stop=stop)[:-1] + b', "calls": ' + task.inputs.encode() + b"}"
+    ends_early = stop and not any(call.raises for call in task.calls)
+    payload = _payload(task, code, stop=ends_early)[:-1] + b', "calls": ' + task.inputs.encode() + b"}"
     with memory_files(payload=payload, results=None) as fds:
         # an assert program has one limit for all of it, calls have one each
         steps = 1 if task.calls else len(calls)
@@ -229,7 +234,7 @@ def _most_bytes(task: CodeTask) -> int:
     return SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
 
 
-def _judge_line(call: PlainCall | Returned, line: bytes | None, ended: TestResult | None) -> TestResult:
+def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestResult | None) -> TestResult:
     if line is None:
         return ended or TestResult("failed", "exit_inside_call")
     try:
@@ -239,51 +244,52 @@ def _judge_line(call: PlainCall | Returned, line: bytes | None, ended: TestResul
     if type(answer) is not dict or "v" not in answer:
         return _no_value(call, answer if type(answer) is dict else {})
     try:
-        passed = _holds(call, answer["v"]) if isinstance(call, PlainCall) else _accepts(call, answer["v"])
+        if not isinstance(call, LiteralCall):
+            passed = _accepts(call, answer["v"])
+        else:
+            passed = not call.raises and all(holds(claim, answer["v"]) for claim in call.claims)
+    except Undecided:
+        return UNDECIDED
     except Exception:  # noqa: BLE001 - nothing that a run says may raise in the caller
         passed = False  # a value made to break the comparison is not the expected one
     return PASSED if passed else TestResult("failed", "value_differs")
 
 
-def _no_value(call: object, answer: dict[str, Any]) -> TestResult:
+def _no_value(call: LiteralCall | Returned, answer: dict[str, Any]) -> TestResult:
     """The call raised, or returned what is no plain value: of that only the truth is known, which `assert f(x)` asks for."""
+    if isinstance(call, LiteralCall):
+        if call.raises and "x" in answer:
+            return _raised(call.raises, str(answer["x"]))
+        if "o" in answer and not call.raises:
+            said = {c.op == "true" if c.op in ("true", "false") and not c.views else None for c in call.claims}
+            # an object that the solution made may be a sequence, or lean on its own operators: the test process knows
+            return (
+                UNDECIDED
+                if None in said
+                else PASSED
+                if said <= {answer.get("b")}
+                else TestResult("failed", "value_differs")
+            )
     if "x" in answer:
         if answer["x"] == "MemoryError":
             return TestResult("limit", "memory")
         return TestResult("failed", "raised", str(answer["x"])[:100])
-    if isinstance(call, PlainCall) and call.claim in ("true", "false") and answer.get("b") is (call.claim == "true"):
-        return PASSED
     return TestResult("failed", "opaque", str(answer.get("o"))[:100])
+
+
+def _raised(expected: tuple[str, ...], name: str) -> TestResult:
+    """Whether an exception of this name is one of the expected; what a class of the solution's derives from is not known."""
+    kind = getattr(builtins, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        return UNDECIDED
+    if issubclass(kind, tuple(getattr(builtins, one) for one in expected)):
+        return PASSED
+    return TestResult("failed", "raised", name)
 
 
 def _accepts(call: Returned, got: object) -> bool:
     rule = CompareRule(tolerance=call.tolerance)
     return any(same(value, got, rule) for value in call.accepted)
-
-
-def _holds(call: PlainCall, got: object) -> bool:
-    """Whether the claim of an assert holds for a value."""
-    if call.claim == "equal":
-        return same(call.expected, got, CompareRule(exact=True))
-    if call.claim == "is":
-        return type(got) in (bool, type(None)) and got is call.expected
-    if call.claim == "near":
-        value = number(got)
-        if value is None or isinstance(value, complex | Decimal):
-            return False
-        gap = abs(value - call.expected)
-        return bool(gap < call.tolerance if call.is_strict else gap <= call.tolerance)
-    return bool(_truth(got)) == (call.claim == "true")
-
-
-def _truth(got: object) -> Any:
-    """The truth of a plain value, without building it."""
-    if type(got) is dict and len(got) == 1:
-        ((tag, body),) = got.items()
-        if tag in ("t", "d", "s", "f", "b", "B"):
-            return bool(body)
-        return wire.decode(got) if tag in ("i", "c", "r", "q", "m", "ns", "D", "Q", "n") else True
-    return got
 
 
 def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions) -> Trial:
