@@ -6,30 +6,30 @@ import pytest
 
 from grpo_verifiers.program.compare import COMPARES, CompareRule, same, same_output
 
-# what is expected, what is printed, and whether `lenient`, `tokens` and `strict` take it
+# what is expected, what is printed, and whether `lenient`, `lines`, `tokens` and `strict` take it
 TEXTS = [
-    ("1 2\n3", "1 2\n3", (True, True, True)),
-    ("1 2\n3", "1 2  \n3\t\n\n", (True, True, False)),
-    ("1 2\n3", "1 2\r\n3\r\n", (True, True, False)),
-    ("1 2\n3", "1 2\n3\n\n", (True, True, True)),
-    ("1 2\n3", " 1 2\n3", (False, True, False)),
-    ("1 2\n3", "1  2\n3", (False, True, False)),
-    ("1 2\n3", "1\t2\n3", (False, True, False)),
-    ("1 2\n3", "1 2 3", (False, True, False)),
-    ("1 2\n3", "1 2\n\n3", (False, True, False)),
-    ("1 2\n3", "1 2\v3", (False, True, False)),
-    ("1 2\n3", "1 2\x853", (False, True, False)),
-    ("1 2\n3", "12\n3", (False, False, False)),
-    ("5", "+5", (True, True, False)),
-    ("0", "-0", (True, True, False)),
-    ("1000", "1e3", (True, True, False)),
-    ("0.5", ".5", (True, True, False)),
-    ("7", "007", (False, False, False)),
-    ("007", "7", (False, False, False)),
-    ("1.5", "01.5", (False, False, False)),
-    ("5", "\u0665", (False, False, False)),
-    ("nan", "NaN", (False, False, False)),
-    ("Yes", "yes", (False, False, False)),
+    ("1 2\n3", "1 2\n3", (True, True, True, True)),
+    ("1 2\n3", "1 2  \n3\t\n\n", (True, True, True, False)),
+    ("1 2\n3", "1 2\r\n3\r\n", (True, True, True, False)),
+    ("1 2\n3", "1 2\n3\n\n", (True, True, True, True)),
+    ("1 2\n3", " 1 2\n3", (False, True, True, False)),
+    ("1 2\n3", "1  2\n3", (False, False, True, False)),
+    ("1 2\n3", "1\t2\n3", (False, False, True, False)),
+    ("1 2\n3", "1 2 3", (False, False, True, False)),
+    ("1 2\n3", "1 2\n\n3", (False, False, True, False)),
+    ("1 2\n3", "1 2\v3", (False, False, True, False)),
+    ("1 2\n3", "1 2\x853", (False, False, True, False)),
+    ("1 2\n3", "12\n3", (False, False, False, False)),
+    ("5", "+5", (True, True, True, False)),
+    ("0", "-0", (True, True, True, False)),
+    ("1000", "1e3", (True, True, True, False)),
+    ("0.5", ".5", (True, True, True, False)),
+    ("7", "007", (False, False, False, False)),
+    ("007", "7", (False, False, False, False)),
+    ("1.5", "01.5", (False, False, False, False)),
+    ("5", "\u0665", (False, False, False, False)),
+    ("nan", "NaN", (False, False, False, False)),
+    ("Yes", "yes", (False, False, False, False)),
 ]
 
 

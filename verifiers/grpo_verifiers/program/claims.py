@@ -64,6 +64,23 @@ def holds(claim: Claim, got: object) -> bool:
     return bool(OPS[claim.op](claim, got))
 
 
+def of_object(claim: Claim, is_true: object) -> bool:
+    """Whether a claim holds of an object that is no plain value, of which only its truth was handed out.
+
+    Such an object equals no literal: its own operators do not decide here.
+
+    Raises:
+        Undecided: it may be a sequence, a view of a dict or a number of another kind.
+    """
+    if claim.views or (claim.op == "equal" and isinstance(claim.expected, set | frozenset)):
+        raise Undecided
+    if claim.op in ("true", "false"):
+        return is_true is (claim.op == "true")
+    if claim.op not in ("equal", "is", "is_not"):
+        raise Undecided
+    return claim.op == "is_not"
+
+
 def items(got: Any) -> list[Any]:
     """The tagged values that iterating over one gives, in its order.
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from grpo_verifiers.program.claims import Undecided, holds
+from grpo_verifiers.program.claims import Undecided, holds, of_object
 from grpo_verifiers.program.compare import CompareRule, same, same_output
 from grpo_verifiers.program.literal_tests import LiteralCall
 from grpo_verifiers.program.task import CodeTask, Returned, packages_of
@@ -241,9 +241,9 @@ def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestRes
         answer = json.loads(line)
     except (ValueError, RecursionError):
         return TestResult("failed", "bad_reply")
-    if type(answer) is not dict or "v" not in answer:
-        return _no_value(call, answer if type(answer) is dict else {})
     try:
+        if type(answer) is not dict or "v" not in answer:
+            return _no_value(call, answer if type(answer) is dict else {})
         if not isinstance(call, LiteralCall):
             passed = _accepts(call, answer["v"])
         else:
@@ -261,15 +261,8 @@ def _no_value(call: LiteralCall | Returned, answer: dict[str, Any]) -> TestResul
         if call.raises and "x" in answer:
             return _raised(call.raises, str(answer["x"]))
         if "o" in answer and not call.raises:
-            said = {c.op == "true" if c.op in ("true", "false") and not c.views else None for c in call.claims}
-            # an object that the solution made may be a sequence, or lean on its own operators: the test process knows
-            return (
-                UNDECIDED
-                if None in said
-                else PASSED
-                if said <= {answer.get("b")}
-                else TestResult("failed", "value_differs")
-            )
+            said = [of_object(claim, answer.get("b")) for claim in call.claims]
+            return PASSED if all(said) else TestResult("failed", "opaque", str(answer["o"])[:100])
     if "x" in answer:
         if answer["x"] == "MemoryError":
             return TestResult("limit", "memory")
