@@ -9,13 +9,22 @@ What cannot be read is a bad row, with the format and the column.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_verifiers.program.shapes import LEETCODE_SETUP, STREAMS, Columns, Row, calls_of, parsed, tests_of, unpacked
+from grpo_verifiers.program.shapes import (
+    CLOSE,
+    LEETCODE_SETUP,
+    STREAMS,
+    Columns,
+    Row,
+    calls_of,
+    parsed,
+    tests_of,
+    unpacked,
+)
 from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.verifier import BadGold
 
@@ -23,7 +32,7 @@ PYTHON3 = 3  # the language of a solution, in CodeContests
 OWN = ("tests", "answer")
 FIELDS = (
     *("tests", "style", "entry_point", "prompt_code", "setup", "scoring", "timeout", "least_timeout", "mem_mb"),
-    *("needs", "compare"),
+    *("needs", "compare", "reference"),
 )
 UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError, MemoryError)
 
@@ -80,39 +89,24 @@ def solution_of(row: Row) -> Columns:
 
 
 def evalplus(row: Row) -> Columns:
-    """Rows without expected values: the reference and the program are run on the same inputs by the test program."""
+    """Rows without expected values: the reference and the program are run on the same inputs, and their values compared."""
     prompt, entry = str(row.get("prompt") or ""), row["entry_point"]
     reference = row["canonical_solution"]
     if f"def {entry}" not in reference:
         reference = prompt + reference
     ast.parse(reference)
-    inputs = [*(row.get("base_input") or ()), *(row.get("plus_input") or ())]
+    inputs = [*(parsed(row.get("base_input")) or ()), *(parsed(row.get("plus_input")) or ())]
     if not inputs:
         raise ValueError("`base_input` and `plus_input` are empty")
-    program = EVALPLUS.format(
-        reference=reference, inputs=json.dumps(inputs), entry=entry, close=float(row.get("atol") or 0)
-    )
-    has_stub = f"def {entry}" in prompt
-    out = {"style": "assert", "tests": program, "entry_point": entry, "solution": reference}
-    return {**out, "prompt_code": prompt} if has_stub else out
-
-
-EVALPLUS = """import copy, json, math
-_space = {{}}
-exec({reference!r}, _space)
-_reference = _space[{entry!r}]
-def _same(a, b):
-    if isinstance(a, float) and isinstance(b, (int, float)):
-        return a == b or abs(a - b) <= max({close!r}, 1e-6 * abs(a)) or (a != a and b != b)
-    if isinstance(a, (list, tuple)) and type(a) is type(b) and len(a) == len(b):
-        return all(_same(x, y) for x, y in zip(a, b))
-    return a == b
-def check(candidate):
-    for _given in json.loads({inputs!r}):
-        _wanted = _reference(*copy.deepcopy(_given))
-        _found = candidate(*copy.deepcopy(_given))
-        assert _same(_wanted, _found)
-"""
+    tests = [{"args": given, "float_tol": float(row.get("atol") or 0) or CLOSE} for given in inputs]
+    out = {
+        "style": "function_call",
+        "tests": tests,
+        "reference": reference,
+        "entry_point": entry,
+        "solution": reference,
+    }
+    return {**out, "prompt_code": prompt} if f"def {entry}" in prompt else out
 
 
 def leetcodedataset(row: Row) -> Columns | None:

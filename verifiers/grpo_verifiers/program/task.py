@@ -39,12 +39,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """One call with its accepted values, of the style `function_call`."""
+    """One call with its accepted values, of the style `function_call`; none where a reference gives them."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     accepted: tuple[Any, ...]
     tolerance: float | None = None
+    is_exact: bool = False  # a tuple is no list, as where Python values are compared and not JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class CodeTask:
     returned: tuple[Returned, ...] = ()
     calls: tuple[LiteralCall, ...] = ()
     programs: tuple[str, ...] = ()
+    reference: str = ""  # the program whose values are the expected ones
     format: str = "code"  # the data set whose columns the row has
 
     @property
@@ -181,12 +183,14 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
     if style == "function_call":
         if entry is None:
             raise BadGold("`function_call` tests need an `entry_point`")
-        returned = tuple(_returned(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
+        reference = _text(row, "reference")
+        returned = tuple(_returned(t, i, bool(reference)) for i, t in enumerate(_list_of_dicts(tests, style)))
         return CodeTask(
             count=len(returned),
             inputs=_inputs(returned),
             expected_bytes=_size([r.accepted for r in returned]),
             returned=returned,
+            reference=reference,
             **common,
         )
     return _assert_task(_programs(tests, entry), common)
@@ -303,9 +307,11 @@ def _output(test: Mapping[str, Any], number: int, how: str) -> Output:
     return Output(given, tuple(map(str, outputs)), _tolerance(test, number), how)
 
 
-def _returned(test: Mapping[str, Any], number: int) -> Returned:
+def _returned(test: Mapping[str, Any], number: int, has_reference: bool) -> Returned:
     args, kwargs = test.get("args", []), test.get("kwargs") or {}
-    if "expected_any" in test:
+    if has_reference:
+        accepted = [None]  # until the reference was run
+    elif "expected_any" in test:
         accepted = test["expected_any"]
     elif "expected" in test:
         accepted = [test["expected"]]
@@ -322,7 +328,7 @@ def _returned(test: Mapping[str, Any], number: int) -> Returned:
         wire.encode([*args, dict(kwargs)])
     except (wire.NotPlain, RecursionError) as err:
         raise BadGold(f"test {number} has arguments that are no plain values: {err}") from err
-    return Returned(tuple(args), dict(kwargs), tuple(accepted), _tolerance(test, number))
+    return Returned(tuple(args), dict(kwargs), tuple(accepted), _tolerance(test, number), has_reference)
 
 
 def _tolerance(test: Mapping[str, Any], number: int) -> float | None:

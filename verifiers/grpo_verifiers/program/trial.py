@@ -14,7 +14,7 @@ import re
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from grpo_verifiers.program.claims import Undecided, holds, of_object
@@ -22,6 +22,7 @@ from grpo_verifiers.program.compare import CompareRule, same, same_output
 from grpo_verifiers.program.literal_tests import LiteralCall
 from grpo_verifiers.program.task import CodeTask, Returned, packages_of
 from grpo_verifiers.sandbox.delays import Delays
+from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.lane import STRETCH, Lane, LaneFailed, LaneReport, LaneSilent, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import LaneSlot
@@ -102,6 +103,24 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
         if all(result.fate != "undecided" for result in trial.results):
             return trial
     return _run_program(task, code, slot, kind, options)
+
+
+def with_reference(task: CodeTask, lane: Lane) -> CodeTask:
+    """The task with the values that its reference returns, run as a solution is; decoded here, for the row is trusted.
+
+    Raises:
+        LaneFailed: the sandbox broke.
+        TestsBroken: the reference fails on an input, or returns what is no plain value.
+    """
+    payload = _payload(task, task.reference, stop=True)[:-1] + b', "calls": ' + task.inputs.encode() + b"}"
+    with memory_files(payload=payload, results=None) as fds:
+        lane.run("calls", fds, _limits(task, lane.kind, task.count))
+        answers = [json.loads(line) for line in read_file(fds["results"], OUTPUT_BYTES).split(b"\n")[:-1]]
+    values = [wire.decode(answer["v"]) for answer in answers if "v" in answer]
+    if len(values) < task.count:
+        raise TestsBroken(f"the reference returns no value for input {len(values)}: {answers[len(values) :][:1]}")
+    returned = tuple(replace(call, accepted=(value,)) for call, value in zip(task.returned, values, strict=True))
+    return replace(task, returned=returned, expected_bytes=sum(len(str(answer)) for answer in answers))
 
 
 def _limits(task: CodeTask, kind: str, steps: int = 1) -> dict[str, Any]:
@@ -281,7 +300,7 @@ def _raised(expected: tuple[str, ...], name: str) -> TestResult:
 
 
 def _accepts(call: Returned, got: object) -> bool:
-    rule = CompareRule(tolerance=call.tolerance)
+    rule = CompareRule(exact=call.is_exact, tolerance=call.tolerance)
     return any(same(value, got, rule) for value in call.accepted)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.formats import mapped, read_row
 from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task, missing_libraries, packages_in
-from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
+from grpo_verifiers.program.trial import TestsBroken, Trial, run_task, with_reference
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
@@ -22,6 +22,7 @@ from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limi
 from grpo_verifiers.verifier import BadOption, Sample
 
 MOST_SOURCE = 256 << 10
+MOST_REFERENCES = 2048
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class CodeVerifier(SandboxedVerifier):
         _check(options)
         self._least = tiers.least_tier(options.sandbox)
         self._failures: dict[tuple[Output, ...], list[int]] = {}
+        self._references: dict[str, CodeTask] = {}
 
     def compile(self, row: Mapping[str, Any]) -> CodeTask:
         """The task of a row; rows of HumanEval, MBPP, APPS and LiveCodeBench files are recognised."""
@@ -110,6 +112,7 @@ class CodeVerifier(SandboxedVerifier):
 
         def run(slot: LaneSlot) -> Verdict:
             try:
+                task = self._complete(sample.gold, slot)
                 trial = run_task(task, answer, slot, self.options, self._order(task))
             except TestsBroken as err:
                 return error("tests_broken", str(err)[:300], time.perf_counter() - started)
@@ -121,6 +124,17 @@ class CodeVerifier(SandboxedVerifier):
             return verdict
 
         return self.in_a_slot(lanes, run, started)
+
+    def _complete(self, task: CodeTask, slot: LaneSlot) -> CodeTask:
+        """The task with its expected values, which a reference is run for once."""
+        if not task.reference:
+            return task
+        key = f"{task.reference}\n{task.inputs}"
+        if key not in self._references:
+            if len(self._references) >= MOST_REFERENCES:
+                self._references.clear()
+            self._references[key] = with_reference(task, slot.lane(task.packages))
+        return self._references[key]
 
     def _order(self, task: CodeTask) -> list[int]:
         """The tests that failed most often come first: with `all` the first failure ends the trial."""
