@@ -165,7 +165,7 @@ class Reader(Values):
             raise NotLiteral
         for case in self.rounds(cases):
             known, results = dict(self.known), dict(self.results)
-            for name, value in zip(said, case if len(said) > 1 else (case,), strict=True):
+            for name, value in zip(said, (case,) if said == [given] else case, strict=True):
                 self.bind(name, value)
             self.run(node.body)
             self.known, self.results = known, results
