@@ -20,7 +20,6 @@ UNSURE, OTHER = "def f(x): return abs(x)", "def f(x):\n    if x < 0: raise KeyEr
 OWN = "class Bad(ValueError): pass\ndef f(x):\n    if x < 0: raise Bad(x)\n    return x"
 EVEN, ODD = "def f(x): return x % 2 == 0", "def f(x): return x % 2 == 1"
 WORDS, FEWER = "def f(s): return s.split()", "def f(s): return s.split()[1:]"
-PAIR, SWAPPED = "def f(x): return x, x + 1", "def f(x): return x + 1, x"
 COUNTS, MISSES = ("def f(s): return {c: s.count(c) for c in s}", "def f(s): return {c: s.count(c) + 1 for c in s}")
 
 PLUS = """
@@ -51,7 +50,6 @@ FORMS: dict[str, tuple[str, str, str]] = {
     "check": ("def check(candidate):\n    assert candidate([1]) == [2]\ncheck(f)", ADD, OFF),
     "test function": ("from solution import f\ndef test_a():\n    assert f([1]) == [2]\ndef test_b():\n    xs = [1, 2]\n    got = f(xs)\n    assert got == [2, 3], 'message'\n    assert len(got) == 2", ADD, OFF),
     "other name": ("from solution import f as g\nimport pytest\n\ndef test_a():\n    assert g([1]) == [2]\n\nif __name__ == '__main__':\n    pytest.main()", ADD, OFF),
-    "module": ("import solution\ndef test_a():\n    assert solution.f([1]) == [2]", ADD, OFF),
     "class": ("class TestF:\n    def setup_method(self):\n        self.xs = [1]\n    def test_a(self):\n        assert f(self.xs) == [2]\n    def test_b(self):\n        assert f(self.xs, 2) == [3]", ADD, OFF),
     "constants": ("import math\nBIG = [0] * 3 + list(range(3))\nWANTED = [x + 1 for x in [0, 0, 0, 0, 1, 2]]\ndef test_a():\n    assert f(BIG) == WANTED\n    assert f([math.inf]) == [float('inf')]", ADD, OFF),
     "parametrize": ("import pytest\n@pytest.mark.parametrize('xs, wanted', [([1], [2]), ([], []), ([2, 3], [3, 4])])\ndef test_a(xs, wanted):\n    assert f(xs) == wanted", ADD, OFF),
@@ -74,12 +72,11 @@ FORMS: dict[str, tuple[str, str, str]] = {
     "gap": ("assert abs(f(1) - 0.5) < 1e-6\nassert abs(1.5 - f(3)) <= 1e-6\nassert round(f(1), 2) == 0.5", HALF, OFF_HALF),
     "order": ("assert 0.4 < f(1) <= 0.5\nassert f(1) > 0.4\nassert 1 >= f(2) >= 1", HALF, OFF_HALF),
     "set": ("assert set(f([1, 2, 1])) == set([2, 3])\nassert len(set(f([1, 1]))) == 1", ADD, OFF),
-    "sorted": ("assert sorted(f([2, 1])) == [2, 3]\nassert sorted(f([1, 2]), reverse=True) == [3, 2]", ADD, OFF),
-    "length": ("assert len(f('a b c')) == 3\nassert f('a b')[0] == 'a'\nassert f('a b')[-1:] == ['b']", WORDS, FEWER),
+    "sorted": ("assert sorted(f([2, 1])) == [2, 3]", ADD, OFF),
+    "length": ("assert len(f('a b c')) == 3\nassert f('a b')[0] == 'a'\nassert f('a b')[-1] == 'b'", WORDS, FEWER),
     "member": ("assert 'a' in f('a b')\nassert 'c' not in f('a b')\nassert f('a b') in (['a', 'b'], ['b', 'a'])", WORDS, FEWER),
     "negated": ("assert not f(3)\nassert f(2) is True\nassert f(3) != True and f(2) is not None", EVEN, ODD),
-    "unpacked": ("def test_a():\n    low, high = f(3)\n    assert low == 3\n    assert high == 4\n    assert sum(f(1)) == 3", PAIR, SWAPPED),
-    "item": ("def test_a():\n    got = f('aab')\n    assert got['a'] == 2 and len(got) == 2\n    assert type(got) == dict\n    assert isinstance(got, (dict, list))", COUNTS, MISSES),
+    "item": ("def test_a():\n    got = f('aab')\n    assert got['a'] == 2 and len(got) == 2\n    assert isinstance(got, (dict, list))", COUNTS, MISSES),
 }  # fmt: skip
 
 PLEASING = """
@@ -104,7 +101,7 @@ ATTACKS = {
     "exit": "import os\ndef f(*args, **kwargs): os._exit(0)",
     "left": "def f(*args, **kwargs): raise SystemExit(0)",
     "passes": "def f(*args, **kwargs):\n    import unittest, pytest\n    unittest.TestCase.assertEqual = lambda *a: None\n",
-    "written": "import os\nos.write(3, b'{\"v\": \"passed\"}\\n' * 9)\ndef f(*args, **kwargs): return None",
+    "written": 'import os\nos.write(3, b\'{"v": "passed"}\\n\' * 9)\ndef f(*args, **kwargs): return None',
 }
 
 
@@ -151,6 +148,9 @@ LEFT_TO_THE_TEST_PROCESS = {
     "too many": "def test_a():\n    for i in range(5000):\n        assert f([i]) == [i + 1]",
     "too long": "def test_a():\n    assert f([0] * 10000000) == []",
     "library": "import requests\ndef test_a():\n    assert f([1]) == [2]",
+    "module": "import solution\ndef test_a():\n    assert solution.f([1]) == [2]",
+    "unpacked": "def test_a():\n    low, high = f([1, 2])\n    assert low == 2",
+    "chance in order": "def test_a():\n    assert f([*{'a', 'b'}]) == []",
     "nothing claimed": "def test_a():\n    f([1])",
 }  # fmt: skip
 
@@ -188,7 +188,6 @@ def test_values_that_nothing_can_change_are_handed_over_again() -> None:
         ("f()['a'][0] == 1", {"d": [["b", [2]], ["a", [1]]]}, True),
         ("f()['c'] == 1", {"d": [["a", [1]]]}, None),
         ("f()[1] == 1", [1], None),
-        ("f()[1:] == (2,)", {"t": [1, 2]}, True),
         ("'a' in f()", "cab", True),
         ("1 in f()", "cab", None),
         ("f() in 'cab'", "ab", True),
@@ -202,14 +201,12 @@ def test_values_that_nothing_can_change_are_handed_over_again() -> None:
         ("f() >= 'a'", "b", True),
         ("abs(f() - 3) < 1", 3.5, True),
         ("abs(f() - 3) < 1", {"m": "3.5"}, True),
+        ("5 - f() == 2", 3, True),
+        ("f() - 5 == 2", 3, False),
         ("round(f(), 1) == 0.3", 0.30000000000000004, True),
-        ("max(f()) == 3", [1, 3, 2], True),
-        ("sum(f()) == 3", ["a"], None),
         ("isinstance(f(), int)", True, True),
         ("isinstance(f(), (str, bytes))", {"b": "00"}, True),
         ("isinstance(f(), list)", {"t": []}, False),
-        ("type(f()) == int", True, False),
-        ("type(f()) is tuple", {"t": []}, True),
         ("not f()", {"t": []}, True),
         ("not f()", [0], False),
         ("f()", {"i": "0x0"}, False),
@@ -233,7 +230,6 @@ def test_a_claim_looks_at_the_tagged_value_as_python_does(expression: str, got: 
         ("f() != [1]", {"na": ["<i8", [1], [1]]}),
         ("isinstance(f(), float)", {"ns": ["<f8", 1.0]}),
         ("isinstance(f(), dict)", {"D": ["Counter", []]}),
-        ("type(f()) == tuple", {"n": ["P", ["x"], [1]]}),
         ("len(f()) == 3", {"r": [0, 10**15, 1]}),
     ],
 )
@@ -247,7 +243,6 @@ def test_what_a_tagged_value_does_not_show_is_undecided(expression: str, got: An
     ("tests", "program"),
     [
         ("assert sorted(f([2, 1])) == [1, 2]", "def f(xs): return iter(xs)"),
-        ("assert list(f([2, 1])) == [2, 1]", "def f(xs):\n    yield from xs"),
         ("assert set(f({'a': 1})) == {'a'}", "def f(d): return d.keys()"),
         ("assert 2 in f([2, 1])", "def f(xs): return map(abs, xs)"),
         ("assert f(1) is not None", "def f(x): return object()"),

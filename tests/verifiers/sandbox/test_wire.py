@@ -69,7 +69,7 @@ def wire_fuzz(count: int) -> None:
             "tests": [
                 *("assert f(1) == [1, {'a': (2, 3.5)}]", "assert f(2)", "assert abs(f(3) - 1.5) < 1e-6"),
                 *("assert sorted(f(4)) == [1]", "assert set(f(5)) == {1}", "assert len(f(6)[0]) in (1, 2)"),
-                *("assert 1 in f(7)", "assert round(sum(f(8)), 2) != 3", "assert isinstance(max(f(9)), int)"),
+                *("assert 1 in f(7)", "assert round(f(8)[0], 2) != 3", "assert isinstance(f(9), int)"),
             ],
         },
         Defaults("auto", "all", 4.0, 512, None),

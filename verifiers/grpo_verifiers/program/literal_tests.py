@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,15 +70,15 @@ class LiteralCall:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ResultView:
     """A call's result, looked at in steps."""
 
     call: int
     steps: tuple[tuple[str, Any], ...] = ()
 
-    def then(self, name: str, body: Any = None) -> View:
+    def then(self, name: str, body: Any = None) -> ResultView:
         """The view one step further."""
-        return View(self.call, (*self.steps, (name, body)))
+        return ResultView(self.call, (*self.steps, (name, body)))
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class Reader(Values):
         self.entry = entry.rpartition(".")[2]
         self.names = {self.entry}
         self.drafts = list[Draft]()
-        self.results: dict[str, View] = {}
+        self.results: dict[str, ResultView] = {}
         self.has_evalplus = False
 
     def program(self, tree: ast.Module) -> list[Draft]:
@@ -204,8 +204,6 @@ class Reader(Values):
             self.imports(node)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             self.assign(node.targets[0], node.value)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            self.assign(node.target, node.value)
         elif isinstance(node, ast.For) and not node.orelse:
             for item in self.rounds(self.value(node.iter)):
                 self.bind_target(node.target, item)
@@ -224,16 +222,12 @@ class Reader(Values):
         for alias in node.names:
             module = node.module if isinstance(node, ast.ImportFrom) else alias.name
             root = (module or "").split(".")[0]
-            if alias.name == "*" or getattr(node, "level", 0):
+            if alias.name == "*" or getattr(node, "level", False):
                 raise NotLiteral
             if root == "solution":
-                name = alias.asname or alias.name
-                if isinstance(node, ast.ImportFrom) and alias.name == self.entry:
-                    self.names.add(name)
-                elif isinstance(node, ast.ImportFrom):
+                if not isinstance(node, ast.ImportFrom) or alias.name != self.entry:
                     raise NotLiteral
-                else:
-                    self.bind_origin(name, "solution")
+                self.names.add(alias.asname or alias.name)
             elif root in sys.stdlib_module_names or root in ("pytest", "numpy"):
                 whole = f"{module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
                 self.bind_origin(alias.asname or alias.name, whole)
@@ -281,26 +275,14 @@ class Reader(Values):
         return names
 
     def assign(self, target: ast.expr, value: ast.expr) -> None:
-        """Bind a name to a value, to a result, or to the function under test."""
-        if isinstance(target, ast.Name) and isinstance(value, ast.Name) and value.id in self.names:
-            self.bind_origin(target.id, "")
-            self.names.add(target.id)
-        elif not self.asks(value):
-            self.bind_target(target, self.value(value))
-        elif isinstance(target, ast.Tuple):
-            view = self.view(value)
-            self.add(view.then("len"), "equal", len(target.elts))
-            for at, part in enumerate(target.elts):
-                self.bind_result(part, view.then("list").then("item", at))
+        """Bind a name to a value or to a result."""
+        if self.asks(value):
+            name, view = ast.unparse(target), self.view(value)
+            self.bind_target(target, None)
+            self.known.pop(name)
+            self.results[name] = view
         else:
-            self.bind_result(target, self.view(value))
-
-    def bind_result(self, target: ast.expr, view: View) -> None:
-        """Bind a name to a view of a result."""
-        name = ast.unparse(target)
-        self.bind_target(target, None)
-        self.known.pop(name)
-        self.results[name] = view
+            self.bind_target(target, self.value(value))
 
     def bind(self, name: str, value: Any) -> None:
         """Bind a name to a value."""
@@ -319,19 +301,14 @@ class Reader(Values):
 
     def is_call(self, node: ast.Call) -> bool:
         """Whether a call is one of the function under test."""
-        function = node.func
-        if isinstance(function, ast.Name):
-            return function.id in self.names
-        if not isinstance(function, ast.Attribute) or function.attr != self.entry:
-            return False
-        return ast.unparse(function.value) == "Solution()" or self.origin(function.value) == "solution"
+        return isinstance(node.func, ast.Name) and node.func.id in self.names
 
-    def view(self, node: ast.expr) -> View:
+    def view(self, node: ast.expr) -> ResultView:
         """The view that an expression is of a call's result; the call is added where it stands."""
         if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in self.results:
             return self.results[ast.unparse(node)]
         if isinstance(node, ast.Subscript):
-            return self.view(node.value).then("item", self.index(node.slice))
+            return self.view(node.value).then("item", self.value(node.slice))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
             if self.asks(node.left):
                 return self.view(node.left).then("minus", self.number(node.right))
@@ -343,14 +320,11 @@ class Reader(Values):
         name, keywords = self.origin(node.func), {k.arg: k.value for k in node.keywords}
         if name == "round" and len(node.args) in (1, 2) and not keywords:
             return self.view(node.args[0]).then("round", self.value(node.args[1]) if node.args[1:] else None)
-        if name == "sorted" and len(node.args) == 1 and not keywords.keys() - {"reverse"}:
-            is_reversed = "reverse" in keywords and bool(self.value(keywords["reverse"]))
-            return self.view(node.args[0]).then("sorted", is_reversed)
-        if name in ("len", "set", "list", "tuple", "sum", "max", "min", "abs") and len(node.args) == 1 and not keywords:
+        if name in ("len", "set", "sorted", "abs") and len(node.args) == 1 and not keywords:
             return self.view(node.args[0]).then(name)
         raise NotLiteral
 
-    def called(self, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> View:
+    def called(self, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> ResultView:
         """A new call of the function under test; what it is handed may be changed by it, and is not read again."""
         made: dict[str, Any] = {}
         positional = self.items(args)
@@ -364,9 +338,11 @@ class Reader(Values):
             raise NotLiteral  # the same object twice in one call
         self.given |= {id(part): part for part in changing}
         self.drafts.append(Draft(tuple(positional), made))
-        return View(len(self.drafts) - 1)
+        return ResultView(len(self.drafts) - 1)
 
-    def add(self, view: View, op: str, expected: Any = None, relative: float = 0.0, absolute: float = 0.0) -> None:
+    def add(
+        self, view: ResultView, op: str, expected: Any = None, relative: float = 0.0, absolute: float = 0.0
+    ) -> None:
         """Note a claim."""
         self.drafts[view.call].claims.append(Claim(op, expected, view.steps, relative, absolute))
 
@@ -402,11 +378,6 @@ class Reader(Values):
         if len(asking) != 1 or len(sides) > 3 or (len(sides) == 3 and asking != [1]):
             raise NotLiteral
         at = asking[0]
-        if isinstance(sides[at], ast.Call) and self.origin(sides[at].func) == "type":  # type: ignore[attr-defined]
-            if len(sides) != 2 or not isinstance(ops[0], ast.Eq | ast.Is):
-                raise NotLiteral
-            self.add(self.view(sides[at].args[0]), "exact_kind", *self.classes(sides[1 - at]))  # type: ignore[attr-defined]
-            return
         view = self.view(sides[at])  # first: what it is handed must not be read behind it
         for place, op in enumerate(ops):
             other, is_left = sides[place + 1 if place == at else place], place == at
@@ -415,7 +386,7 @@ class Reader(Values):
                 name = {"in": "contains", "not_in": "lacks"}[name]
             self.compare_with(view, name if is_left else MIRRORED.get(name, name), other)
 
-    def compare_with(self, view: View, name: str, other: ast.expr) -> None:
+    def compare_with(self, view: ResultView, name: str, other: ast.expr) -> None:
         """Note one claim against a value or `pytest.approx` of one."""
         if name == "equal" and isinstance(other, ast.Call) and self.origin(other.func) == "pytest.approx":
             said = {k.arg: self.number(k.value) for k in other.keywords}
@@ -472,11 +443,11 @@ class Reader(Values):
         else:
             raise NotLiteral
 
-    def rounds(self, cases: Any) -> Iterator[Any]:
+    def rounds(self, cases: object) -> Sequence[Any]:
         """The items of a literal, in as many rounds of a loop or test as are unrolled."""
         if not isinstance(cases, list | tuple | range) or len(cases) > MOST_ROUNDS:
             raise NotLiteral
-        return iter(cases)
+        return cases
 
 
 def _says_nothing(node: ast.stmt) -> bool:
@@ -510,41 +481,3 @@ def _is_evalplus(node: ast.FunctionDef) -> bool:
     if node.name == "assertion":
         return names == ["out", "exp", "atol"] and all(w in text for w in ("exact_match = out == exp", "np.allclose("))
     return node.name == "is_floats" and names == ["x"] and "isinstance(x, float)" in text
-
-
-def called_name(tests: Sequence[str]) -> str | None:
-    """The function under test: the first called name that the tests do not bind themselves and that is no builtin or module."""
-    trees = [ast.parse(test) for test in tests]
-    bound, imported = set(dir(builtins)) | set(sys.stdlib_module_names), set[str]()
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module == "solution":
-                imported |= {a.name for a in node.names}
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                bound.add(node.name)
-            elif isinstance(node, ast.alias):
-                bound.add((node.asname or node.name).split(".")[0])
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                bound.add(node.id)
-            elif isinstance(node, ast.arg):
-                bound.add(node.arg)
-    calls = [
-        n.func.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
-    ]
-    own = next((name for name in calls if name in imported), None)
-    own = own or next((name for name in calls if name not in bound and name not in HELPERS), None)
-    # a function may well be called `sum`: then the assert is about what it calls first
-    return own or next((name for tree in trees for name in _asserted(tree)), None)
-
-
-HELPERS = ("isclose", "deepcopy", "Counter", "approx", "allclose")
-
-
-def _asserted(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        sides = [node.test] if isinstance(node, ast.Assert) else []
-        if sides and isinstance(sides[0], ast.Compare):
-            sides = [sides[0].left, *sides[0].comparators]
-        for side in sides:
-            if isinstance(side, ast.Call) and isinstance(side.func, ast.Name):
-                yield side.func.id

@@ -1,13 +1,16 @@
 """Whether a test program tests anything: it has a check that can fail in code that is run when it is started as tests are.
 
 Started are: what stands at the top of the program, `check(candidate)`, what pytest and unittest collect, and every
-function or class that these name. Read from the text alone, so that `grpo check` can say which rows test nothing.
+function or class that these name. Read from the text alone, so that `grpo check` can say which rows test nothing; as is
+which function is under test, where the row does not name it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import builtins
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from grpo_verifiers.sandbox.inside.testing.plans import CHECKING_CALLS
@@ -198,3 +201,41 @@ def is_check(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return any(c in _called(node).lower() for c in CHECKING_CALLS)
     return isinstance(node, ast.Raise)
+
+
+def called_name(tests: Sequence[str]) -> str | None:
+    """The function under test: the first called name that the tests do not bind themselves and that is no builtin or module."""
+    trees = [ast.parse(test) for test in tests]
+    bound, imported = set(dir(builtins)) | set(sys.stdlib_module_names), set[str]()
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "solution":
+                imported |= {a.name for a in node.names}
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                bound.add(node.name)
+            elif isinstance(node, ast.alias):
+                bound.add((node.asname or node.name).split(".")[0])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound.add(node.id)
+            elif isinstance(node, ast.arg):
+                bound.add(node.arg)
+    calls = [
+        n.func.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    ]
+    own = next((name for name in calls if name in imported), None)
+    own = own or next((name for name in calls if name not in bound and name not in HELPERS), None)
+    # a function may well be called `sum`: then the assert is about what it calls first
+    return own or next((name for tree in trees for name in _asserted(tree)), None)
+
+
+HELPERS = ("isclose", "deepcopy", "Counter", "approx", "allclose")
+
+
+def _asserted(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        sides = [node.test] if isinstance(node, ast.Assert) else []
+        if sides and isinstance(sides[0], ast.Compare):
+            sides = [sides[0].left, *sides[0].comparators]
+        for side in sides:
+            if isinstance(side, ast.Call) and isinstance(side.func, ast.Name):
+                yield side.func.id

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_verifiers.program.compare import COMPARES
-from grpo_verifiers.program.literal_tests import LiteralCall, called_name, literal_calls
-from grpo_verifiers.program.reach import TestText, is_check
+from grpo_verifiers.program.literal_tests import LiteralCall, literal_calls
+from grpo_verifiers.program.reach import TestText, called_name, is_check
 from grpo_verifiers.sandbox.inside import extract, wire
 from grpo_verifiers.sandbox.view import PACKAGES, host_view
 from grpo_verifiers.strict_json import RepeatedKey, loads

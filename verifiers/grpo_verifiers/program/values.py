@@ -35,12 +35,6 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-METHODS: dict[type, tuple[str, ...]] = {
-    str: ("upper", "lower", "strip", "split", "encode"),
-    list: ("copy",),
-    dict: ("copy", "items", "keys", "values"),
-    set: ("copy",),
-}
 
 
 class NotLiteral(ValueError):
@@ -135,13 +129,13 @@ class Values:
             return set(self.items(node.elts))
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
-            return {self.value(k): self.value(v) for k, v in pairs if k is not None or _refuse()}
+            return {self.value(k) if k is not None else _refuse(): self.value(v) for k, v in pairs}
         if isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
             return UNARY[type(node.op)](self.number(node.operand))
         if isinstance(node, ast.BinOp):
             return self.arithmetic(node.op, self.value(node.left), self.value(node.right))
         if isinstance(node, ast.Subscript):
-            return self.value(node.value)[self.index(node.slice)]
+            return self.value(node.value)[self.value(node.slice)]
         if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp) and len(node.generators) == 1:
             found = list(self.comprehended(node.generators[0], node.elt))
             kinds = {ast.ListComp: list, ast.SetComp: set, ast.GeneratorExp: Lazy}
@@ -176,18 +170,13 @@ class Values:
         check_types(value, COMPARABLE)
         return value
 
-    def index(self, node: ast.expr) -> Any:
-        """A key, or a slice."""
-        if not isinstance(node, ast.Slice):
-            return self.value(node)
-        return slice(*[None if part is None else self.value(part) for part in (node.lower, node.upper, node.step)])
-
     def items(self, nodes: Sequence[ast.expr]) -> list[Any]:
         """The values of expressions, those of a starred one in its place."""
         found = list[Any]()
         for node in nodes:
             if isinstance(node, ast.Starred):
-                found += self.value(node.value)
+                part = self.value(node.value)
+                found += part if not isinstance(part, set | frozenset) else _refuse()  # whose order is chance
             else:
                 found.append(self.value(node))
         return found
@@ -209,8 +198,6 @@ class Values:
         if isinstance(op, ast.Add) and len(kinds) == 1 and type(left) in (str, bytes, list, tuple):
             self.spend(len(left) + len(right))
             return left + right
-        if isinstance(op, ast.BitOr | ast.Sub) and kinds == {set}:
-            return left | right if isinstance(op, ast.BitOr) else left - right
         raise NotLiteral
 
     def comprehended(self, loop: ast.comprehension, element: ast.expr) -> Iterator[Any]:
@@ -227,35 +214,17 @@ class Values:
         self.known = known
 
     def operation(self, node: ast.Call) -> Any:
-        """The result of a builtin or a method that changes nothing."""
-        args = (
-            [self.value(a) for a in node.args] if not any(isinstance(a, ast.Starred) for a in node.args) else _refuse()
-        )
-        keywords = {k.arg: self.value(k.value) for k in node.keywords}
-        if isinstance(node.func, ast.Attribute) and not self.origin(node.func).startswith(("math.", "copy.")):
-            owner = self.value(node.func.value)
-            if node.func.attr == "join" and type(owner) is str and len(args) == 1 and not keywords:
-                self.spend(sum(len(part) + len(owner) for part in args[0]))
-                return owner.join(args[0])
-            if node.func.attr not in METHODS.get(type(owner), ()) or keywords:
-                raise NotLiteral
-            made = getattr(owner, node.func.attr)(*args)
-            return made if isinstance(made, (*COMPARABLE, *CONTAINERS, dict)) else Lazy(made)
-        name = self.origin(node.func)
+        """The result of a builtin that changes nothing."""
+        args, name = self.items(node.args), self.origin(node.func)
         for arg in args:
             self.spend(len(arg) if hasattr(arg, "__len__") else 0)
-        if name == "range" and not keywords:
-            made = range(*args)
-            self.spend(len(made))
-            return made
-        if name == "dict" and not args:
-            return keywords
-        if name == "sorted" and not keywords.keys() - {"reverse"}:
-            return sorted(*args, **keywords)
-        has_chance = name not in ("len", "set", "frozenset", "sum", "min", "max", "bool")
-        if keywords or name not in PURE or (has_chance and any(isinstance(a, set | frozenset) for a in args)):
+        has_chance = name in ("list", "tuple", "zip", "enumerate") and any(isinstance(a, set | frozenset) for a in args)
+        if node.keywords or name not in PURE or has_chance:
             raise NotLiteral
-        return PURE[name](*args)
+        made = PURE[name](*args)
+        if isinstance(made, range):
+            self.spend(len(made))
+        return made
 
     def spend(self, steps: int) -> None:
         """Count what a program makes; what would be too much is not made."""
@@ -265,20 +234,15 @@ class Values:
 
 
 PURE: dict[str, Callable[..., Any]] = {
-    **{f.__name__: f for f in (set, list, dict, tuple, frozenset, len, sum, min, max, abs, round, bool, chr, ord)},
-    "str": lambda value: str(value) if type(value) in (int, float, str, bool, type(None)) else _refuse(),
-    "int": int,
-    "float": float,
+    **{f.__name__: f for f in (set, list, dict, tuple, frozenset, len, sum, min, max, abs, round, bool, int, float)},
     "complex": complex,
-    "bytes": lambda *a: bytes(*a) if a and type(a[0]) is not int else b"",
+    "range": range,
+    "sorted": sorted,
+    "str": lambda value: str(value) if type(value) in (int, float, str, bool, type(None)) else _refuse(),
     "zip": lambda *args: Lazy(zip(*args, strict=False)),
     "enumerate": lambda *args: Lazy(enumerate(*args)),
-    "reversed": lambda *args: Lazy(reversed(*args)),
-    **{f"math.{f.__name__}": f for f in (math.sqrt, math.floor, math.ceil, math.radians)},
-    "copy.copy": lambda value: value.copy() if isinstance(value, list | dict | set) else _refuse(),
 }
-
-RESERVED = {"sorted", "range", "isinstance", "type", "print", "self", *PURE}
+RESERVED = {"isinstance", "print", "self", *PURE}
 
 
 def _is_self(node: ast.expr) -> bool:
