@@ -1,7 +1,7 @@
 """Rows of public data sets with their own solution, which must be paid, and a stub, which must not.
 
-The rows lie beside the repository, in `../shared/cases/real_rows`; a row in a format that is not read as published is
-judged by its `columns`. Without the folder these tests are skipped, and fail where `CI` is set.
+The rows lie beside the repository, in `../shared/cases/real_rows`, and are judged as they are published. Without the folder
+these tests are skipped, and fail where `CI` is set.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from grpo_verifiers import BadGold, Sample, Verdict
+from grpo_verifiers import Sample, Verdict
 from grpo_verifiers.program import CodeOptions, CodeVerifier
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "cases" / "real_rows"
@@ -50,7 +49,7 @@ def judged() -> list[Judged]:
     # a busy machine is no reason to refuse a right program
     verifier = CodeVerifier(CodeOptions(timeout=20.0))
     try:
-        golds = [compiled(verifier, row) for row in rows]
+        golds = [verifier.compile(row["row"]) for row in rows]
         verdicts = iter(
             verifier.judge(
                 [
@@ -63,15 +62,6 @@ def judged() -> list[Judged]:
         return [Judged(row["id"], next(verdicts), next(verdicts)) for row in rows]
     finally:
         verifier.close()
-
-
-def compiled(verifier: CodeVerifier, row: dict[str, Any]) -> Any:
-    try:
-        return verifier.compile(row["row"])
-    except BadGold:
-        if not row.get("columns"):
-            raise
-        return verifier.compile(row["columns"])
 
 
 def test_solutions_are_paid(judged: list[Judged]) -> None:

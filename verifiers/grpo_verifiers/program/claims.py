@@ -81,7 +81,7 @@ def of_object(claim: Claim, is_true: object) -> bool:
     return claim.op == "is_not"
 
 
-def items(got: Any) -> list[Any]:
+def items(got: object) -> list[Any]:
     """The tagged values that iterating over one gives, in its order.
 
     Raises:
@@ -110,7 +110,7 @@ def items(got: Any) -> list[Any]:
     raise Undecided
 
 
-def plain(got: Any) -> Any:
+def plain(got: object) -> Any:
     """The number, the text, or the list or tuple of such.
 
     Raises:
@@ -145,13 +145,13 @@ def _number(got: object) -> Any:
     return value
 
 
-def _item(got: Any, key: Any) -> Any:
+def _item(got: object, key: Any) -> Any:
     if type(got) is dict and len(got) == 1 and "d" in got:
         for at, value in got["d"]:
             if hashable(at) == key:
                 return value
         raise LookupError(key)
-    if type(got) in (list, str):
+    if type(got) is list or type(got) is str:
         return got[key]
     if type(got) is dict and next(iter(got)) in ("t", "n"):
         return items(got)[key]
@@ -186,7 +186,7 @@ VIEWS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _is_kind(claim: Claim, got: Any) -> bool:
+def _is_kind(claim: Claim, got: object) -> bool:
     if type(got) is dict:
         kind = KINDS.get(next(iter(got)) if len(got) == 1 else "")
         if kind is None:
@@ -196,7 +196,7 @@ def _is_kind(claim: Claim, got: Any) -> bool:
     return issubclass(kind, claim.expected)
 
 
-def _is_in(claim: Claim, got: Any) -> bool:
+def _is_in(claim: Claim, got: object) -> bool:
     expected = claim.expected
     if type(expected) is str:
         if type(got) is not str:
@@ -205,7 +205,7 @@ def _is_in(claim: Claim, got: Any) -> bool:
     return any(same(one, got, EXACT) for one in expected)
 
 
-def _contains(claim: Claim, got: Any) -> bool:
+def _contains(claim: Claim, got: object) -> bool:
     if type(got) is str:
         if type(claim.expected) is not str:
             raise TypeError("`in` of a text")
@@ -213,7 +213,7 @@ def _contains(claim: Claim, got: Any) -> bool:
     return any(same(claim.expected, item, EXACT) for item in items(got))
 
 
-def _close(claim: Claim, got: Any) -> bool:
+def _close(claim: Claim, got: object) -> bool:
     """`math.isclose` of one number, `pytest.approx` of one or of a list of them."""
     if isinstance(claim.expected, list | tuple):
         found = items(got)
@@ -230,12 +230,12 @@ def _close(claim: Claim, got: Any) -> bool:
     return bool(abs(float(value) - expected) <= max(claim.relative * size, claim.absolute))
 
 
-def _almost(claim: Claim, got: Any) -> bool:
+def _almost(claim: Claim, got: object) -> bool:
     value = _number(got)
     return bool(value == claim.expected or round(abs(value - claim.expected), int(claim.absolute)) == 0)
 
 
-def _evalplus(claim: Claim, got: Any) -> bool:
+def _evalplus(claim: Claim, got: object) -> bool:
     """EvalPlus's comparison: exact, or decimals within `absolute`, which is 1e-6 for decimals where the row gives none."""
     expected = claim.expected
     parts = expected if isinstance(expected, list | tuple) else [expected]
@@ -250,7 +250,7 @@ def _evalplus(claim: Claim, got: Any) -> bool:
     return _close(Claim("close", expected, (), 1e-7, absolute), got)
 
 
-def _unequal(claim: Claim, got: Any) -> bool:
+def _unequal(claim: Claim, got: object) -> bool:
     if type(got) is dict and "na" in got:
         raise Undecided  # an array compares item by item
     return not same(claim.expected, got, EXACT)

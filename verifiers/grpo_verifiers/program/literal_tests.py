@@ -76,7 +76,7 @@ class ResultView:
     call: int
     steps: tuple[tuple[str, Any], ...] = ()
 
-    def then(self, name: str, body: Any = None) -> ResultView:
+    def then(self, name: str, body: object = None) -> ResultView:
         """The view one step further."""
         return ResultView(self.call, (*self.steps, (name, body)))
 
@@ -284,7 +284,7 @@ class Reader(Values):
         else:
             self.bind_target(target, self.value(value))
 
-    def bind(self, name: str, value: Any) -> None:
+    def bind(self, name: str, value: object) -> None:
         """Bind a name to a value."""
         if name in self.names or isinstance(getattr(builtins, name, None), type):
             raise NotLiteral
@@ -341,7 +341,7 @@ class Reader(Values):
         return ResultView(len(self.drafts) - 1)
 
     def add(
-        self, view: ResultView, op: str, expected: Any = None, relative: float = 0.0, absolute: float = 0.0
+        self, view: ResultView, op: str, expected: object = None, relative: float = 0.0, absolute: float = 0.0
     ) -> None:
         """Note a claim."""
         self.drafts[view.call].claims.append(Claim(op, expected, view.steps, relative, absolute))

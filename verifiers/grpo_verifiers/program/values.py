@@ -45,7 +45,7 @@ class Lazy(list[Any]):
     """What in Python is an iterator or a view of a dict: good for one loop or one builtin, no value by itself."""
 
 
-def mutables(value: Any) -> Iterator[Any]:
+def mutables(value: object) -> Iterator[Any]:
     """The lists, dicts, sets and bytearrays inside a value, itself included."""
     if isinstance(value, list | dict | set | bytearray):
         yield value
@@ -57,14 +57,14 @@ def mutables(value: Any) -> Iterator[Any]:
                 yield from mutables(part)
 
 
-def check_types(value: Any, scalars: tuple[type, ...]) -> None:
+def check_types(value: object, scalars: tuple[type, ...]) -> None:
     """Raise NotLiteral if a value is of other types than these and plain containers of them."""
     waiting = [value]
     while waiting:
         part = waiting.pop()
         if type(part) is dict:
             waiting += [*part, *part.values()]
-        elif type(part) in CONTAINERS:
+        elif isinstance(part, CONTAINERS) and type(part) is not Lazy:
             waiting += part
         elif type(part) not in scalars:
             raise NotLiteral
@@ -79,7 +79,7 @@ class Values:
         self.given: dict[int, Any] = {}
         self.steps = 0
 
-    def bind(self, name: str, value: Any) -> None:
+    def bind(self, name: str, value: object) -> None:
         """Bind a name to a value; the names of the operations keep their meaning."""
         if name in RESERVED or type(value) is Lazy:
             raise NotLiteral
@@ -92,7 +92,7 @@ class Values:
             raise NotLiteral
         self.origins[name] = origin
 
-    def bind_target(self, target: ast.expr, value: Any) -> None:
+    def bind_target(self, target: ast.expr, value: object) -> None:
         """Bind a name, an attribute of `self`, or several names to the parts of a value."""
         if isinstance(target, ast.Tuple | ast.List):
             if not isinstance(value, list | tuple) or len(value) != len(target.elts):
