@@ -98,6 +98,18 @@ class Raises(Verifier):
         return [Verdict(Outcome.ERROR, None, None, "verifier_raised", 0.0, detail) for detail in details]
 
 
+def test_what_a_verifier_finds_in_the_rows_is_said_before_their_mistakes() -> None:
+    class Counts(Says):
+        def describe(self, golds: Sequence[Any]) -> list[str]:
+            return [f"a set: {len(golds)} values"]
+
+    verifiers = {"v": Counts(lambda completion, gold: completion == gold != "13")}
+    rows = [row(str(i), answer=str(10 + i)) for i in range(5)]
+    _, found = check_golds("train", rows, verifiers, drops=False, budget_s=None)
+    assert found.lines[0] == "`v` reads a set: 4 values"
+    assert found.lines[1].startswith("a.jsonl:")
+
+
 @pytest.mark.parametrize(
     "words",
     [

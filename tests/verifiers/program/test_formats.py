@@ -203,3 +203,20 @@ def test_lists_of_one_length_are_arguments_and_others_an_argument_each() -> None
     assert args(["[1, 2]", "[1, 2, 3]"]) == [[[1, 2]], [[1, 2, 3]]]
     assert args(["[1, 2]\n3", "[]\n4"]) == [[[1, 2], 3], [[], 4]]
     assert args(["7", "8"]) == [[7], [8]]
+
+
+def test_the_formats_of_rows_are_counted_by_way(verifier: CodeVerifier) -> None:
+    rows = [
+        {"test_list": ASSERTS},
+        {"test_list": ["assert shift(*[[1], 2]) == max([3], [1])"]},
+        {**KODCODE, "test": PYTEST},
+    ]
+    rows += [
+        {"test_list": ["assert shift([1], 2) == other([3])"]},
+        {**BIGCODE, "complete_prompt": "import nowhere\n" + STUB},
+    ]
+    assert verifier.describe([verifier.compile(row) for row in rows]) == [
+        "bigcodebench: 1 no library `nowhere`",
+        "kodcode: 1 values",
+        "mbpp: 2 values, 1 wall",
+    ]

@@ -41,7 +41,8 @@ class CodeOptions:
     """Use only the first so many tests of a row."""
     compare: str = "lenient"
     """Printed output. lenient: blanks at line ends and the spelling of decimals (`+5`, `1e3`) do not matter, blanks at the
-    start of a line and inside it do, as do leading zeros; tokens: only the tokens count; strict: every character."""
+    start of a line and inside it do, as do leading zeros; lines: nor do those at the start; tokens: only the tokens count;
+    strict: every character."""
     trusted_objects: bool = False
     """Let operators of classes that the solution defines decide: the verdict then comes from the solution's own code."""
     lanes: int = 0
@@ -65,7 +66,7 @@ class CodeVerifier(SandboxedVerifier):
         self._references: dict[str, CodeTask] = {}
 
     def compile(self, row: Mapping[str, Any]) -> CodeTask:
-        """The task of a row; rows of HumanEval, MBPP, APPS and LiveCodeBench files are recognised."""
+        """The task of a row, of any format of `formats.FORMATS`."""
         o, (name, columns) = self.options, read_row(row)
         task = compile_task(columns, Defaults(o.style, o.scoring, o.timeout, o.mem_mb, o.max_tests))
         return replace(task, format=name)
