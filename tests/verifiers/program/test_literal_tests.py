@@ -135,6 +135,9 @@ LEFT_TO_THE_TEST_PROCESS = {
     "message of an error": "import pytest\ndef test_a():\n    with pytest.raises(ValueError, match='no'):\n        f(-1)",
     "error that is read": "import pytest\ndef test_a():\n    with pytest.raises(ValueError) as err:\n        f(-1)\n    assert str(err.value) == 'no'",
     "swallowed": "def test_a():\n    try:\n        f(-1)\n        assert False\n    except Exception:\n        pass\n    assert f([1]) == [2]",
+    "changed by a later call": "def test_a():\n    first = f([1])\n    second = f([2])\n    assert first == [2]",
+    "emptied by a later call": "def test_a():\n    first = f([1])\n    f([2])\n    assert not first",
+    "shortened by a later call": "def test_a():\n    first = f([1])\n    f([2])\n    assert len(first) == 1",
     "two results": "def test_a():\n    assert f([1]) == f([1])",
     "second function": "from solution import f, g\ndef test_a():\n    assert f([1]) == g([1])",
     "everything": "from solution import *\ndef test_a():\n    assert f([1]) == [2]",
@@ -158,6 +161,16 @@ LEFT_TO_THE_TEST_PROCESS = {
 @pytest.mark.parametrize("name", LEFT_TO_THE_TEST_PROCESS)
 def test_what_is_more_than_literals_is_left_to_the_test_process(name: str) -> None:
     assert literal_calls([LEFT_TO_THE_TEST_PROCESS[name]], "f") is None
+
+
+def test_numbers_and_texts_are_compared_behind_a_later_call() -> None:
+    tests = "def test_a():\n    first, second = f(1), f(2)\n    assert second == 'b'\n"
+    assert literal_calls([tests], "f") is None
+    tests = "def test_a():\n    first = f(1)\n    second = f(2)\n    assert first == 'a' and second == ['b']"
+    assert [call.claims for call in literal_calls([tests], "f") or ()] == [
+        (Claim("equal", "a"),),
+        (Claim("equal", ["b"]),),
+    ]
 
 
 def test_the_last_of_two_functions_of_one_name_is_run() -> None:

@@ -52,6 +52,8 @@ UNITTEST: dict[str, ast.cmpop] = {
     "assertGreater": ast.Gt(),
     "assertGreaterEqual": ast.GtE(),
 }
+UNCHANGED = ("equal", "is", "is_not", "isclose", "almost", "less", "at_most", "more", "at_least")
+"""With a number, a text or None: no list that a later call could change is any of these."""
 EXPECTING = ("pytest.raises", "self.assertRaises")
 
 
@@ -343,7 +345,10 @@ class Reader(Values):
     def add(
         self, view: ResultView, op: str, expected: object = None, relative: float = 0.0, absolute: float = 0.0
     ) -> None:
-        """Note a claim."""
+        """Note a claim; of an earlier result only what a later call, which may hold on to it, cannot have changed."""
+        is_last = view.call == len(self.drafts) - 1
+        if not is_last and (view.steps or op not in UNCHANGED or not isinstance(expected, COMPARABLE)):
+            raise NotLiteral
         self.drafts[view.call].claims.append(Claim(op, expected, view.steps, relative, absolute))
 
     def assertion(self, test: ast.expr) -> None:
