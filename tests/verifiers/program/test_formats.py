@@ -220,3 +220,38 @@ def test_the_formats_of_rows_are_counted_by_way(verifier: CodeVerifier) -> None:
         "kodcode: 1 values",
         "mbpp: 2 values, 1 wall",
     ]
+
+
+def plus(body: str, inputs: list[Any], **more: object) -> dict[str, Any]:
+    prompt = 'def shift(xs):\n    """Shift."""\n'
+    return {
+        "prompt": prompt,
+        "entry_point": "shift",
+        "canonical_solution": body,
+        "base_input": inputs,
+        "plus_input": [],
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "score"),
+    [
+        ("def shift(xs): return tuple(x / 3 for x in xs)", 1.0),
+        ("def shift(xs): return tuple(x * 0.33333333 for x in xs)", 1.0),
+        ("def shift(xs): return [x / 3 for x in xs]", 0.0),
+        ("def shift(xs): return tuple(x / 3.1 for x in xs)", 0.0),
+        ("def shift(xs):\n    class All:\n        __eq__ = lambda self, other: True\n    return All()", 0.0),
+        ("def shift(xs): raise ValueError", 0.0),
+    ],
+)
+def test_a_reference_gives_the_expected_values(verifier: CodeVerifier, program: str, score: float) -> None:
+    row = plus("    return tuple(x / 3 for x in xs)\n", [[[1, 2.5]], [[]]], atol=1e-6)
+    assert verifier.verify(program, row).score == score
+    assert "0.8333" not in verifier.compile(row).inputs
+
+
+def test_a_reference_that_fails_is_the_fault_of_the_row(verifier: CodeVerifier) -> None:
+    for body in ("    return xs[0]\n", "    return object()\n", "    import os\n    os._exit(0)\n"):
+        verdict = verifier.verify("def shift(xs): return 1", plus(body, [[[1]], [[]]], atol=0))
+        assert (verdict.score, verdict.reason) == (None, "tests_broken")

@@ -32,6 +32,7 @@ WALL_FACTOR = 3.0
 SPARE_BYTES = 1 << 16
 LOOK_BYTES = 1 << 20
 NUMPY_MB = 1536
+KINDS = ("plain", "numpy", "pandas")
 UNTRUSTED = (
     " (the test leans on operators of a class that the solution defines, which do not decide here;"
     " `trusted_objects: true` lets them, and then the verdict comes from the solution's own code)"
@@ -95,7 +96,7 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
         LaneFailed: the sandbox broke; nothing is known about the completion.
         TestsBroken: the row is at fault; likewise.
     """
-    kind = max(task.packages, packages_of(code), key=("plain", "numpy", "pandas").index)
+    kind = max(task.packages, packages_of(code), key=KINDS.index)
     if task.outputs:
         return _run_stdio(task, code, slot, kind, options, order)
     if task.calls or task.returned:
@@ -105,13 +106,14 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
     return _run_program(task, code, slot, kind, options)
 
 
-def with_reference(task: CodeTask, lane: Lane) -> CodeTask:
+def with_reference(task: CodeTask, slot: LaneSlot) -> CodeTask:
     """The task with the values that its reference returns, run as a solution is; decoded here, for the row is trusted.
 
     Raises:
         LaneFailed: the sandbox broke.
         TestsBroken: the reference fails on an input, or returns what is no plain value.
     """
+    lane = slot.lane(max(task.packages, packages_of(task.reference), key=KINDS.index))
     payload = _payload(task, task.reference, stop=True)[:-1] + b', "calls": ' + task.inputs.encode() + b"}"
     with memory_files(payload=payload, results=None) as fds:
         lane.run("calls", fds, _limits(task, lane.kind, task.count))

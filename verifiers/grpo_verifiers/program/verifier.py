@@ -134,7 +134,7 @@ class CodeVerifier(SandboxedVerifier):
         if key not in self._references:
             if len(self._references) >= MOST_REFERENCES:
                 self._references.clear()
-            self._references[key] = with_reference(task, slot.lane(task.packages))
+            self._references[key] = with_reference(task, slot)
         return self._references[key]
 
     def _order(self, task: CodeTask) -> list[int]:
