@@ -37,7 +37,7 @@ from grpo_cli.commands.work.sweep import sweep
 from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
-from grpo_cli.errors import Exit, SetupError, UserError
+from grpo_cli.errors import Exit, SetupError, UserError, out_of_memory
 from grpo_cli.text import spell_plainly, visible_lines, visible_streams
 
 ORDER = (
@@ -156,6 +156,13 @@ def _run(tell: Callable[[UserError], None]) -> int:
             tell(SetupError("the current folder is gone", hint="`cd` into one that is there"))
             return int(Exit.SETUP)
         raise
+    except Exception as err:
+        if (told := out_of_memory(err)) is None:
+            raise
+        wipe()
+        sys.stdout.flush()
+        tell(told)
+        return int(told.code)
     finally:
         wipe()
     return int(Exit.OK)

@@ -191,3 +191,23 @@ class TrainingError(UserError):
     """Training cannot go on; what was good is saved."""
 
     code = Exit.TRAINING
+
+
+def out_of_memory(err: BaseException) -> SetupError | None:
+    """The error for a user where torch could not allocate memory, on a card or in RAM; None for any other error.
+
+    Asked by name: a command that fails before torch is loaded does not load it for this.
+    """
+    text = str(err)
+    on_card = type(err).__name__ == "OutOfMemoryError" and type(err).__module__.startswith("torch")
+    if not on_card and not isinstance(err, MemoryError) and "can't allocate memory" not in text:
+        return None
+    found = ["out of memory on the GPU" if on_card else "out of memory"]
+    if asked := re.search(r"Tried to allocate ([\d.]+ \w+)", text):
+        found.append(f"{asked[1]} more were asked for")
+    if free := re.search(r"total capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text):
+        found.append(f"{free[2]} of {free[1]} are free")
+    if others := re.findall(r"Process \d+ has ([\d.]+) GiB", text):
+        found.append(f"{len(others)} other processes hold {sum(map(float, others)):.1f} GiB")
+    hint = "lower `sample.micro_batch`, `sample.max_tokens` or `sample.prompts`; `grpo check --gpu CARD` computes what a step needs"
+    return SetupError("; ".join(found), hint=f"{hint}; a run goes on from its last checkpoint with `--resume`")

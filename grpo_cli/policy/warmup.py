@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -84,33 +85,48 @@ def supervise(
     head = causal_model(model).get_output_embeddings()
     assert head is not None, "a causal language model has a head"
     loss_value = math.nan
-    for step in range(phase.steps):
-        batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
-        ids, mask, labels = (part.to(device) for part in collate(batch, pad_id))
-        factor = schedule(step, phase)
-        for optimizer, base in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = base * factor
-        wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
-        # the head sees the N states that are learned from and no others: (N, V) logits in place of (B, T, V)
-        handle = head.register_forward_pre_hook(lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:]))
-        try:
-            logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        finally:
-            handle.remove()
-        # over the tokens of the batch: long completions weigh more
-        loss = F.cross_entropy(logits[0].float(), labels[:, 1:][wanted[:, :-1]])
-        loss_value = loss.item()
-        # before the backward pass: weights that met a NaN are lost, and the cache would keep them
-        if not math.isfinite(loss_value):
-            raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, _ in optimizers:
-            optimizer.step()
-        model.zero_grad(set_to_none=True)
-        on_step(step + 1, loss_value)
+    with _tensor_cores(device):
+        for step in range(phase.steps):
+            batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
+            ids, mask, labels = (part.to(device) for part in collate(batch, pad_id))
+            factor = schedule(step, phase)
+            for optimizer, base in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = base * factor
+            wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
+            # the head sees the N states that are learned from and no others: (N, V) logits in place of (B, T, V)
+            handle = head.register_forward_pre_hook(
+                lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:])
+            )
+            try:
+                logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+            finally:
+                handle.remove()
+            # over the tokens of the batch: long completions weigh more
+            loss = F.cross_entropy(logits[0].float(), labels[:, 1:][wanted[:, :-1]])
+            loss_value = loss.item()
+            # before the backward pass: weights that met a NaN are lost, and the cache would keep them
+            if not math.isfinite(loss_value):
+                raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for optimizer, _ in optimizers:
+                optimizer.step()
+            model.zero_grad(set_to_none=True)
+            on_step(step + 1, loss_value)
     return loss_value
+
+
+@contextmanager
+def _tensor_cores(device: torch.device) -> Iterator[None]:
+    """On a card, products of float32 weights in TF32: a warm-up imitates text, its weights stay float32."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def schedule(step: int, phase: Phase) -> float:

@@ -176,6 +176,25 @@ def test_a_warm_ups_own_rows_are_read_too(tmp_path: Path) -> None:
     )
 
 
+def test_a_demonstration_that_data_answer_reduced_to_the_gold_is_named(tmp_path: Path) -> None:
+    (tmp_path / "worked.jsonl").write_text('{"question": "2+3?", "answer": "2 and 3 make 5 #### 5"}\n')
+    recipe = RECIPE.replace("answer: '{answer}'", "") if "answer: '{answer}'" in RECIPE else RECIPE
+    rows = [
+        "--set",
+        "data.train=worked.jsonl",
+        "--set",
+        "data.eval=worked.jsonl",
+        "--set",
+        "data.answer={answer | after('####')}",
+    ]
+    kept = [*rows, "--set", "data.columns={worked: '{answer}'}"]
+    alone = run(tmp_path, *rows, recipe=recipe + "warmup: {demonstration: '{answer}', steps: 1, lr: 1e-3}\n")
+    assert "warn    warmup[0]" in alone.stdout and "the first: 5" in alone.stdout
+    assert "`data.columns: {worked: '{answer}'}` keeps the column" in alone.stdout
+    whole = run(tmp_path, *kept, recipe=recipe + "warmup: {demonstration: '{worked}', steps: 1, lr: 1e-3}\n")
+    assert "ok      warmup[0]" in whole.stdout
+
+
 def test_a_model_that_is_not_here_is_said_and_leaves_tokens_unknown(tmp_path: Path) -> None:
     done = run(tmp_path, recipe=RECIPE.replace("builtin:tiny", "nobody/nothing-here"))
     assert done.returncode in (1, 4)  # 4 where the environment keeps the hub's client offline

@@ -27,6 +27,7 @@ from grpo_cli.data.suspects import (
     find_contradictions,
     gold_of_row,
 )
+from grpo_cli.data.template import column_or_template, parse
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.cost import Machine, check_costs, check_precision, refused
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
@@ -429,4 +430,21 @@ def _shown(
         except UserError as err:
             yield failed(check, err)
             continue
-        yield CheckFinding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")
+        lines: tuple[str, ...] = ()
+        level, hint = Level.OK, ""
+        if rows and phase.demonstration:
+            template = parse(phase.demonstration[0].template)
+            first = template.fill(rows[0].fields)
+            lines = (f"the first: {visible(first, 160)}",)
+            # `data.answer` replaces the column of that name: what is imitated is then the gold alone, without its working
+            gold = column_or_template(recipe.data.answer or "answer")
+            if (
+                phase.data is None
+                and template.source == "{answer}"
+                and gold.columns == ("answer",)
+                and "|" in gold.source
+            ):
+                level = Level.WARN
+                lines = (*lines, "`{answer}` is what `data.answer` makes of the column, the gold alone")
+                hint = "`data.columns: {worked: '{answer}'}` keeps the column; then `demonstration: '{worked}'`"
+        yield CheckFinding(check, level, f"demonstrations can be filled from {len(rows):,} rows", lines, hint=hint)

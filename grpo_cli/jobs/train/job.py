@@ -25,7 +25,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.launch import end_rank
 from grpo_cli.distributed.peers import Peers
 from grpo_cli.distributed.ranks import Ranks
-from grpo_cli.errors import Exit, UserError
+from grpo_cli.errors import Exit, UserError, out_of_memory
 from grpo_cli.findings.stopping import Deadline, StopRules
 from grpo_cli.jobs.open_job import JudgedRows, OpenJob, judge_warnings, open_rows, splits_of
 from grpo_cli.jobs.train import ending
@@ -219,6 +219,11 @@ class Job:
         except UserError as err:
             self._mark_failed(err)
             raise
+        except Exception as err:
+            if (told := out_of_memory(err)) is None:
+                raise
+            self._mark_failed(told)
+            raise told from err
         finally:
             for tracker in self.running.trackers if hasattr(self, "running") else ():
                 tracker.close()
