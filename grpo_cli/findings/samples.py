@@ -152,7 +152,7 @@ MEND = (
 
 
 def untrusted_objects(history: History, limits: Limits) -> Finding | None:
-    """W49: many answers are wrong because the tests lean on objects that do not decide."""
+    """W49: many answers have no verdict because the tests lean on objects that do not decide."""
     if len(history) < limits.window:
         return None
     history = history[-limits.window :]
@@ -170,4 +170,4 @@ def untrusted_objects(history: History, limits: Limits) -> Finding | None:
 def untrusted_warning(counted: Iterable[tuple[str, int]]) -> str | None:
     """The same for (reason, count) of verdicts on samples; None where there is none of them."""
     n = sum(count for reason, count in counted if reason == UNTRUSTED)
-    return f"{n:,} {'sample is' if n == 1 else 'samples are'} wrong as `{UNTRUSTED}`: {MEND}" if n else None
+    return f"{n:,} {'sample has' if n == 1 else 'samples have'} no verdict, `{UNTRUSTED}`: {MEND}" if n else None

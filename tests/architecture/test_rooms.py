@@ -120,7 +120,7 @@ def test_what_runs_inside_the_sandbox_needs_the_standard_library_only() -> None:
     """But for `numpy`, whose values are read where the judged program has loaded it already."""
     inside = [module for module in modules() if module.startswith("grpo_verifiers.sandbox.inside")]
     foreign = {(m, name) for m in inside for name in outside(m) - set(sys.stdlib_module_names)}
-    assert foreign <= {("grpo_verifiers.sandbox.inside.wire", "numpy")}
+    assert foreign <= {("grpo_verifiers.sandbox.inside.wall.values", "numpy")}
     out = [one for one in imports() if one.importer in inside and one.imported not in inside]
     assert out == []
 

@@ -25,18 +25,18 @@ def test_the_worst_verifier_is_named_with_its_share_over_the_window() -> None:
     assert untrusted_objects([{"step": s, KEY.format("code"): 0.04} for s in range(10)], Limits()) is None
 
 
-@pytest.mark.parametrize(("n", "words"), [(1, "1 sample is wrong"), (1200, "1,200 samples are wrong")])
+@pytest.mark.parametrize(("n", "words"), [(1, "1 sample has no verdict"), (1200, "1,200 samples have no verdict")])
 def test_counts_are_said_with_the_mend(n: int, words: str) -> None:
     said = untrusted_warning([("passed:1", 5), ("untrusted_objects", n)])
     assert said is not None and said.startswith(words) and "trusted_objects: true" in said
     assert untrusted_warning([("test_failed", 3)]) is None
 
 
-def test_grpo_verify_says_why_right_programs_are_wrong(tmp_path: Path) -> None:
-    code = "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return o == self.x\ndef f(x): return V(x)"
-    row = {"completion": code, "entry_point": "f", "tests": "x = [3]\nassert f(x) == x"}
+def test_grpo_verify_says_why_right_programs_have_no_verdict(tmp_path: Path) -> None:
+    code = "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return o.x == self.x"
+    row = {"completion": code, "entry_point": "V", "tests": "x = [3]\nassert V(x) == V(x)"}
     lines = tmp_path / "in.jsonl"
     lines.write_text((json.dumps(row) + "\n") * 2)
     argv = [sys.executable, "-m", "grpo_cli", "verify", str(lines), "--verifier", "code"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert "2 samples are wrong as `untrusted_objects`" in done.stderr and "trusted_objects: true" in done.stderr
+    assert "2 samples have no verdict, `untrusted_objects`" in done.stderr and "trusted_objects: true" in done.stderr

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_verifiers.program.compare import CompareRule, same, same_output
-from grpo_verifiers.sandbox.inside import extract, fences, wire
+from grpo_verifiers.sandbox.inside import extract, fences
+from grpo_verifiers.sandbox.inside.wall import values
 
 SCALARS = (
     st.none()
@@ -39,12 +40,12 @@ VALUES = st.recursive(
 
 def sent(value: Any) -> Any:
     """As it arrives on the other side."""
-    return json.loads(json.dumps(wire.encode(value)))
+    return json.loads(json.dumps(values.encode(value)))
 
 
 @given(VALUES)
 def test_a_value_arrives_as_itself(value: Any) -> None:
-    back = wire.decode(sent(value))
+    back = values.decode(sent(value))
     assert back == value and type(back) is type(value)
 
 
@@ -64,8 +65,8 @@ def test_the_exact_rule_agrees_with_python(one: Any, other: Any) -> None:
 
 @given(st.fractions(max_denominator=10**6), st.decimals(allow_nan=False, allow_infinity=False, places=3))
 def test_exact_number_types_arrive(fraction: Fraction, decimal: Decimal) -> None:
-    assert wire.decode(sent(fraction)) == fraction
-    assert wire.decode(sent(decimal)) == decimal
+    assert values.decode(sent(fraction)) == fraction
+    assert values.decode(sent(decimal)) == decimal
 
 
 @given(st.floats())

@@ -1,4 +1,8 @@
-"""Programs of `across.txt`: what objects, classes and exceptions mean on the other side of the wall, honest ones and liars."""
+"""Programs of `across.txt`: what objects, classes and exceptions mean on the other side of the wall, honest ones and liars.
+
+`none` is what the wall does not carry; `limit` marks honest programs that are refused: they lean on what a proxy of their
+class cannot do (the C functions of `list`, operators of an `IntFlag`).
+"""
 
 from __future__ import annotations
 
@@ -20,4 +24,7 @@ def test_program_gets_its_score(verifier: CodeVerifier, head: str, body: str) ->
     _, entry, score = head.split()
     code, tests = body.split("\n---\n")
     verdict = verifier.verify(code, {"entry_point": entry, "tests": tests})
-    assert verdict.score == float(score), verdict
+    if score == "none":
+        assert (verdict.score, verdict.reason) == (None, "not_supported"), verdict
+    else:
+        assert verdict.score == (0.0 if score == "limit" else float(score)), verdict

@@ -27,6 +27,13 @@ CASES = [
     for name in ("code_dev.jsonl", "code_own.jsonl")
     for line in (Path(__file__).parents[2] / "cases" / name).read_text().splitlines()
 ]
+NOT_CARRIED = {
+    name: reason
+    for name, reason, *_ in (
+        line.split()
+        for line in (Path(__file__).parents[2] / "cases" / "code_not_carried.txt").read_text().splitlines()[2:]
+    )
+}
 TIERS = ("namespaces", "landlock")
 SLOW = [
     c
@@ -103,7 +110,8 @@ def judge(cases: list[dict[str, Any]], tier: str) -> list[str]:
     return [
         f"{c['id']} ({c['why']}): {v.outcome} {v.score} {v.reason}, expected {c['expected']}"
         for c, v in zip(cases, verdicts, strict=True)
-        if v.score is None or abs(v.score - c["expected"]) > 1e-9
+        if (v.score, v.reason) != (None, NOT_CARRIED.get(c["id"], ""))
+        and (c["id"] in NOT_CARRIED or v.score is None or abs(v.score - c["expected"]) > 1e-9)
     ]
 
 

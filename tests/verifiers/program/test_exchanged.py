@@ -135,53 +135,6 @@ def test_that_something_is_raised_is_a_check(verifier: CodeVerifier, tests: str)
     assert score(verifier, "f", code.replace("x < 0", "x < -5"), tests) == 0.0
 
 
-TIMER = """import threading
-e = threading.Event()
-threading.Timer(.02, e.set).start()
-assert wait_for(e, 2) is True"""
-LATER = """import threading, time
-class Flag:
-    def __init__(self): self.up = False
-    def is_set(self): return self.up
-    def wait(self, most):
-        time.sleep(.1)
-        return self.up
-e = Flag()
-def later():
-    time.sleep(.02)
-    e.up = True
-threading.Thread(target=later).start()
-assert wait_for(e, 2) is True"""
-WORKS = """import time
-def wait_for(e, most):
-    start = time.monotonic()
-    while time.monotonic() - start < .06:
-        sum(range(100))
-    return e.is_set()
-"""
-SLEEPS = "import time\ndef wait_for(e, most):\n    time.sleep(.06)\n    return e.is_set()\n"
-BY_NAME = "from time import sleep\ndef wait_for(e, most):\n    sleep(.06)\n    return e.is_set()\n"
-OWN_EVENT = "import threading\ndef wait_for(e, most):\n    threading.Event().wait(.06)\n    return e.is_set()\n"
-POLLS = "import time\ndef wait_for(e, most):\n    while not e.is_set():\n        time.sleep(.01)\n    return True\n"
-
-
-@pytest.mark.parametrize("tests", [TIMER, LATER])
-def test_a_timer_of_the_test_waits_for_a_solution_that_is_at_work(verifier: CodeVerifier, tests: str) -> None:
-    assert score(verifier, "wait_for", WORKS, tests) == 0.0
-    for code in (SLEEPS, POLLS, BY_NAME, OWN_EVENT, "def wait_for(e, most):\n    return e.wait(most)\n"):
-        assert score(verifier, "wait_for", code, tests) == 1.0, code
-
-
-def test_a_timer_goes_off_while_the_test_waits(verifier: CodeVerifier) -> None:
-    tests = (
-        "import threading, time\nout = []\nthreading.Timer(.01, lambda: out.append(double(2))).start()\n"
-        "time.sleep(.3)\nassert out == [4]\nt = threading.Timer(9, lambda: out.append(1))\nt.start()\nt.cancel()\n"
-        "t.join()\nassert out == [double(2)]"
-    )
-    assert score(verifier, "double", "def double(x): return 2 * x", tests) == 1.0
-    assert score(verifier, "double", "def double(x): return x", tests) == 0.0
-
-
 SHUFFLES = "import random\ndef draw(n):\n    return [random.randint(0, 9) for _ in range(n)]\n"
 
 
@@ -203,48 +156,6 @@ def test_literals_put_together_are_a_plain_call(verifier: CodeVerifier, given: s
     assert verifier.compile(row).calls
     assert verifier.verify("def f(x): return len(x)", row).score == 1.0
     assert verifier.verify("def f(x): return len(x) - 1", row).score == 0.0
-
-
-TYPING = "from typing import List, Optional, TypeVar\nT = TypeVar('T')\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "tests"),
-    [
-        ("def f(): return type(None)", "assert f() is type(None)"),
-        ("def f(): return type(f)", "import types\nassert f() is types.FunctionType"),
-        ("def f(g): return type(g)", "import types\nassert f(lambda: 1) is types.FunctionType"),
-        ("def f(): return type(...), type(NotImplemented)", "assert f() == (type(...), type(NotImplemented))"),
-        ("def f(): return type({}.keys())", "assert f().__name__ == 'dict_keys'"),
-        (
-            f"{TYPING}def f(x: Optional[int] = None) -> Optional[List[str]]: return None",
-            "from typing import *\nassert f.__annotations__ == {'x': Optional[int], 'return': Optional[List[str]]}",
-        ),
-        (
-            f"{TYPING}def f(x: T) -> T: return x",
-            "kind = f.__annotations__['x']\nassert kind.__name__ == 'T' and f(kind) is kind\n"
-            "import typing\nassert isinstance(kind, typing.TypeVar) and kind is f.__annotations__['return']",
-        ),
-        (
-            "from typing import TypeVar\nT = TypeVar('T', int, str)\nU = TypeVar('U', bound=int, covariant=True)\n"
-            "def f(): return T, U",
-            "t, u = f()\nassert t.__constraints__ == (int, str) and u.__bound__ is int and u.__covariant__",
-        ),
-        ("def f(xs): return [type(x) for x in xs]", "assert f([print, len]) == [type(print), type(len)]"),
-        ("import sys\ndef f(): return type(sys)", "import types\nassert f() is types.ModuleType"),
-        (
-            f"{TYPING}def f(x: T) -> Optional[T]: return x",
-            "assert f.__annotations__['return'] is not None\nassert f(1) == 1",
-        ),
-    ],
-)
-def test_a_class_that_stands_in_no_module_crosses(verifier: CodeVerifier, code: str, tests: str) -> None:
-    assert score(verifier, "f", code, tests) == 1.0
-
-
-def test_a_class_that_stands_in_no_module_is_no_other(verifier: CodeVerifier) -> None:
-    assert score(verifier, "f", "def f(): return type(f)", "assert f() is type(None)") == 0.0
-    assert score(verifier, "f", "def f(): return type({}.keys())", "assert f() is dict") == 0.0
 
 
 OWN_CLASS = "class Own:\n    def __init__(self, x): self.x = x\n"
@@ -273,6 +184,44 @@ def test_a_class_that_was_told_in_a_message_that_was_not_sent_is_told_again(
     verifier: CodeVerifier, code: str, tests: str
 ) -> None:
     assert score(verifier, "f", code, tests) == 1.0
+
+
+SPIES = """
+import io, sys
+class Spy(io.StringIO): pass
+spy = Spy()
+def f(x):
+    sys.stdout = spy
+    said = spy.getvalue().split()
+    return int(said[-1]) if said else None
+class With:
+    def __enter__(self): sys.stdout = spy
+    def __exit__(self, *e): pass
+"""
+
+
+@pytest.mark.parametrize("before", ["", "with With(): pass\n", "f(1)\nwith With(): f(1)\n"])
+def test_what_a_test_prints_outside_of_a_context_is_told_to_nobody(verifier: CodeVerifier, before: str) -> None:
+    tests = f"{before}for x in (1, 2, 3):\n    print('expected', 7 * x)\n    assert f(x) == 7 * x"
+    assert score(verifier, "f", SPIES, tests) == 0.0
+    assert score(verifier, "f", SPIES + "def f(x): return 7 * x\n", tests) == 1.0
+
+
+LEAVING = "import sys\ndef main(args):\n    if not args:\n        sys.exit(2)\n    return len(args)"
+EXPECTED_ENDS = [
+    "import pytest\nwith pytest.raises(SystemExit):\n    main([])\nassert main('ab') == 2",
+    "try:\n    main([])\n    assert False\nexcept:\n    pass\nassert main('ab') == 2",
+    "import contextlib\nwith contextlib.suppress(BaseException):\n    main([])\nassert main('ab') == 2",
+    "import pytest\n@pytest.mark.parametrize('end', [SystemExit])\ndef test_end(end):\n"
+    "    with pytest.raises(end):\n        main([])",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_end(self):\n"
+    "        self.assertRaises(SystemExit, lambda: main([]))",
+]
+
+
+@pytest.mark.parametrize("tests", EXPECTED_ENDS)
+def test_end_that_the_test_expects_is_passed(verifier: CodeVerifier, tests: str) -> None:
+    assert score(verifier, "main", LEAVING, tests) == 1
 
 
 CHANGES = """
@@ -313,55 +262,3 @@ def test_both_sides_work_in_one_folder(verifier: CodeVerifier) -> None:
 
 def test_a_solution_leads_no_test_out_of_the_scratch_folder(verifier: CodeVerifier) -> None:
     assert score(verifier, "go", CHANGES, OUT) == 1.0
-
-
-CAPTURES = """
-import io, sys
-from contextlib import contextmanager, redirect_stdout
-@contextmanager
-def capture():
-    buffer = io.StringIO()
-    with redirect_stdout(buffer):
-        yield buffer
-def shout(text): print(text.upper())
-"""
-CAPTURED = """
-import contextlib, io, sys
-first = sys.stdout
-with capture() as out:
-    print('hi')
-    shout('ho')
-    print('he', end='')
-    assert out.getvalue() == 'hi\\nHO\\nhe'
-assert sys.stdout is first and out.getvalue() == 'hi\\nHO\\nhe'
-with contextlib.redirect_stdout(io.StringIO()) as mine:
-    print('a')
-    with capture() as out:
-        print('b')
-    print('c')
-assert mine.getvalue() == 'a\\nc\\n' and out.getvalue() == 'b\\n'
-"""
-SPIES = """
-import io, sys
-class Spy(io.StringIO): pass
-spy = Spy()
-def f(x):
-    sys.stdout = spy
-    said = spy.getvalue().split()
-    return int(said[-1]) if said else None
-class With:
-    def __enter__(self): sys.stdout = spy
-    def __exit__(self, *e): pass
-"""
-
-
-def test_a_context_of_the_solution_captures_what_the_test_prints(verifier: CodeVerifier) -> None:
-    assert score(verifier, "capture", CAPTURES, CAPTURED) == 1.0
-    assert score(verifier, "capture", CAPTURES.replace("redirect_stdout(buffer)", "buffer"), CAPTURED) == 0.0
-
-
-@pytest.mark.parametrize("before", ["", "with With(): pass\n", "f(1)\nwith With(): f(1)\n"])
-def test_what_a_test_prints_outside_of_a_context_is_told_to_nobody(verifier: CodeVerifier, before: str) -> None:
-    tests = f"{before}for x in (1, 2, 3):\n    print('expected', 7 * x)\n    assert f(x) == 7 * x"
-    assert score(verifier, "f", SPIES, tests) == 0.0
-    assert score(verifier, "f", SPIES + "def f(x): return 7 * x\n", tests) == 1.0

@@ -55,7 +55,6 @@ DECIDING = [
     CASE + "def check_a(self):\n        self.assertEqual(f(1), 2)\nsuite = unittest.TestSuite()\nsuite.addTest(T('check_a'))\nassert unittest.TextTestRunner().run(suite).wasSuccessful()",
     "import unittest\nclass Base:\n    def test_a(self):\n        self.assertEqual(f(1), 2)\nclass T(Base, unittest.TestCase): pass",
     "import unittest\nclass T(unittest.TestCase): pass\ndef make(x):\n    return lambda self: self.assertEqual(f(x), x + 1)\nfor i in (1, 2):\n    setattr(T, f'test_{i}', make(i))",
-    "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n    async def test_a(self):\n        self.assertEqual(f(1), 2)",
     "check = lambda c: c(1) == 2\nassert check(f)",
     "same = lambda a, b: a == b\nassert same(f(1), 2)",
     "assert [x for x in [f(1)] if x == 2]",

@@ -17,17 +17,15 @@ from grpo_verifiers import Sample, Verdict
 from grpo_verifiers.program import CodeOptions, CodeVerifier
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "cases" / "real_rows"
-LEAST_PAID = 0.97
-KNOWN = {
+NOT_CARRIED = {
     # the tests compare objects of the solution's classes by its own `==`: `trusted_objects`
     "clock": "untrusted_objects",
     "complex-numbers": "untrusted_objects",
     "dot-dsl": "untrusted_objects",
-    # a database that the test and the solution both open, and a mock in the place of a method
-    "ClassEval_14": "test_failed",
-    "ClassEval_84": "test_failed",
+    # a mock in the place of a method
+    "ClassEval_84": "not_supported",
 }
-"""Solutions that are refused all the same, with the reason."""
+"""Solutions without a verdict, with the reason; none is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +65,13 @@ def judged() -> list[Judged]:
 def test_solutions_are_paid(judged: list[Judged]) -> None:
     known = [j for j in judged if j.solution.score is not None]
     refused = {j.name: j.solution.reason for j in known if j.solution.score != 1.0}
-    assert len(refused) <= (1 - LEAST_PAID) * len(known), refused
-    if judged and KNOWN.keys() <= {j.name for j in judged}:
-        assert refused == KNOWN
+    assert refused == {}
 
 
 def test_no_stub_is_paid(judged: list[Judged]) -> None:
     assert [j.name for j in judged if j.stub.score not in (None, 0.0)] == []
 
 
-def test_only_a_missing_library_leaves_a_row_without_a_verdict(judged: list[Judged]) -> None:
-    left = {j.name: (v.reason, v.detail) for j in judged for v in (j.solution, j.stub) if v.score is None}
-    assert {reason for reason, _ in left.values()} <= {"no_library"}, left
+def test_what_leaves_a_row_without_a_verdict_is_known(judged: list[Judged]) -> None:
+    left = {j.name: v.reason for j in judged for v in (j.solution, j.stub) if v.score is None}
+    assert {n: reason for n, reason in left.items() if reason != "no_library"} == NOT_CARRIED, left

@@ -104,7 +104,7 @@ def test_a_test_program_that_spins_does_not_survive_a_killed_parent() -> None:
         import threading, time
         from grpo_verifiers.program import CodeOptions, CodeVerifier
         v = CodeVerifier(CodeOptions(lanes=1, timeout=1.0))
-        row = {"tests": "def check(candidate):\\n    while True:\\n        assert 1", "entry_point": "f"}
+        row = {"tests": "def check(candidate):\\n    x = candidate()\\n    while True:\\n        assert x is None", "entry_point": "f"}
         threading.Thread(target=v.verify, args=("def f(): pass", row)).start()
         time.sleep(0.9); print("running", flush=True); time.sleep(100)
     """)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.program.compare import CompareRule, hashable, number, same
-from grpo_verifiers.sandbox.inside import wire
+from grpo_verifiers.sandbox.inside.wall import values as wire
 
 EXACT = CompareRule(exact=True)
 MOST_ITEMS = 100_000

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from grpo_verifiers.sandbox.inside.testing.plans import CHECKING_CALLS
+from grpo_verifiers.sandbox.inside.wall.plan import CHECKING_CALLS
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 STARTED = ("test", "runTest", "setup", "setUp", "teardown", "tearDown", "asyncSetUp", "asyncTearDown")

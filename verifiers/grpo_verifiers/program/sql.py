@@ -18,7 +18,7 @@ from typing import Any
 from grpo_verifiers.program.command import source_of
 from grpo_verifiers.program.compare import CompareRule, same
 from grpo_verifiers.sandbox import tiers
-from grpo_verifiers.sandbox.inside import wire
+from grpo_verifiers.sandbox.inside.wall import values as wire
 from grpo_verifiers.sandbox.lane import Lane, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import Lanes
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.literal_tests import LiteralCall, literal_calls
 from grpo_verifiers.program.reach import TestText, called_name, is_check
-from grpo_verifiers.sandbox.inside import extract, wire
+from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.sandbox.inside.wall import values as wire
 from grpo_verifiers.sandbox.view import PACKAGES, host_view
 from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.verifier import BadGold
@@ -56,13 +57,14 @@ class CodeTask:
     entry: str | None
     prompt: str
     before: str  # the row's setup, then what the prompt gives besides the function to write
-    shared: tuple[str, ...]  # classes that the prompt defines
+    shared: tuple[str, ...]  # classes that the setup or the prompt defines
     scoring: Scoring
     timeout_s: float
     memory_mb: int
     packages: str  # "plain", "numpy" or "pandas": what the tests themselves need
     imports: frozenset[str]  # modules outside the standard library that the row's own code imports
     needs_scratch: bool
+    is_trusted: bool  # the row lets the solution's own code decide: `trusted_objects`
     count: int
     expected_bytes: int = 0  # about how much an honest run has to say
     inputs: str = "[]"  # the calls as a run gets them, as JSON: no expected value is in it
@@ -166,13 +168,14 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
         "entry": entry,
         "prompt": prompt,
         "before": before,
-        "shared": tuple(node.name for node in given.body if isinstance(node, ast.ClassDef)),
+        "shared": tuple(node.name for node in ast.parse(before).body if isinstance(node, ast.ClassDef)),
         "scoring": scoring,
         "timeout_s": timeout_s,
         "memory_mb": memory_mb,
         "packages": packages,
         "imports": frozenset(_imports(before)),
         "needs_scratch": row.get("needs") == "scratch",
+        "is_trusted": row.get("trusted_objects") is True,
     }
     if style == "stdio":
         how = row.get("compare") or ""

@@ -10,9 +10,8 @@ import builtins
 import contextlib
 import json
 import os
-import re
+import secrets
 import socket
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -21,9 +20,8 @@ from grpo_verifiers.program.claims import Undecided, holds, of_object
 from grpo_verifiers.program.compare import CompareRule, same, same_output
 from grpo_verifiers.program.literal_tests import LiteralCall
 from grpo_verifiers.program.task import CodeTask, Returned, packages_of
-from grpo_verifiers.sandbox.delays import Delays
-from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
+from grpo_verifiers.sandbox.inside.wall import values as wire
 from grpo_verifiers.sandbox.lane import STRETCH, Lane, LaneFailed, LaneReport, LaneSilent, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import LaneSlot
 
@@ -33,19 +31,8 @@ SPARE_BYTES = 1 << 16
 LOOK_BYTES = 1 << 20
 NUMPY_MB = 1536
 KINDS = ("plain", "numpy", "pandas")
-UNTRUSTED = (
-    " (the test leans on operators of a class that the solution defines, which do not decide here;"
-    " `trusted_objects: true` lets them, and then the verdict comes from the solution's own code)"
-)
 # a test process that these end was brought down by what the solution made it do: SIGABRT, SIGBUS, SIGSEGV, SIGXCPU
 CRASHES = (6, 7, 11, 24)
-
-READS_CLOCK = re.compile(
-    r"\b(?:time|monotonic|perf_counter|time_ns|monotonic_ns|perf_counter_ns|now|utcnow|timeit|default_timer)\("
-)
-MOST_TRIALS = 3
-CALM_S = 0.002  # a trial that waited no longer for its turn measures what it means to
-AGAIN_S = 3.0  # and one that takes long is not made again
 
 Fate = Literal["passed", "failed", "limit", "no_code", "undecided"]
 """`undecided`: what the run handed out does not show it, and the test program is run in a process of its own."""
@@ -60,6 +47,10 @@ class TrialOptions(Protocol):
 
 class TestsBroken(RuntimeError):
     """The row's own tests cannot be run: nothing is known about the completion."""
+
+
+class NotCarried(RuntimeError):
+    """The tests ask for what the wall does not carry: nothing is known about the completion. `args`: reason, what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +94,9 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
         trial = _run_calls(task, code, slot.lane(kind))
         if all(result.fate != "undecided" for result in trial.results):
             return trial
-    return _run_program(task, code, slot, kind, options)
+    if options.trusted_objects or task.is_trusted:
+        return _run_trusted(task, code, slot.lane(kind, "trusted"))
+    return _run_program(task, code, slot, kind)
 
 
 def with_reference(task: CodeTask, slot: LaneSlot) -> CodeTask:
@@ -257,11 +250,11 @@ def _most_bytes(task: CodeTask) -> int:
 
 def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestResult | None) -> TestResult:
     if line is None:
-        return ended or TestResult("failed", "exit_inside_call")
+        return ended or TestResult("failed", "left_the_run")
     try:
         answer = json.loads(line)
     except (ValueError, RecursionError):
-        return TestResult("failed", "bad_reply")
+        return TestResult("failed", "false_message")
     try:
         if type(answer) is not dict or "v" not in answer:
             return _no_value(call, answer if type(answer) is dict else {})
@@ -306,37 +299,15 @@ def _accepts(call: Returned, got: object) -> bool:
     return any(same(value, got, rule) for value in call.accepted)
 
 
-def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions) -> Trial:
-    """One trial; of a test that reads a clock up to three, and the one that counts is the one that waited least for its turn.
-
-    What a busy machine makes last long is neither a solution that waits nor one that is slow.
-    """
-    has_clock = any(READS_CLOCK.search(text) for text in (task.before, *task.programs))
-    started = time.perf_counter()
-    trial, least_s = _program_once(task, code, slot, kind, options, has_clock)
-    for _ in range(MOST_TRIALS - 1):
-        if least_s <= CALM_S or time.perf_counter() - started > AGAIN_S:
-            break
-        again, delay_s = _program_once(task, code, slot, kind, options, has_clock)
-        if delay_s < least_s:
-            trial, least_s = again, delay_s
-    return trial
-
-
-def _program_once(
-    task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions, has_clock: bool
-) -> tuple[Trial, float]:
-    """A trial, and how long the machine kept it waiting, in seconds; 0 where that is not asked for."""
+def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str) -> Trial:
+    """Solution and test program, each in a process of its own."""
     lane, tester = slot.lane(kind), slot.lane(kind, "tester")
-    delays = Delays(lane, tester) if has_clock else None
-    stop = task.scoring == "all"
     tests = {
         "tests": list(task.programs),
         "entry": task.entry,
         "before": task.before,
         "shared": task.shared,
-        "stop": stop,
-        "trusted": options.trusted_objects,
+        "stop": task.scoring == "all",
     }
     ours, theirs = socket.socketpair()
     with (
@@ -362,39 +333,47 @@ def _program_once(
     if "crashed" in answer and answer["crashed"] not in CRASHES:
         lane.close()
         raise LaneFailed(f"the test process ended: {answer['crashed']}")
-    # before the solution, which waits for its next question, is gone
-    delay_s = delays.seconds() if delays is not None else 0.0
-    late = bool(answer.get("late") or "crashed" in answer)
     if answer.get("recycle"):
         tester.close()
     with contextlib.suppress(LaneFailed):
         lane.tell({"op": "stop"})  # the tests are over, whatever the solution still does
     report = lane.finish(limits["wall_s"])
+    return _program_trial(task, answer, report)
+
+
+def _run_trusted(task: CodeTask, code: str, lane: Lane) -> Trial:
+    """Solution and test program in one process: what it reports counts if it carries the number made for this run."""
+    number = secrets.token_hex(16)
+    more = {"tests": list(task.programs), "stop": task.scoring == "all", "number": number}
+    with memory_files(payload=_payload(task, code, **more), results=None) as fds:
+        report = lane.run("trusted", fds, _limits(task, lane.kind))
+        said = read_file(fds["results"], SPARE_BYTES * 16)
+    try:
+        answer = json.loads(said)
+    except (ValueError, RecursionError):
+        answer = {}
+    if type(answer) is not dict or answer.get("number") != number or not answer.get("checks"):
+        is_broken = type(answer) is dict and answer.get("number") == number and "broken" in answer
+        answer = answer if is_broken else {"ended": "left_the_run", "detail": "no report"}
+    return _program_trial(task, answer, report)
+
+
+def _program_trial(task: CodeTask, answer: dict[str, Any], report: LaneReport) -> Trial:
+    how, detail = answer.get("ended"), answer.get("detail", "")
     if "broken" in answer:
         raise TestsBroken(answer["broken"])
-    return _program_trial(task, answer, report, late), delay_s
-
-
-def _why_failed(answer: dict[str, Any]) -> str:
-    if answer.get("dead"):
-        return "exit_inside_call"
-    return "untrusted_objects" if answer.get("untrusted") else "test_failed"
-
-
-def _program_trial(task: CodeTask, answer: dict[str, Any], report: LaneReport, late: bool) -> Trial:
-    trial = Trial(cpu_s=report.cpu_s)
-    ended = _ended(report)
-    for at, why in enumerate(answer.get("results", []) if not late else []):
-        if not why:
-            trial.add(at, PASSED)
-        elif ended is not None and (answer.get("dead") or why == "gone"):
-            trial.add(at, ended)
-        else:
-            trial.add(
-                at, TestResult("failed", _why_failed(answer), f"{why}{UNTRUSTED if answer.get('untrusted') else ''}")
-            )
-    if late:
-        trial.add(len(trial.results), ended if ended and ended.fate == "limit" else TestResult("limit", "wall_time"))
-    if answer.get("dead") and all(r.fate == "passed" for r in trial.results):
-        trial.add(max(0, len(trial.results) - 1), TestResult("failed", "exit_inside_call"))
+    if how in ("not_supported", "untrusted_objects"):
+        raise NotCarried(how, detail)
+    if how == "lane_failed":
+        raise LaneFailed(detail)
+    trial, ended = Trial(cpu_s=report.cpu_s), _ended(report)
+    if answer.get("late") or "crashed" in answer:
+        trial.add(0, ended if ended and ended.fate == "limit" else TestResult("limit", "wall_time"))
+        return trial
+    for at, why in enumerate(answer.get("results", [])):
+        bad = TestResult("failed", why if why == "missing_name" else "test_failed", why)
+        trial.add(at, bad if why else PASSED)
+    if how:
+        bad = TestResult("limit", detail) if how == "limit" else TestResult("failed", how, detail)
+        trial.add(min(len(trial.results), task.count - 1), ended if ended and how == "left_the_run" else bad)
     return trial

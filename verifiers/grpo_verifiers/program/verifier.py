@@ -11,7 +11,7 @@ from typing import Any
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.formats import mapped, read_row
 from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task, missing_libraries, packages_in
-from grpo_verifiers.program.trial import TestsBroken, Trial, run_task, with_reference
+from grpo_verifiers.program.trial import NotCarried, TestsBroken, Trial, run_task, with_reference
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
@@ -44,7 +44,7 @@ class CodeOptions:
     start of a line and inside it do, as do leading zeros; lines: nor do those at the start; tokens: only the tokens count;
     strict: every character."""
     trusted_objects: bool = False
-    """Let operators of classes that the solution defines decide: the verdict then comes from the solution's own code."""
+    """Run solution and tests in one process: the verdict then rests on the solution's own code. Also a column of a row."""
     lanes: int = 0
     """Runs at the same time; 0: cores less GPUs."""
     sandbox: str | dict[str, str] = "landlock"
@@ -117,6 +117,8 @@ class CodeVerifier(SandboxedVerifier):
                 trial = run_task(task, answer, slot, self.options, self._order(task))
             except TestsBroken as err:
                 return error("tests_broken", str(err)[:300], time.perf_counter() - started)
+            except NotCarried as err:
+                return error(err.args[0], err.args[1], time.perf_counter() - started)
             self._learn(task, trial)
             verdict = _verdict(task, trial, _shown(answer), time.perf_counter() - started)
             absent = packages_in(answer) - {name for name, _ in host_view(PACKAGES).packages}

@@ -30,8 +30,9 @@ F_ADD_SEALS = 1033
 
 STANDARD = """
 ast bisect collections copy decimal fractions functools heapq itertools json math operator random re
-string threading typing atexit inside.child inside.wire inside.extract inside.solution.objects inside.probe
+string threading typing atexit inside.child inside.extract inside.wall.solution inside.probe
 """.split()  # noqa: SIM905
+OF_ROLE = {"tester": ("unittest", "inside.tester"), "trusted": ("unittest", "inside.one_process")}
 KINDS: dict[str, tuple[str, ...]] = {
     "plain": (),
     "numpy": ("numpy",),
@@ -166,7 +167,7 @@ def _settings(view: HostView, tier: str, kind: str, role: str, fd: int, scratch:
         "hidden": list(view.hidden),
         "search": list(view.search),
         "packages": dict(view.packages),
-        "preload": [*STANDARD, *KINDS[kind], *(("inside.tester",) if role == "tester" else ())],
+        "preload": [*STANDARD, *KINDS[kind], *OF_ROLE.get(role, ())],
         "role": role,
         "scratch": scratch,
     }

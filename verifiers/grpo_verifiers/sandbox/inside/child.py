@@ -17,8 +17,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import extract, frames, wire
+from . import extract, frames
 from .kernel import libc, seccomp
+from .wall import values
 
 NO_CODE, CRASHED, NO_MEMORY = 97, 1, 96
 MAX_OPEN_FILES = 64
@@ -223,13 +224,13 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
     if make is None:
         return NO_CODE
     for call in payload["calls"]:
-        args, kwargs = wire.decode(call[0]), {k: wire.decode(v) for k, v in call[1].items()}
+        args, kwargs = values.decode(call[0]), {k: values.decode(v) for k, v in call[1].items()}
         line: dict[str, Any]
         try:
             value = make()(*args, **kwargs)
             try:
-                line = {"v": wire.encode(value)}
-            except wire.NotPlain as err:
+                line = {"v": values.encode(value)}
+            except values.NotPlain as err:
                 # no plain value: its name and truth are all that is told
                 line = {"o": str(err), "b": bool(value)}
         except RecursionError:
@@ -249,13 +250,21 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
 
 def run_served(payload: dict[str, Any], channel: int) -> int:
     """Answer the calls of a test program that runs elsewhere."""
-    from .solution import objects
+    from .wall import solution
 
     loaded = load(payload, "solution", 4)
     if loaded is None:
         return NO_CODE
     module, start = loaded
-    return objects.serve(channel, module, start, payload.get("entry"), find_entry, tuple(payload.get("shared", ())))
+    return solution.serve(channel, module, start, payload.get("entry"), find_entry, tuple(payload.get("shared", ())))
+
+
+def run_trusted(payload: dict[str, Any], out: int) -> int:
+    """Solution and tests in this one process."""
+    from . import one_process
+
+    loaded = load(payload, "solution", 8)
+    return NO_CODE if loaded is None else one_process.run(payload, out, *loaded, find_entry)
 
 
 def run_probe(payload: dict[str, Any], out: int) -> int:
@@ -285,6 +294,7 @@ STYLES: dict[str, Callable[[dict[str, Any], int], int]] = {
     "stdio": run_stdio,
     "calls": run_calls,
     "served": run_served,
+    "trusted": run_trusted,
     "probe": run_probe,
     "query": run_query,
     "program": run_program,

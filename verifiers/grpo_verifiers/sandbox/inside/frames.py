@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-MAX_FRAME = 8 << 20
+MAX_FRAME = 16 << 20
 MAX_FDS = 6
 ENCODE = json.JSONEncoder(separators=(",", ":")).encode  # made once: `json.dumps` makes one a call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from . import wire
+from .wall import values
 
 MOST_BYTES = 1 << 20
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
@@ -32,7 +32,7 @@ def answer(schema: str, query: str, most: int) -> str:
     except (sqlite3.Error, sqlite3.Warning, ValueError) as err:
         return json.dumps({"x": str(err)[:300]})
     names = [column[0] for column in cursor.description]
-    return json.dumps({"v": [[wire.encode(value) for value in row] for row in rows], "names": names})
+    return json.dumps({"v": [[values.encode(value) for value in row] for row in rows], "names": names})
 
 
 def _may(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:

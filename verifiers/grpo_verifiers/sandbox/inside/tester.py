@@ -7,7 +7,6 @@ behind is there for the next one.
 from __future__ import annotations
 
 import _socket
-import contextlib
 import gc
 import json
 import os
@@ -20,10 +19,9 @@ from typing import Any, NoReturn
 from .folders import wipe
 from .frames import answer, receive_files
 from .kernel import libc, seccomp
-from .testing import likeness, pace
-from .testing.ends import TimeIsUp
-from .testing.plans import BrokenTests, PreparedTests, prepare
-from .testing.running import run
+from .wall import pytest_shim, trial
+from .wall.exceptions import TimeIsUp
+from .wall.plan import BrokenTests, Plan, prepare
 
 MEMORY_MB = 2048
 CACHED = 128
@@ -33,9 +31,8 @@ MOST_REASONS = 24 << 10  # characters as JSON; an answer is a message of at most
 def serve(control: _socket.socket, program: seccomp.Program, notes: dict[str, Any], mounts: tuple[str, ...]) -> None:
     """Run test programs one after another; returns when the host has hung up."""
     # tests ask for it by name, and the real one would bring plug-ins, files and a run of its own
-    sys.modules.setdefault("pytest", likeness.module())
-    pace.install()
-    plans: dict[bytes, PreparedTests] = {}
+    sys.modules.setdefault("pytest", pytest_shim.module())
+    plans: dict[bytes, Plan] = {}
     # the folder of the tier `landlock` is the solution's as well, whose lane empties it when both are done
     has_scratch = notes["tier"] == "namespaces"
     answer(control, 0, ready=notes)
@@ -61,7 +58,7 @@ def serve(control: _socket.socket, program: seccomp.Program, notes: dict[str, An
 def _trial(
     control: _socket.socket,
     program: seccomp.Program,
-    plans: dict[bytes, PreparedTests],
+    plans: dict[bytes, Plan],
     text: bytes,
     asked: dict[str, Any],
     channel: int,
@@ -77,7 +74,6 @@ def _trial(
         if len(plans) >= CACHED:
             plans.clear()
         plan = plans[text] = made
-    _bury()
     reads, writes = os.pipe()
     server = os.getpid()
     # a test may patch the library or leave threads behind: each trial has a process of its own
@@ -91,31 +87,13 @@ def _trial(
     while chunk := os.read(reads, 1 << 16):
         said += chunk
     os.close(reads)
-    # only when its pipe has ended: a child that still writes would wait for a reader. It stays until the next trial, so that
-    # the host can ask the kernel how long it has waited
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    if ended is not None and (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0):
-        trial: dict[str, Any] = json.loads(bytes(said))
-        return trial
-    assert ended is not None  # as it is without WNOHANG
-    return {"crashed": -ended.si_status if ended.si_code == os.CLD_EXITED else ended.si_status}
-
-
-def _bury() -> None:
-    """Let go of the trial before."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+    # only when its pipe has ended: a child that still writes would wait for a reader
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return json.loads(bytes(said)) if status == 0 else {"crashed": -status}
 
 
 def _child(
-    program: seccomp.Program,
-    plan: PreparedTests,
-    job: dict[str, Any],
-    cpu_s: float,
-    channel: int,
-    out: int,
-    server: int,
+    program: seccomp.Program, plan: Plan, job: dict[str, Any], cpu_s: float, channel: int, out: int, server: int
 ) -> NoReturn:
     """The trial itself; never returns."""
     status = 1
@@ -139,19 +117,19 @@ def _child(
         os._exit(status)
 
 
-def _run(plan: PreparedTests, job: dict[str, Any], cpu_s: float, channel: int) -> dict[str, Any]:
+def _run(plan: Plan, job: dict[str, Any], cpu_s: float, channel: int) -> dict[str, Any]:
     """The answer to a trial. An exception at the limit; a signal soon after, should the test catch everything."""
     started = time.process_time()
     signal.signal(signal.SIGPROF, _ring)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
-        answer = run(plan, job, channel)
+        answer = trial.run(plan, job, channel)
     except BrokenTests as err:
         answer = {"broken": str(err)[:300]}
     except TimeIsUp:
-        answer = {"results": ["time"], "calls": 0, "dead": False, "late": True}
-    except Exception as err:  # noqa: BLE001 - no reply of a solution may end this without an answer
-        answer = {"results": [f"bad reply: {type(err).__name__}"], "calls": 0, "dead": True}
+        answer = {"results": ["time"], "late": True}
+    except Exception as err:  # noqa: BLE001 - a mistake of this side's own code is no fault of the completion
+        answer = {"results": [], "ended": "lane_failed", "detail": f"{type(err).__name__}: {err}"[:300]}
     finally:
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_PROF, 0)

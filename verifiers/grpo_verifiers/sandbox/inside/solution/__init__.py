@@ -1,1 +1,0 @@
-"""The side of a test program that nobody trusts: the solution, answering."""

@@ -1,0 +1,159 @@
+"""Exceptions across the wall: a class by its names from the most derived one on, and what a test may read of an exception.
+
+The test raises the nearest class of the library, or a class made here for one of the solution's, never with code of the
+solution. The exceptions that end a trial itself are here as well: no handler of a test can make them undone, for the first
+cause is noted at the connection.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+from .values import Value
+
+# where an exception that a test may name is at home; nothing is imported for a solution
+LIBRARY = frozenset(
+    """json.decoder decimal statistics re struct queue _queue zoneinfo dataclasses binascii copy csv _csv configparser zlib
+    sqlite3 graphlib argparse numpy.linalg numpy.exceptions xml.etree.ElementTree""".split()  # noqa: SIM905
+)
+NEVER_RAISED = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
+"""These would end a loop or a generator of the test early."""
+NEVER_PASSED = NEVER_RAISED | {"SystemExit", "SkipTest", "Skipped"}
+"""These would end a test as passed, where the solution has kept one of the test's."""
+
+
+class Stopped(BaseException):
+    """The trial is over, whatever the test program still does: the first cause is noted at the connection and decides."""
+
+    def __init__(self, link: Value, ended: str, detail: str = "") -> None:
+        super().__init__(ended)
+        if not link.ended:
+            link.ended, link.detail = ended, detail
+
+
+class Unsupported(Stopped):
+    """The test program asks for what the wall does not carry. Only ever raised before anything is sent."""
+
+    def __init__(self, link: Value, what: str) -> None:
+        super().__init__(link, "not_supported", what)
+
+
+class Untrusted(Stopped):
+    """The test program leans on an operator of a class of the solution."""
+
+    def __init__(self, link: Value, what: str) -> None:
+        super().__init__(link, "untrusted_objects", what)
+
+
+class TimeIsUp(BaseException):
+    """The CPU time of the test program is spent."""
+
+
+class SolutionExit(SystemExit):
+    """`sys.exit` of the solution: a test may expect it, and never ends by it as passed."""
+
+
+def names_of(kind: type) -> list[str]:
+    """Module and name of an exception class and its bases, the most derived first. For the solution's side."""
+    return [f"{c.__module__}:{c.__name__}" for c in type.mro(kind)[:-1]]
+
+
+def described(err: BaseException, encode: Any) -> dict[str, Any]:
+    """What of an exception crosses: arguments, text, public attributes that are plain, notes and the cause."""
+    args = list[Any]()
+    for arg in err.args:
+        try:
+            args.append(encode(arg))
+        except Exception:  # noqa: BLE001 - as above
+            args.append(None)
+    attributes = list[Any]()
+    names = [n for n in getattr(err, "__dict__", {}) if not n.startswith("_")]
+    names += [n for c in type.mro(type(err)) for n in vars(c).get("__slots__", ()) if isinstance(n, str)]
+    if isinstance(err, OSError | UnicodeError | ImportError | NameError | AttributeError | SyntaxError):
+        more = ("errno", "strerror", "filename", "name", "encoding", "start", "end", "msg", "lineno")
+        names += [n for n in more if getattr(err, n, None) is not None]
+    for name in names:
+        try:
+            attributes.append([name, encode(getattr(err, name))])
+        except Exception:  # noqa: BLE001 - what cannot be sent is left out
+            continue
+    try:
+        text = str(err)
+    except Exception:  # noqa: BLE001 - a `__str__` of the solution's own
+        text = ""
+    about: dict[str, Any] = {"a": args, "s": text, "d": attributes}
+    if notes := [str(n) for n in getattr(err, "__notes__", ())]:
+        about["n"] = notes
+    return about
+
+
+def library_class(names: list[Any]) -> type[BaseException]:
+    """The nearest class of the library of these names. For the test's side, where nothing is looked up but exceptions."""
+    for full in names:
+        module, _, name = full.partition(":")
+        home = builtins if module == "builtins" else sys.modules.get(module) if module in LIBRARY else None
+        found = getattr(home, name, None) if name.isidentifier() else None
+        if isinstance(found, type) and issubclass(found, BaseException):
+            return SolutionExit if found is SystemExit else found
+    return Exception
+
+
+def text_of(err: BaseException) -> str:
+    """`str()` of an exception of a class of the solution: the text that came with it."""
+    said = err.__dict__.get("_text")
+    return said if type(said) is str else BaseException.__str__(err)
+
+
+class ErrorMeta(type):
+    """The class of classes that represent the solution's exceptions: calling one makes an exception there."""
+
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
+        return cls._link.call(cls, args, kwargs)
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: object) -> Any:
+        if "_number" not in body:
+            raise Unsupported(next(vars(b)["_link"] for b in bases if "_link" in vars(b)), "subclassing")
+        return super().__new__(mcs, name, bases, body)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls._link.operate("get", cls, name)
+
+    _link: Any
+
+
+def class_body(number: int, link: Value) -> dict[str, Any]:
+    """The body of a class that represents an exception class of the solution."""
+
+    def __getattr__(self: BaseException, name: str) -> Any:
+        if name.startswith("_") or "_id" not in self.__dict__:
+            raise AttributeError(name)
+        return link.operate("get", self, name)
+
+    own = {"__module__": "solution", "_number": number, "_link": link, "__str__": text_of, "__getattr__": __getattr__}
+    return own
+
+
+def made(kind: type[BaseException], args: list[Any], about: dict[str, Any], attributes: list[Any]) -> BaseException:
+    """An exception of a class, without running a constructor of the class."""
+    try:
+        # these read their arguments in `__new__` or `__init__`
+        reads = issubclass(kind, OSError | UnicodeError | SyntaxError | StopIteration | BaseExceptionGroup) and args
+        err = type.__call__(kind, *args) if reads else kind.__new__(kind)
+    except Exception:  # noqa: BLE001 - arguments that the class does not take
+        err = Exception.__new__(kind) if not issubclass(kind, OSError) else OSError.__new__(kind)
+    err.args = tuple(args)
+    for name, value in attributes:
+        if type(name) is str and name.isidentifier() and not name.startswith("_") and name != "args":
+            try:
+                BaseException.__setattr__(err, name, value)
+            except (AttributeError, TypeError):
+                continue
+    if "_number" in vars(kind):
+        err.__dict__.update(_text=about["s"], _id=about["h"])
+    for note in about.get("n", ()):
+        err.add_note(str(note))
+    return err

@@ -1,0 +1,134 @@
+"""What the test hands to the solution: its functions and iterators by number, its exceptions, the library's things by name.
+
+All else that is no plain value is not carried, and said so before anything is sent.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import sys
+import types
+from collections import deque
+from typing import Any
+
+from . import values
+from .proxies import BoundMethod, PlainProxy, Proxy
+from .values import Value
+from .write_back import SharingCoder
+
+FUNCTIONS: tuple[Any, ...] = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+FUNCTIONS += (operator.itemgetter, operator.attrgetter, operator.methodcaller, type(functools.lru_cache(len)))
+FUNCTIONS += (types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
+ITERATORS: tuple[Any, ...] = (types.GeneratorType, map, filter, zip, enumerate, reversed)
+EMPTY: tuple[Any, ...] = ([], (), "", {}, set(), range(0), b"", {}.values(), {}.items(), deque())
+ITERATORS += tuple({type(iter(o)) for o in EMPTY})
+
+
+class HandedOver(SharingCoder):
+    """Encodes the values of the test; `sent` are the objects of the solution that the current request names."""
+
+    def __init__(self, classes_of_prompt: frozenset[str]) -> None:
+        super().__init__()
+        self.classes_of_prompt, self.namespace = classes_of_prompt, dict[str, Any]()
+        self.functions, self.sent = list[Any](), set[int]()
+
+    def other(self, value: Value) -> Any:
+        """What is no plain value of the test.
+
+        Raises:
+            NotPlain: it is not carried.
+        """
+        kind: Any = type(value)
+        if isinstance(value, Proxy):
+            self.sent.add(value._id)
+            return {"h": value._id}
+        if isinstance(value, type) and "_number" in vars(value):
+            return {"h": vars(value)["_number"]}
+        if kind is BoundMethod:
+            self.sent.add(value.__self__._id)
+            return {"bm": [value.__self__._id, value.__name__]}
+        if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] in sys.stdlib_module_names:
+            return {"g": [value.__name__, ""]}
+        named = self._library_name(value, kind)
+        if named is not None:
+            return {"g": named}
+        if isinstance(value, BaseException):
+            return self._error(value)
+        if kind.__module__.startswith("unittest.mock"):
+            raise values.NotPlain("mock")
+        if isinstance(value, type):
+            name = value.__name__
+            if name in self.classes_of_prompt and self.namespace.get(name) is value:
+                return {"S": name}
+            if issubclass(value, BaseException):
+                bases = [values.encode(b, self) for b in value.__bases__]
+                return {"E": [self.number_of(value), name, bases]}
+            raise values.NotPlain("a class of the test")
+        name = kind.__name__
+        if name in self.classes_of_prompt and self.namespace.get(name) is kind:
+            return self.seen(value) or {"F": [name, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
+        if isinstance(value, FUNCTIONS) or (kind.__module__ == "functools" and callable(value)):
+            return {"k": [self.number_of(value), "f", *self._about(value)]}
+        if isinstance(value, ITERATORS) or kind.__module__ == "itertools":
+            return {"k": [self.number_of(value), "i"]}
+        raise values.NotPlain("an object of the test" if kind.__module__ == "__main__" else f"a {kind.__name__}")
+
+    def subclass(self, value: Value, kind: type) -> Any:
+        """Values of classes that represent the solution's own kinds of plain values."""
+        if isinstance(value, PlainProxy):
+            return {"h": value.__dict__["_id"]}
+        # a kind of list, dict or int that the test defines is sent as the plain value, if the class adds nothing
+        return None
+
+    def _error(self, err: BaseException) -> Any:
+        if "_id" in err.__dict__:
+            return {"h": err.__dict__["_id"]}
+        attributes = [[n, self._lenient(v)] for n, v in vars(err).items() if not n.startswith("_")]
+        args = [self._lenient(a) for a in err.args]
+        return {"x": [values.encode(type(err), self), args, self.number_of(err), attributes]}
+
+    def _lenient(self, value: object) -> Any:
+        try:
+            return self.content(value)
+        except (values.NotPlain, RecursionError):
+            return None
+
+    def _about(self, function: Value) -> list[Any]:
+        """Name, doc and parameters of a function of the test."""
+        name = getattr(function, "__name__", "function")
+        doc = getattr(function, "__doc__", None)
+        try:
+            found = list(inspect.signature(function).parameters.values())
+        except (ValueError, TypeError):
+            found = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        params = [
+            [p.name, int(p.kind), p.default is not p.empty, None if p.default is p.empty else self._lenient(p.default)]
+            for p in found
+        ]
+        return [name if name.isidentifier() else "function", doc if type(doc) is str else None, params]
+
+    def number_of(self, value: Value) -> int:
+        """The number of something of the test that the solution may call, step through or raise."""
+        for number, found in enumerate(self.functions):
+            # bound methods are made anew at each look, and are equal where they are one
+            is_bound = isinstance(value, types.MethodType) and type(found) is types.MethodType
+            if found is value or (is_bound and found.__self__ is value.__self__ and found == value):
+                return number
+        self.functions.append(value)
+        return len(self.functions) - 1
+
+    def _library_name(self, value: Value, kind: type) -> list[str] | None:
+        """Module and name of a class or function of the standard library, which both sides have."""
+        if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+            return None
+        module, name = getattr(value, "__module__", None) or "builtins", getattr(value, "__qualname__", "")
+        if (
+            module.split(".")[0] not in sys.stdlib_module_names
+            or module in ("__main__", "inside")
+            or not name.isidentifier()
+        ):
+            return None
+        # a test's own thing may carry a name of the library: what stands under it must be this very object
+        return [module, name] if getattr(sys.modules.get(module), name, None) is value else None

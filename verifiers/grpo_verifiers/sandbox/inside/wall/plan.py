@@ -1,0 +1,289 @@
+"""A test program made ready: its code with a commit after every statement and a note at every check, the names that it asks
+of the solution, and what of it the wall does not carry, by its text alone."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import re
+import symtable
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .world import PATCHABLE
+
+COMMIT, CHECK, SAME = "__commit__", "__check__", "__same__"
+NO_COMMIT_AFTER = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Pass,
+    ast.Return,
+)
+COMPOUND = (ast.If, ast.While, ast.For, ast.With, ast.Try, ast.TryStar, ast.ExceptHandler, ast.Match)
+CHECKING_CALLS = ("assert", "raises", "fail", "exit")
+MODULES = {"threading": "threads", "_thread": "threads", "concurrent": "threads", "multiprocessing": "threads"}
+MODULES |= {"asyncio": "asyncio", "subprocess": "processes", "socket": "sockets"}
+LIBRARY_VALUES = re.compile(
+    r"(re\.)?compile|(types\.)?SimpleNamespace|(array\.)?array|(ipaddress\.)?ip_\w+|ipaddress\.\w+"
+)
+"""What a test compares a result with and the wall does not carry."""
+ASKS = (
+    (
+        re.compile(
+            r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__"
+        ),
+        "signature",
+    ),
+    (re.compile(r"__annotations__|get_type_hints|__mro__|__bases__"), "annotations"),
+    (re.compile(r"IsolatedAsyncioTestCase|\basync def\b|\bawait "), "asyncio"),
+    (re.compile(r"@unittest\.expectedFailure|\bload_tests\b"), "unittest.expectedFailure"),
+    (re.compile(r"\bGeneratorType\b|, property\)"), "types of the solution"),
+)
+PATCHED = re.compile(
+    r"""\bpatch(?:\.object|\.dict|\.multiple)?\(\s*(?:["']([\w.]+)["']|([\w.]+))\s*,?\s*(?:["'](\w+)["'])?"""
+)
+ASSIGNED = re.compile(r"\b(time|random|os|sys)\.\w+ = ")
+CARRIED_PATCHES = {f"{module.__name__}.{name}" for module, name in PATCHABLE}
+CARRIED_PATCHES |= {"posixpath.exists", "os.environ", "sys.stdin", "sys.stdout", "sys.stderr"}
+
+
+class BrokenTests(Exception):
+    """The tests themselves cannot be run: a fault of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A test program made ready once."""
+
+    before: types.CodeType
+    tests: tuple[types.CodeType, ...]
+    free: tuple[str, ...]
+    only_read: frozenset[str]
+    starts_itself: bool
+    shared: frozenset[str]
+    has_patches: bool
+    has_files: bool
+    has_random: bool
+    expects_stop: bool
+    unsupported: str
+
+
+def prepare(job: dict[str, Any]) -> Plan:
+    """Compile a test program.
+
+    Raises:
+        BrokenTests: the tests do not parse.
+    """
+    try:
+        return _prepare(job)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
+        raise BrokenTests(f"{type(err).__name__}: {err}") from err
+
+
+def _prepare(job: dict[str, Any]) -> Plan:
+    trees = [ast.parse(t) for t in job["tests"]]
+    text = "\n".join([job["before"], *job["tests"]])
+    free = free_names([job["before"], *job["tests"]])
+    # a name that is only read, and that nobody defines, is a mistake of the row and not of a solution
+    only_read = frozenset(free) - {name for tree in trees for name in _used_names(tree)}
+    starts_itself = any(_starts_itself(tree) for tree in trees)
+    unsupported = not_carried(trees, "\n".join(job["tests"]), {*free, job["entry"] or ""})
+    adding, codes = Instrumented(), list[types.CodeType]()
+    for tree in trees:
+        adding.visit(tree)
+        # without this module's own `from __future__ import annotations`, which would be inherited
+        codes.append(compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True))
+    before = compile(job["before"], "<prompt>", "exec", dont_inherit=True)
+
+    def mentions(*words: str) -> bool:
+        return any(word in text for word in words)
+
+    return Plan(
+        before,
+        tuple(codes),
+        free,
+        only_read,
+        starts_itself,
+        frozenset(job["shared"]),
+        has_patches=mentions("patch", "environ", "builtins", "setattr") or bool(ASSIGNED.search(text)),
+        has_files=mentions("open(", "tmp", "Path(", "tempfile", "cwd", "chdir", "os.remove", "connect("),
+        has_random="random" in text and mentions("seed", "setstate"),
+        expects_stop="StopIteration" in text,
+        unsupported=unsupported,
+    )
+
+
+def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
+    """What of a test program the wall does not carry, by its text; "" where it is all carried."""
+    nodes = [n for tree in trees for n in ast.walk(tree)]
+    starred = [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.names[0].name == "*" and n.module]
+    asked = asked.difference(*[dir(importlib.import_module(m)) for m in starred if m in sys.stdlib_module_names])
+    for node in nodes:
+        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found = next((MODULES[m.split(".")[0]] for m in modules if m.split(".")[0] in MODULES), "")
+        if found:
+            return found
+        if isinstance(node, ast.Compare):
+            calls = [n.func for side in (node.left, *node.comparators) for n in _parts(side) if isinstance(n, ast.Call)]
+            found = next((name for f in calls if LIBRARY_VALUES.fullmatch(name := ast.unparse(f))), "")
+            if found:
+                return found
+        if isinstance(node, ast.ClassDef):
+            values = [n.value for n in node.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
+            if not node.name.startswith("Test") and any(called(v)[:1].isupper() and called(v) in asked for v in values):
+                return "descriptors"
+            bases = {b.id if isinstance(b, ast.Name) else ast.unparse(b).split(".")[0] for b in node.bases}
+            if bases & (asked | {"solution"}):
+                return "subclassing"
+    for pattern, what in ASKS:
+        if pattern.search(text):
+            return what
+    for dotted, target, name in PATCHED.findall(text):
+        full = dotted or (f"{target}.{name}" if name else target)
+        if full not in CARRIED_PATCHES and (dotted or target.split(".")[0] not in asked):
+            return f"mock.patch of {full}"
+    return ""
+
+
+def _parts(side: ast.expr) -> list[ast.expr]:
+    """A side of a comparison; of a tuple or list what stands in it."""
+    return side.elts if isinstance(side, ast.Tuple | ast.List) else [side]
+
+
+def free_names(sources: list[str]) -> tuple[str, ...]:
+    """Global names that are read somewhere and bound nowhere at the top."""
+    bound: set[str] = set(dir(builtins))
+    read: set[str] = set()
+    for source in sources:
+        top = symtable.symtable(source, "<tests>", "exec")
+        bound |= {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+        waiting = [top]
+        while waiting:
+            table = waiting.pop()
+            read |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (table is top or s.is_global())}
+            # a `global` within a function binds at the top as well
+            bound |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
+            waiting += table.get_children()
+    return tuple(sorted(read - bound))
+
+
+def _used_names(tree: ast.AST) -> set[str]:
+    """Names that are called, asked for an attribute, subclassed or handed over: what a solution may have to define."""
+    used = set[str]()
+    for node in ast.walk(tree):
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.Call):
+            parts = [node.func, *node.args, *[k.value for k in node.keywords]]
+        elif isinstance(node, ast.Attribute | ast.Subscript):
+            parts = [node.value]
+        elif isinstance(node, ast.ClassDef):
+            parts = [*node.bases, *node.decorator_list]
+        elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+            parts = [node.type]
+        used |= {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+    return used
+
+
+def _starts_itself(tree: ast.Module) -> bool:
+    """Whether the program calls `check` or runs its test cases on its own."""
+    tops = [n for n in tree.body if not isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    names = [called(inner) for top in tops for inner in ast.walk(top) if isinstance(inner, ast.Call)]
+    return any(name in ("check", "main", "run") or name.startswith("test") for name in names)
+
+
+def called(node: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _is_check(node: ast.stmt) -> bool:
+    """Whether running this statement decides something: an assert, an assert method, or a branch that may raise."""
+    if isinstance(node, ast.Assert | ast.Raise):
+        return True
+    # of what is defined nothing is run; a loop may run not once: only what is reached inside of it counts
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While):
+        return False
+    if isinstance(node, ast.If | ast.Try | ast.Match):
+        return any(isinstance(n, ast.Raise | ast.Assert) or _is_checking_call(n) for n in ast.walk(node))
+    parts = [i.context_expr for i in node.items] if isinstance(node, ast.With) else [node]
+    return any(_is_checking_call(n) for part in parts for n in ast.walk(part))
+
+
+def _is_checking_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and any(c in called(node).lower() for c in CHECKING_CALLS)
+
+
+class Instrumented(ast.NodeTransformer):
+    """Adds the commit after simple statements and at the start of the bodies of compound ones, and notes the checks."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """Every list of statements below."""
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            statements = getattr(node, field, None)
+            if isinstance(statements, list):
+                for child in statements:
+                    self.visit(child)
+                if field not in ("handlers", "cases") and statements:
+                    setattr(node, field, self._with_notes(node, statements))
+        return node
+
+    def _with_notes(self, node: ast.AST, statements: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = [_call(COMMIT)] if isinstance(node, COMPOUND) else []
+        future = max(
+            (i + 1 for i, n in enumerate(statements) if isinstance(n, ast.ImportFrom) and n.module == "__future__"),
+            default=0,
+        )
+        for at, statement in enumerate(statements):
+            if isinstance(statement, ast.Assert):
+                statement.test = _Identity().visit(statement.test)
+                _commit_between(statement)
+            if at >= future and _is_check(statement):
+                out.append(_call(CHECK))
+            out.append(statement)
+            is_docstring = (
+                len(out) == 1 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            )
+            if not isinstance(statement, NO_COMMIT_AFTER) and not is_docstring:
+                out.append(_call(COMMIT))
+        return out
+
+
+class _Identity(ast.NodeTransformer):
+    """Has `f(xs) is xs` asked of the connection: what a call has changed is another object here until the commit."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """One `is` or `is not` between what are no constants."""
+        self.generic_visit(node)
+        sides = (node.left, *node.comparators)
+        if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return node
+        if any(isinstance(s, ast.Constant) for s in sides):
+            return node
+        asked = ast.Call(ast.Name(SAME, ast.Load()), list(sides), [])
+        return asked if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), asked)
+
+
+def _commit_between(statement: ast.Assert) -> None:
+    """In `assert f(xs) is None and xs == […]` the second part sees what the first has changed."""
+    for node in ast.walk(statement.test):
+        if isinstance(node, ast.BoolOp):
+            step: ast.expr = ast.Call(ast.Name(COMMIT, ast.Load()), [], [])
+            if isinstance(node.op, ast.And):
+                # the commit returns None, which would end an `and`
+                step = ast.BoolOp(ast.Or(), [step, ast.Constant(True)])
+            parts: list[ast.expr] = []
+            for value in node.values:
+                parts += [step, value] if parts else [value]
+            node.values = parts
+
+
+def _call(name: str) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [], []))
