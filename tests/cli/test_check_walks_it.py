@@ -24,7 +24,7 @@ CALLED = ("__init__", "__post_init__", "__call__", "__enter__", "__exit__", "__i
 STEPS = {
     "Job._steps",
     "Job._end",
-    "Job._seal",
+    "Job._finalise_checkpoint",
     "Job.evaluate",
     "Job._mark_failed",
     "Job._abort",
@@ -41,10 +41,10 @@ LATER = {
     "of a run that is resumed, or of a stage behind the first": """
         curriculum.ads:Clusters.from_json measure.clustering:clusters_of_run jobs.train.start:resume_point
         jobs.train.stages:last_weights resilience.checkpoint:restore resilience.checkpoint:read_state
-        resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:changed_keys run.find:find_run""",
+        resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:_changes run.find:find_run""",
     "weights: check reads their shapes, and loads none": """
         policy.model:_whole policy.model:_load_gguf policy.positions:needs_positions train.log_probs:check_agreement
-        measure.clustering:make_clusters rollout.engine:check_requests""",
+        measure.clustering:make_clusters rollout.engine:check_requests errors:out_of_memory""",
     "samples, and what training makes of them": """
         jobs.train.measurements:with_floor jobs.train.measurements:HeldOut.measure policy.warmup:supervise
         train.critic.critic:Critic._step train.prefer.learn:PairLearner.learn_from""",
