@@ -1,9 +1,18 @@
-"""How large the model is, from its files alone: `config.json`, and the headers of its safetensors where they lie here."""
+"""How large the model is, from its files alone: `config.json`, and the headers of its safetensors where they lie here.
+
+How this works: headers of the weight files are counted where they lie here; else the shapes in `config.json` are added up; where no
+file of the model is here, the shapes of a common model of that name stand in (`known_shapes.json`), so that memory and hours can be
+computed without a network. `source` names which of them it was.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
+from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import RecipeError, SetupError
@@ -12,6 +21,9 @@ from grpo_cli.policy.loading.files import ModelFiles, base_files, model_files
 from grpo_cli.policy.loading.weights import read_headers
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.text import path_of
+
+FURTHER = r"(-unsloth)?-(bnb-4bit|instruct|base|it|pt|chat)$|-(instruct|thinking)(?=-2507$)"
+"""What the names of models trained further or packed otherwise have behind the name of the shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +85,33 @@ def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
 
         return _sizes(sizes(model.context), files, "its definition")
     config = files.json("config.json")
-    if config is None:
-        return None
-    return _sizes(config.get("text_config") or config, files, "config.json")
+    if config is not None:
+        return _sizes(config.get("text_config") or config, files, "config.json")
+    name = known_name(model.path)
+    return _sizes(known_shapes()[name], files, f"the known shapes of {name}") if name else None
+
+
+@cache
+def known_shapes() -> dict[str, dict[str, Any]]:
+    """Shapes of common models by name, in the keys of their `config.json`."""
+    return json.loads(Path(__file__).with_name("known_shapes.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def known_name(path: str) -> str | None:
+    """The name in `known_shapes` that a hub id or a built-in name means, whoever offers it and however it was trained further."""
+    if path == "builtin:smollm2-135m":
+        return "SmolLM2-135M"
+    if Path(path).is_absolute() or path.startswith((".", "~", "builtin:")) or path.count("/") > 1:
+        return None  # a folder: whatever it is called, its own files say what it is
+    own, short = path.rpartition("/")[2].lower(), {name.lower(): name for name in known_shapes()}
+    while own:
+        if own in short:
+            return short[own]
+        shorter = re.sub(FURTHER, "", own)
+        if shorter == own:
+            return None
+        own = shorter
+    return None
 
 
 def local_sizes(model: Model) -> ModelSizes | None:
