@@ -26,8 +26,7 @@ ROOT = Path(grpo_verifiers.__file__).parent
 CALLS = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 NOT_OURS = {
     "kinds/judge.py": "the user's own pattern",
-    "sandbox/inside/standard.py": "a pattern that a program under test compiles, in its own process",
-    "sandbox/inside/testing/likeness.py": "a pattern of a row's tests, in the tester's process",
+    "sandbox/inside/wall/pytest_shim.py": "a pattern of a row's tests, in the tester's process",
 }
 HEADS = ["", "5", "a", "{", "\\text{"]
 TAILS = ["", "6}", "!\x00", "\x00x"]

@@ -253,8 +253,9 @@ def _time_limit(row: Row) -> Columns:
     limit = parsed(row.get("time_limit"))
     if isinstance(limit, Mapping):
         return {"least_timeout": (limit.get("seconds") or 0) + (limit.get("nanos") or 0) / 1e9}
-    found = re.match(r"\s*(\d+(?:\.\d+)?)\s*s", limit) if isinstance(limit, str) else None
-    return {"least_timeout": float(found[1])} if found else {}
+    number, _, unit = limit.strip().partition(" ") if isinstance(limit, str) else ("", "", "")
+    is_seconds = unit.strip().startswith("s") and number.replace(".", "", 1).isdecimal()
+    return {"least_timeout": float(number)} if is_seconds else {}
 
 
 def verification_info(row: Row) -> Columns | None:

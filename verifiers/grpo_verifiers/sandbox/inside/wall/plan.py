@@ -47,7 +47,7 @@ ASKS = (
     (re.compile(r"\bGeneratorType\b|, property\)"), "types of the solution"),
 )
 PATCHED = re.compile(
-    r"""\bpatch(?:\.object|\.dict|\.multiple)?\(\s*(?:["']([\w.]+)["']|([\w.]+))\s*,?\s*(?:["'](\w+)["'])?"""
+    r"""\bpatch(?:\.object|\.dict|\.multiple)?\(\s*(?:["']([\w.]+)["']|([\w.]+))(?:\s*,\s*["'](\w+)["'])?"""
 )
 ASSIGNED = re.compile(r"\b(time|random|os|sys)\.\w+ = ")
 CARRIED_PATCHES = {f"{module.__name__}.{name}" for module, name in PATCHABLE}
