@@ -188,13 +188,15 @@ BATCH = 256
 class GoldAudit:
     """The rows that hold, their golds per verifier in the same order, and what was left out and why.
 
-    `doubtful` rows hold all the same: their gold reads like what stands where there is none, and may be meant.
+    `doubtful` rows hold all the same: their gold reads like what stands where there is none, and may be meant. `refused`
+    are the golds per verifier of rows that were left out.
     """
 
     rows: list[Row]
     golds: dict[str, list[Any]]
     dropped: list[Mistake]
     doubtful: list[Mistake] = field(default_factory=list)
+    refused: dict[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,7 @@ def audit_golds(
             for i in kept
             if (none := placeholders(rows[i].fields.get("answer")))
         ],
+        {name: [found[i] for i in mistakes if found[i] is not None] for name, found in golds.items()},
     )
 
 
@@ -303,6 +306,8 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
                 continue
             shown = sample.completion if len(sample.completion) <= 60 else "…" + sample.completion[-59:]
             why = verdict.detail or verdict.reason or verdict.outcome.value
+            if verdict.reason in ("not_supported", "untrusted_objects"):
+                why = f"{verdict.reason}: {verdict.detail}"
             problem = f"the gold does not pass its own verifier: {shown!r} is {verdict.outcome.value} ({why})"
             if verdict.outcome is Outcome.ERROR:
                 problem = f"the verifier fails on the gold {shown!r}: {why}"

@@ -153,6 +153,8 @@ def check_golds(
         audited.doubtful.extend(found.doubtful)
         for name, golds in found.golds.items():
             audited.golds[name].extend(golds)
+            # `describe` counts them all: a gold without a verdict is one of its data set, too
+            audited.refused.setdefault(name, []).extend(found.refused.get(name, ()))
         if budget_s is not None and time.perf_counter() - began > budget_s:
             break
     seconds = time.perf_counter() - began
@@ -171,7 +173,9 @@ def check_golds(
     kinds = [
         f"`{name}` reads {line}"
         for name, verifier in verifiers.items()
-        for line in verifier.describe([gold for gold in audited.golds[name] if gold is not None])
+        for line in verifier.describe(
+            [gold for gold in (*audited.golds[name], *audited.refused.get(name, ())) if gold is not None]
+        )
     ]
     finding = replace(finding, lines=(*kinds, *finding.lines))
     return audited, _with_doubts(finding, audited.doubtful, seen)

@@ -52,6 +52,21 @@ def refusals(accepts: Any) -> CheckFinding:
     return found
 
 
+def test_golds_without_a_verdict_are_counted_with_their_data_set() -> None:
+    class NotCarried(Says):
+        def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+            left = Verdict(Outcome.ERROR, None, reason="not_supported", detail="threads")
+            return [left if s.gold == "3" else Verdict(Outcome.RIGHT, 1.0) for s in samples]
+
+        def describe(self, golds: Sequence[Any]) -> list[str]:
+            return [f"set: {golds.count('3')} of {len(golds)} not supported"]
+
+    rows = [row(str(i), answer=str(i)) for i in range(5)]
+    _, found = check_golds("train", rows, {"v": NotCarried(None)}, False, None)
+    assert (found.level, found.data["bad"], found.lines[0]) == (Level.FAIL, 1, "`v` reads set: 1 of 5 not supported")
+    assert "not_supported: threads" in found.lines[1]
+
+
 def test_a_verifier_that_tells_golds_apart_is_fine() -> None:
     found = refusals(lambda completion, gold: completion == gold)
     assert (found.level, found.data["right"]) == (Level.OK, 0)
@@ -106,7 +121,7 @@ def test_what_a_verifier_finds_in_the_rows_is_said_before_their_mistakes() -> No
     verifiers = {"v": Counts(lambda completion, gold: completion == gold != "13")}
     rows = [row(str(i), answer=str(10 + i)) for i in range(5)]
     _, found = check_golds("train", rows, verifiers, drops=False, budget_s=None)
-    assert found.lines[0] == "`v` reads a set: 4 values"
+    assert found.lines[0] == "`v` reads a set: 5 values"
     assert found.lines[1].startswith("a.jsonl:")
 
 

@@ -222,6 +222,34 @@ def test_the_formats_of_rows_are_counted_by_way(verifier: CodeVerifier) -> None:
     ]
 
 
+def test_what_the_wall_does_not_carry_is_counted_by_its_kind(verifier: CodeVerifier) -> None:
+    carried = {"test_list": ["assert shift([1], 2) == other([3])"]}
+    rows = [
+        {"test_list": ASSERTS},
+        carried,
+        *({"test_list": [f"import {name}\nassert shift([1], 2) == other([3])"]} for name in ("threading", "asyncio")),
+        {"test_list": ["import queue, threading\nassert shift([1], 2) == other([3])"]},
+        {"test_list": ["from tkinter import *\nclass Own(Base): pass\nassert shift(Own()) == other([3])"]},
+        {"test_list": ["import threading\nassert shift([1], 2) == other([3])"], "trusted_objects": True},
+    ]
+    golds = [verifier.compile(row) for row in rows]
+    assert verifier.describe(golds) == [
+        "mbpp: 1 values, 1 wall, 1 trusted (the solution's own code decides), 4 not supported: threads 2, asyncio 1, subclassing 1"
+    ]
+    assert verifier.verify(FUNCTION, rows[2]).reason == "not_supported"
+
+
+def test_a_right_verdict_carries_its_way(verifier: CodeVerifier) -> None:
+    tests = "xs = shift([1], 2)\nxs.append(4)\nassert xs == [3, 4]"
+    for row, way in (
+        ({"tests": ASSERTS[0]}, "values"),
+        ({"tests": tests}, "wall"),
+        ({"tests": tests, "trusted_objects": True}, "trusted"),
+    ):
+        verdict = verifier.verify(FUNCTION, {"entry_point": "shift", **row})
+        assert (verdict.score, verdict.detail) == (1.0, f"way: {way}")
+
+
 def plus(body: str, inputs: list[Any], **more: object) -> dict[str, Any]:
     prompt = 'def shift(xs):\n    """Shift."""\n'
     return {

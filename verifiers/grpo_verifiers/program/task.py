@@ -14,6 +14,7 @@ from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.literal_tests import LiteralCall, literal_calls
 from grpo_verifiers.program.reach import TestText, called_name, is_check
 from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.sandbox.inside.wall import plan
 from grpo_verifiers.sandbox.inside.wall import values as wire
 from grpo_verifiers.sandbox.view import PACKAGES, host_view
 from grpo_verifiers.strict_json import RepeatedKey, loads
@@ -77,8 +78,16 @@ class CodeTask:
 
     @property
     def way(self) -> str:
-        """`values`: the host compares what the solution returns or prints; `wall`: a test program runs beside it."""
-        return "wall" if self.programs and not self.calls else "values"
+        """`values`: the host compares what the solution returns or prints; `wall`: a test program runs beside it; `trusted`:
+        in one process with it."""
+        if self.calls or not self.programs:
+            return "values"
+        return "trusted" if self.is_trusted else "wall"
+
+    def not_carried(self) -> str:
+        """What its test programs ask for that the wall does not carry, by their text alone; "" where there is nothing."""
+        text, sources = "\n".join(self.programs), [self.before, *self.programs]
+        return plan.not_carried([*map(ast.parse, self.programs)], text, {*plan.free_names(sources), self.entry or ""})
 
 
 def _inputs(calls: Sequence[LiteralCall | Returned]) -> str:

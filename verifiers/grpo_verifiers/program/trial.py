@@ -73,6 +73,7 @@ class Trial:
     results: list[TestResult] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     cpu_s: float = 0.0
+    way: str = "values"  # as `CodeTask.way`, of what was run in the end
 
     def add(self, number: int, result: TestResult) -> None:
         """Note the result of a test."""
@@ -95,8 +96,8 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
         if all(result.fate != "undecided" for result in trial.results):
             return trial
     if options.trusted_objects or task.is_trusted:
-        return _run_trusted(task, code, slot.lane(kind, "trusted"))
-    return _run_program(task, code, slot, kind)
+        return replace(_run_trusted(task, code, slot.lane(kind, "trusted")), way="trusted")
+    return replace(_run_program(task, code, slot, kind), way="wall")
 
 
 def with_reference(task: CodeTask, slot: LaneSlot) -> CodeTask:

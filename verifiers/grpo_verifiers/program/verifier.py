@@ -72,15 +72,27 @@ class CodeVerifier(SandboxedVerifier):
         return replace(task, format=name)
 
     def describe(self, golds: Sequence[Any]) -> list[str]:
-        """A line a data set: how many rows have its format, by the way in which they are judged, or what they lack."""
-        counts: dict[str, Counter[str]] = {}
+        """A line a data set: how many rows have its format, by the way in which they are judged, or why they are not."""
+        ways, left_out = dict[str, Counter[str]](), dict[str, Counter[str]]()
         for task in golds:
-            absent = missing_libraries(task)
-            counts.setdefault(task.format, Counter())[f"no library `{absent[0]}`" if absent else task.way] += 1
-        return [
-            f"{name}: " + ", ".join(f"{n:,} {way}" for way, n in sorted(found.items(), key=lambda item: -item[1]))
-            for name, found in sorted(counts.items())
-        ]
+            way = "trusted" if task.way == "wall" and self.options.trusted_objects else task.way
+            if absent := missing_libraries(task):
+                way = f"no library `{absent[0]}`"
+            elif what := task.not_carried() if way == "wall" else "":
+                way = "not supported"
+                left_out.setdefault(task.format, Counter())[what] += 1
+            elif way == "trusted":
+                way = "trusted (the solution's own code decides)"
+            ways.setdefault(task.format, Counter())[way] += 1
+        lines = list[str]()
+        for name, counted in sorted(ways.items()):
+            unsupported = counted.pop("not supported", 0)
+            parts = [f"{n:,} {way}" for way, n in counted.most_common()]
+            if unsupported:
+                whats = ", ".join(f"{what} {n:,}" for what, n in left_out[name].most_common())
+                parts.append(f"{unsupported:,} not supported: {whats}")
+            lines.append(f"{name}: {', '.join(parts)}")
+        return lines
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The reference solution, where the row carries one."""
@@ -181,7 +193,7 @@ def _verdict(task: CodeTask, trial: Trial, shown: str, seconds: float) -> Verdic
     passed = sum(r.fate == "passed" for r in trial.results)
     bad = next((r for r in trial.results if r.fate != "passed"), None)
     if bad is None and passed == task.count:
-        return right(shown, f"passed:{passed}", seconds)
+        return replace(right(shown, f"passed:{passed}", seconds), detail=f"way: {trial.way}")
     if bad is None:
         return wrong(shown, "tests_not_run", seconds)
     if bad.fate == "no_code":
