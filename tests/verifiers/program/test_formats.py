@@ -237,6 +237,8 @@ def test_what_the_wall_does_not_carry_is_counted_by_its_kind(verifier: CodeVerif
         "mbpp: 1 values, 1 wall, 1 trusted (the solution's own code decides), 4 not supported: threads 2, asyncio 1, subclassing 1"
     ]
     assert verifier.verify(FUNCTION, rows[2]).reason == "not_supported"
+    broken = verifier.compile({"test_list": ["assert shift([1], 2) == other([3])\nnonlocal x"]})
+    assert verifier.describe([broken]) == ["mbpp: 1 wall"]
 
 
 def test_a_right_verdict_carries_its_way(verifier: CodeVerifier) -> None:
