@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from grpo_verifiers import Sample
 from grpo_verifiers.program import CodeVerifier
 from grpo_verifiers.program.claims import Claim, Undecided, holds
 from grpo_verifiers.program.literal_tests import Reader, literal_calls
+from grpo_verifiers.sandbox.inside.wall.values import encode
 
 ADD = "def f(xs, k=1): return [x + k for x in xs]"
 OFF = "def f(xs, k=1): return [x + k + 1 for x in xs]"
@@ -178,6 +180,10 @@ def test_the_last_of_two_functions_of_one_name_is_run() -> None:
     assert [(d.args, d.claims) for d in Reader("f").program(ast.parse(tests))] == [((2,), [Claim("equal", 3)])]
 
 
+ARRAY = {"a": ["<i8", [1], "AQAAAAAAAAA="]}
+"""`numpy.array([1])`, as a run sends it."""
+
+
 def test_values_that_nothing_can_change_are_handed_over_again() -> None:
     tests = "def test_a():\n    word, pair = 'ab', (1, 2)\n    assert f(word, pair) == 1\n    assert f(word, pair) == 1"
     assert len(literal_calls([tests], "f") or ()) == 2
@@ -189,7 +195,7 @@ def test_values_that_nothing_can_change_are_handed_over_again() -> None:
         ("f() == 1", True, True),
         ("f() == [1, (2,)]", [1, {"t": [2]}], True),
         ("f() == [1, (2,)]", [1, [2]], False),
-        ("f() == b'a'", {"mv": "61"}, True),
+        ("f() == b'a'", {"b": "61"}, True),
         ("f() == b'a'", {"b": "62"}, False),
         ("f() == b''", {"B": ""}, True),
         ("len(f()) == 2", {"d": [[1, 2], [3, 4]]}, True),
@@ -226,6 +232,7 @@ def test_values_that_nothing_can_change_are_handed_over_again() -> None:
         ("not f()", {"t": []}, True),
         ("not f()", [0], False),
         ("f()", {"i": "0x0"}, False),
+        ("f()", encode(datetime.timedelta(0)), False),
     ],
 )
 def test_a_claim_looks_at_the_tagged_value_as_python_does(expression: str, got: Any, is_held: bool | None) -> None:
@@ -242,8 +249,10 @@ def test_a_claim_looks_at_the_tagged_value_as_python_does(expression: str, got: 
     [
         ("sorted(f()) == [{1}]", [{"s": [1]}]),
         ("len(set(f())) == 1", [1.0, 1]),
-        ("len(f()) == 3", {"na": ["<i8", [3], [1, 2, 3]]}),
-        ("f() != [1]", {"na": ["<i8", [1], [1]]}),
+        ("len(f()) == 1", ARRAY),
+        ("f() == [1]", ARRAY),
+        ("f() != [1]", ARRAY),
+        ("f()", ARRAY),
         ("isinstance(f(), float)", {"ns": ["<f8", 1.0]}),
         ("isinstance(f(), dict)", {"D": ["Counter", []]}),
         ("len(f()) == 3", {"r": [0, 10**15, 1]}),
@@ -269,6 +278,15 @@ def test_an_object_that_python_would_take_is_taken(verifier: CodeVerifier, tests
     row = {"tests": tests, "entry_point": "f", "style": "assert"}
     assert verifier.compile(row).way == "values"
     assert verifier.verify(program, row).outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("check", "score"), [("f(1) != [1]", 0.0), ("f(1)", 1.0), ("not f(1)", 0.0), ("f(1) == [1]", 1.0)]
+)
+def test_an_array_compares_item_by_item(verifier: CodeVerifier, check: str, score: float) -> None:
+    pytest.importorskip("numpy")
+    row = {"tests": f"assert {check}", "entry_point": "f", "style": "assert", "setup": "import numpy as np"}
+    assert verifier.verify("def f(x): return np.array([x])", row).score == score
 
 
 def test_a_long_result_of_which_little_is_claimed_is_read_whole(verifier: CodeVerifier) -> None:

@@ -52,12 +52,7 @@ def same(expected: Any, got: Any, rule: CompareRule) -> bool:
     if kind is str:
         return type(got) is str and got == expected
     if kind is bytes or kind is bytearray:
-        # a memoryview equals the bytes that it shows
-        return (
-            type(got) is dict
-            and len(got) == 1
-            and [got.get(tag) for tag in got if tag in ("b", "B", "mv")] == [expected.hex()]
-        )
+        return _body(got, "b") == expected.hex() or _body(got, "B") == expected.hex()
     if expected is None:
         return got is None
     return _same_number(expected, got, rule)
