@@ -19,18 +19,8 @@ from grpo_verifiers.sandbox.inside.wall import values as wire
 
 EXACT = CompareRule(exact=True)
 MOST_ITEMS = 100_000
-KINDS = {
-    "t": tuple,
-    "n": tuple,
-    "s": set,
-    "f": frozenset,
-    "d": dict,
-    "r": range,
-    "b": bytes,
-    "B": bytearray,
-    "i": int,
-    "c": complex,
-}
+KINDS: dict[str, type] = {"t": tuple, "n": tuple, "s": set, "f": frozenset, "d": dict}
+KINDS |= {"r": range, "b": bytes, "B": bytearray, "i": int, "c": complex}
 """The built-in type of a tagged value; of what is not here a test process has to find out."""
 
 

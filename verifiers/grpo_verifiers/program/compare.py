@@ -52,7 +52,7 @@ def same(expected: Any, got: Any, rule: CompareRule) -> bool:
     if kind is str:
         return type(got) is str and got == expected
     if kind is bytes or kind is bytearray:
-        return _body(got, "b") == expected.hex() or _body(got, "B") == expected.hex()
+        return expected.hex() in (_body(got, "b"), _body(got, "B"))
     if expected is None:
         return got is None
     return _same_number(expected, got, rule)
@@ -191,17 +191,15 @@ def same_output(expected: str, printed: str, how: str = "lenient", tolerance: fl
     )
     return want == have or (
         len(want) == len(have)
-        and all(w == h or _same_tokens(_spaced(w), _spaced(h), tolerance) for w, h in zip(want, have, strict=True))
+        # the blanks between tokens are tokens as well
+        and all(
+            w == h or _same_tokens(SPACES.split(w), SPACES.split(h), tolerance) for w, h in zip(want, have, strict=True)
+        )
     )
 
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip(BLANKS) for line in text.strip("\r\n").rstrip().split("\n")]
-
-
-def _spaced(line: str) -> list[str]:
-    """Tokens and the blanks between them, which are tokens as well."""
-    return SPACES.split(line)
 
 
 def _same_tokens(want: list[str], have: list[str], tolerance: float | None) -> bool:

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from grpo_verifiers.sandbox.inside.wall.plan import CHECKING_CALLS
+from grpo_verifiers.sandbox.inside.wall.plan import CHECKING_CALLS, DEFINITIONS, called
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 STARTED = ("test", "runTest", "setup", "setUp", "teardown", "tearDown", "asyncSetUp", "asyncTearDown")
 DYNAMIC = ("setattr", "getattr", "globals", "locals", "vars", "dir", "exec", "eval", "addTest", "load_tests")
 """What may run a function that the program does not name; then each of them counts."""
@@ -102,7 +101,7 @@ class TestText:
             return is_check(node) and self.truth(node.test) is not True
         if not isinstance(node, ast.Call) or not is_check(node):
             return is_check(node)
-        name, args = _called(node), [*node.args, *[k.value for k in node.keywords]]
+        name, args = called(node), [*node.args, *[k.value for k in node.keywords]]
         if name == "exit":
             return any(self.truth(a) is not False for a in args)
         if name in ("assertTrue", "assert_", "assertIsNotNone") and args:
@@ -130,7 +129,7 @@ class TestText:
             return None if inner is None else not inner
         if isinstance(test, ast.Compare) and self.truth(test.left) and isinstance(test.left, ast.Name):
             return True if ast.unparse(test).endswith(" is not None") else None
-        if isinstance(test, ast.Call) and _called(test) in ("callable", "bool") and len(test.args) == 1:
+        if isinstance(test, ast.Call) and called(test) in ("callable", "bool") and len(test.args) == 1:
             return self.truth(test.args[0]) or None
         return as_written(test)
 
@@ -179,7 +178,7 @@ def _swallows(handler: ast.ExceptHandler) -> bool:
     return catches and all(
         isinstance(n, ast.Pass | ast.Continue)
         or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))
-        or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and _called(n.value) == "print")
+        or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and called(n.value) == "print")
         for n in handler.body
     )
 
@@ -190,16 +189,12 @@ def _is_skipped(node: ast.AST) -> bool:
     return any(word.endswith("skip") for word in words)
 
 
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
 def is_check(node: ast.AST) -> bool:
     """Whether a node decides something: an assert, a raise, a call of an assert method, `raises`, an exit."""
     if isinstance(node, ast.Assert):
         return "run_docstring_examples" not in ast.unparse(node.test)
     if isinstance(node, ast.Call):
-        return any(c in _called(node).lower() for c in CHECKING_CALLS)
+        return any(c in called(node).lower() for c in CHECKING_CALLS)
     return isinstance(node, ast.Raise)
 
 

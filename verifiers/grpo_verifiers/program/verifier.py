@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.formats import mapped, read_row
-from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task, missing_libraries, packages_in
+from grpo_verifiers.program.task import STYLES, CodeTask, Defaults, Output, compile_task, missing_libraries, packages_in
 from grpo_verifiers.program.trial import NotCarried, TestsBroken, Trial, run_task, with_reference
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import fences
@@ -167,12 +167,10 @@ class CodeVerifier(SandboxedVerifier):
 
 
 def _check(options: CodeOptions) -> None:
-    if options.style not in ("auto", "assert", "stdio", "function_call"):
-        raise BadOption("style", f"`style` is {options.style!r}; known: auto, assert, stdio, function_call")
-    if options.scoring not in ("all", "fraction"):
-        raise BadOption("scoring", f"`scoring` is {options.scoring!r}; known: all, fraction")
-    if options.compare not in COMPARES:
-        raise BadOption("compare", f"`compare` is {options.compare!r}; known: {', '.join(COMPARES)}")
+    choices = (("style", ("auto", *STYLES)), ("scoring", ("all", "fraction")), ("compare", COMPARES))
+    for name, known in choices:
+        if (said := getattr(options, name)) not in known:
+            raise BadOption(name, f"`{name}` is {said!r}; known: {', '.join(known)}")
     if not 0 < options.timeout <= 600:
         raise BadOption("timeout", f"`timeout` is {options.timeout!r}, not seconds above 0 and up to 600")
     if options.mem_mb < 64:

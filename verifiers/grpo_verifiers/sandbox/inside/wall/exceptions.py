@@ -18,10 +18,8 @@ LIBRARY = frozenset(
     """json.decoder decimal statistics re struct queue _queue zoneinfo dataclasses binascii copy csv _csv configparser zlib
     sqlite3 graphlib argparse numpy.linalg numpy.exceptions xml.etree.ElementTree""".split()  # noqa: SIM905
 )
-NEVER_RAISED = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
-"""These would end a loop or a generator of the test early."""
-NEVER_PASSED = NEVER_RAISED | {"SystemExit", "SkipTest", "Skipped"}
-"""These would end a test as passed, where the solution has kept one of the test's."""
+NEVER_PASSED = {"StopIteration", "StopAsyncIteration", "GeneratorExit", "SystemExit", "SkipTest", "Skipped"}
+"""These would end a loop of the test early, or the test as passed, where the solution has kept one of the test's."""
 
 
 class Stopped(BaseException):
@@ -66,7 +64,7 @@ def described(err: BaseException, encode: Any) -> dict[str, Any]:
     for arg in err.args:
         try:
             args.append(encode(arg))
-        except Exception:  # noqa: BLE001 - as above
+        except Exception:  # noqa: BLE001 - what cannot be sent is left out
             args.append(None)
     attributes = list[Any]()
     names = [n for n in getattr(err, "__dict__", {}) if not n.startswith("_")]
@@ -100,12 +98,6 @@ def library_class(names: list[Any]) -> type[BaseException]:
     return Exception
 
 
-def text_of(err: BaseException) -> str:
-    """`str()` of an exception of a class of the solution: the text that came with it."""
-    said = err.__dict__.get("_text")
-    return said if type(said) is str else BaseException.__str__(err)
-
-
 class ErrorMeta(type):
     """The class of classes that represent the solution's exceptions: calling one makes an exception there."""
 
@@ -133,8 +125,11 @@ def class_body(number: int, link: Value) -> dict[str, Any]:
             raise AttributeError(name)
         return link.operate("get", self, name)
 
-    own = {"__module__": "solution", "_number": number, "_link": link, "__str__": text_of, "__getattr__": __getattr__}
-    return own
+    def __str__(self: BaseException) -> str:
+        said = self.__dict__.get("_text")
+        return said if type(said) is str else BaseException.__str__(self)
+
+    return {"__module__": "solution", "_number": number, "_link": link, "__str__": __str__, "__getattr__": __getattr__}
 
 
 def made(kind: type[BaseException], args: list[Any], about: dict[str, Any], attributes: list[Any]) -> BaseException:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import exceptions, values
-from .proxies import ASKED_NAMES
+from .proxies import SPECIAL
 from .values import Value
 from .write_back import SharingCoder
 
@@ -116,7 +116,7 @@ class Exports(SharingCoder):
         own = [c for c in mro if c.__module__ == self.module.__name__]
         about: dict[str, Any] = {"n": number, "t": str(kind.__name__)[:200]}
         about["b"] = [self.class_of(c) for c in kind.__bases__ if c in own]
-        about["d"] = [n for n in ASKED_NAMES if any(vars(c).get(n) is not None for c in mro)]
+        about["d"] = [n for n in SPECIAL if any(vars(c).get(n) is not None for c in mro)]
         callables = types.FunctionType, staticmethod, classmethod
         about["m"] = [n for c in own for n, f in vars(c).items() if isinstance(f, callables) and n[:2] != "__"]
         if issubclass(kind, BaseException):

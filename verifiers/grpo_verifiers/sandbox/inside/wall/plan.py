@@ -18,15 +18,8 @@ from typing import Any
 from .world import PATCHABLE
 
 COMMIT, CHECK, SAME = "__commit__", "__check__", "__same__"
-NO_COMMIT_AFTER = (
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.Import,
-    ast.ImportFrom,
-    ast.Pass,
-    ast.Return,
-)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+NO_COMMIT_AFTER = (*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass, ast.Return)
 COMPOUND = (ast.If, ast.While, ast.For, ast.With, ast.Try, ast.TryStar, ast.ExceptHandler, ast.Match)
 CHECKING_CALLS = ("assert", "raises", "fail", "exit")
 MODULES = {"threading": "threads", "_thread": "threads", "concurrent": "threads", "multiprocessing": "threads"}
@@ -137,7 +130,9 @@ def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
         if found:
             return found
         if isinstance(node, ast.Compare):
-            calls = [n.func for side in (node.left, *node.comparators) for n in _parts(side) if isinstance(n, ast.Call)]
+            sides = [node.left, *node.comparators]
+            parts = [n for s in sides for n in (s.elts if isinstance(s, ast.Tuple | ast.List) else [s])]
+            calls = [n.func for n in parts if isinstance(n, ast.Call)]
             found = next((name for f in calls if LIBRARY_VALUES.fullmatch(name := ast.unparse(f))), "")
             if found:
                 return found
@@ -156,11 +151,6 @@ def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
         if full not in CARRIED_PATCHES and (dotted or target.split(".")[0] not in asked):
             return f"mock.patch of {full}"
     return ""
-
-
-def _parts(side: ast.expr) -> list[ast.expr]:
-    """A side of a comparison; of a tuple or list what stands in it."""
-    return side.elts if isinstance(side, ast.Tuple | ast.List) else [side]
 
 
 def free_names(sources: list[str]) -> tuple[str, ...]:
@@ -199,7 +189,7 @@ def _used_names(tree: ast.AST) -> set[str]:
 
 def _starts_itself(tree: ast.Module) -> bool:
     """Whether the program calls `check` or runs its test cases on its own."""
-    tops = [n for n in tree.body if not isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    tops = [n for n in tree.body if not isinstance(n, DEFINITIONS)]
     names = [called(inner) for top in tops for inner in ast.walk(top) if isinstance(inner, ast.Call)]
     return any(name in ("check", "main", "run") or name.startswith("test") for name in names)
 
@@ -214,7 +204,7 @@ def _is_check(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assert | ast.Raise):
         return True
     # of what is defined nothing is run; a loop may run not once: only what is reached inside of it counts
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While):
+    if isinstance(node, (*DEFINITIONS, ast.For, ast.While)):
         return False
     if isinstance(node, ast.If | ast.Try | ast.Match):
         return any(isinstance(n, ast.Raise | ast.Assert) or _is_checking_call(n) for n in ast.walk(node))
@@ -242,10 +232,8 @@ class Instrumented(ast.NodeTransformer):
 
     def _with_notes(self, node: ast.AST, statements: list[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = [_call(COMMIT)] if isinstance(node, COMPOUND) else []
-        future = max(
-            (i + 1 for i, n in enumerate(statements) if isinstance(n, ast.ImportFrom) and n.module == "__future__"),
-            default=0,
-        )
+        is_future = [isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in statements]
+        future = max((i + 1 for i, found in enumerate(is_future) if found), default=0)
         for at, statement in enumerate(statements):
             if isinstance(statement, ast.Assert):
                 statement.test = _Identity().visit(statement.test)

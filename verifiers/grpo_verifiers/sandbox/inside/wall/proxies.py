@@ -22,20 +22,23 @@ from .exceptions import Unsupported, Untrusted
 from .values import Value
 
 MADE, MIXED, DOUBTED = 1, 2, 4
-ASKED = frozenset(
-    [
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-        "__dict__",
-        "__wrapped__",
-        "__self__",
-        "__func__",
-        "__traceback__",
-    ]
-)
+ASKED = {f"__{n}__" for n in ("name", "qualname", "doc", "module", "dict", "wrapped", "self", "func", "traceback")}
 """Attributes with such names that may be asked for."""
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+)
 NEVER_NAMED = (AssertionError, Exception, BaseException)
 LIKE: dict[str, type] = {
     "function": types.FunctionType,
@@ -294,15 +297,6 @@ def _between(name: str, is_reflected: bool = False) -> Callable[..., Any]:
     return ask
 
 
-def _bound(self: Value, instance: Value, owner: object = None) -> Any:
-    """A function of the solution as a method of a class of the test."""
-    return self if instance is None else types.MethodType(self, instance)
-
-
-def _method(name: str, owner: Any) -> BoundMethod:
-    return BoundMethod(owner, name)
-
-
 SPECIAL: dict[str, Callable[..., Any]] = {
     "__call__": lambda self, *args, **kwargs: type(self)._link.call(self, args, kwargs),
     "__iter__": lambda self: walk(type(self)._link.operate("iter", self)),
@@ -324,24 +318,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **{f"__{n}__": _number(n) for n in ("abs", "neg", "pos", "invert")},
     **{f"__{n}__": _ordered(n) for n in ("lt", "le", "gt", "ge")},
 }
-for _name in (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-):
+for _name in ARITHMETIC:
     SPECIAL |= {f"__{_name}__": _between(_name), f"__r{_name}__": _between(_name, True)}
     SPECIAL[f"__i{_name}__"] = _between("i" + _name)
-ASKED_NAMES = tuple(SPECIAL)
 
 
 def class_for(link: Value, about: dict[str, Any], bases: tuple[type, ...], plain: type | None) -> Any:
@@ -352,7 +331,7 @@ def class_for(link: Value, about: dict[str, Any], bases: tuple[type, ...], plain
     body |= {"_has_order": bool(about.get("o")), "_compared": about.get("f"), "_init": about.get("i")}
     body["__doc__"] = property(lambda self: link.operate("get", self, "__doc__"))
     if plain is not None:
-        body |= {n: property(functools.partial(_method, n)) for n in about["m"]}
+        body |= {n: property(functools.partial(BoundMethod, name=n)) for n in about["m"]}
         body |= {"__str__": Proxy.__str__, "__repr__": Proxy.__repr__, "__format__": Proxy.__format__}
         return ProxyMeta(name, (*(b for b in bases if issubclass(b, plain)), PlainProxy, plain), body)
     body |= {"__slots__": ()}
@@ -364,6 +343,6 @@ def class_for(link: Value, about: dict[str, Any], bases: tuple[type, ...], plain
     like = LIKE.get(about.get("p") or name)
     if like is not None:
         body["__class__"] = property(lambda self: like)
-        if like is types.FunctionType:
-            body["__get__"] = _bound
+        if like is types.FunctionType:  # as a method of a class of the test
+            body["__get__"] = lambda self, its, owner=None: self if its is None else types.MethodType(self, its)
     return ProxyMeta(name, (*bases, *(() if bases else (Proxy,))), body)

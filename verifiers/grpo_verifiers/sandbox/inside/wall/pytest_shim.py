@@ -14,7 +14,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from .exceptions import Unsupported
 from .plan import BrokenTests
@@ -25,18 +25,12 @@ Expected = type[BaseException] | tuple[type[BaseException], ...]
 class raises:
     """`with raises(ValueError, match="…") as info:` fails unless the block raises it; also `raises(E, function, …)`."""
 
-    def __new__(cls, expected: Expected, *call: Any, match: str | None = None, **kwargs: object) -> Any:
-        made = super().__new__(cls)
-        made.__init__(expected, match=match)  # type: ignore[misc]
-        if not call:
-            return made
-        with made:
-            call[0](*call[1:], **kwargs)
-        return ExceptionInfo(made.value)
-
-    def __init__(self, expected: Expected, *, match: str | None = None) -> None:
+    def __init__(self, expected: Expected, *call: Any, match: str | None = None, **kwargs: object) -> None:
         self.expected, self.pattern = expected, match
         self.value: BaseException | None = None
+        if call:
+            with self:
+                call[0](*call[1:], **kwargs)
 
     def __enter__(self) -> raises:
         return self
@@ -61,13 +55,6 @@ class raises:
         if not re.search(pattern, str(self.value)):
             raise AssertionError(f"{self.value} does not match")
         return True
-
-
-class ExceptionInfo:
-    """What the call form of `raises` gives back."""
-
-    def __init__(self, value: object) -> None:
-        self.value, self.type = value, type(value)
 
 
 class approx:
@@ -148,6 +135,13 @@ def fixture(function: Callable[..., Any] | None = None, **kwargs: object) -> Any
     return function
 
 
+class Captured(NamedTuple):
+    """What `readouterr` returns."""
+
+    out: str
+    err: str
+
+
 class CapturedStreams:
     """The fixture `capsys`."""
 
@@ -157,23 +151,15 @@ class CapturedStreams:
 
     def readouterr(self) -> Any:
         """What was printed since the last call."""
-        found = types.SimpleNamespace(out=self.out.getvalue(), err=self.err.getvalue())
+        found = Captured(self.out.getvalue(), self.err.getvalue())
         for stream in (self.out, self.err):
             stream.seek(0)
             stream.truncate()
-        return _Pair(found.out, found.err)
+        return found
 
     def undo(self) -> None:
         """Give the streams back."""
         sys.stdout, sys.stderr = self.kept
-
-
-class _Pair(tuple[str, str]):
-    def __new__(cls, out: str, err: str) -> _Pair:
-        return super().__new__(cls, (out, err))
-
-    out = property(lambda self: self[0])
-    err = property(lambda self: self[1])
 
 
 class MonkeyPatch:
@@ -184,20 +170,20 @@ class MonkeyPatch:
 
     def setattr(self, target: object, name: str, value: Any = ..., raising: bool = True) -> None:
         """Patch an attribute, of an object or by its dotted name."""
-        from unittest import mock
+        from unittest.mock import patch
 
         if isinstance(target, str):
-            patch = mock.patch(target, name)
+            self._start(patch(target, name))
         else:
-            patch = mock.patch.object(target, name, value, create=not raising)
-        patch.start()
-        self.patches.append(patch)
+            self._start(patch.object(target, name, value, create=not raising))
 
     def setitem(self, mapping: object, name: object, value: object) -> None:
         """Patch an item of a mapping."""
-        from unittest import mock
+        from unittest.mock import patch
 
-        patch = mock.patch.dict(mapping, {name: value})
+        self._start(patch.dict(mapping, {name: value}))
+
+    def _start(self, patch: Any) -> None:
         patch.start()
         self.patches.append(patch)
 
@@ -340,7 +326,7 @@ def unittest_cases(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
     """
     import unittest
 
-    unittest.TestCase.assertIs = _assert_is  # type: ignore[method-assign,assignment]
+    unittest.TestCase.assertIs = lambda s, a, b, m=None: s.assertTrue(LINK[0].same(a, b), m)  # type: ignore[assignment,method-assign]
     unittest.TestCase.assertIsNot = lambda s, a, b, m=None: s.assertFalse(LINK[0].same(a, b), m)  # type: ignore[assignment,method-assign]
     cases = [v for v in namespace.values() if isinstance(v, type) and issubclass(v, unittest.TestCase)]
     cases = [c for c in dict.fromkeys(cases) if c.__module__ == "__main__"]
@@ -354,10 +340,6 @@ def unittest_cases(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
         has_test |= bool(getattr(case, "__unittest_skip__", False))
     if cases and not has_test:
         raise BrokenTests("its test cases have no test method")
-
-
-def _assert_is(case: Any, first: object, second: object, message: Any = None) -> None:
-    case.assertTrue(LINK[0].same(first, second), message)
 
 
 def _run_case(cls: Any, name: str, is_first: bool, is_last: bool) -> None:

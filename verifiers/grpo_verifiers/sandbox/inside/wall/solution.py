@@ -8,6 +8,7 @@ solution has kept, and what was printed.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import copy
 import json
 import operator
@@ -19,20 +20,12 @@ from typing import Any
 from .. import frames
 from . import values, world
 from .exports import Exports
+from .proxies import ARITHMETIC
 from .values import Value
-from .write_back import SHARED_KINDS
+from .write_back import MOST_SHARED, SHARED_KINDS
 
 NO_ENTRY = 97
-MOST_SHARED = 200
 MUTABLE_TAGS = frozenset({"d", "s", "B", "Q", "D", "a", "F", "t", "n"})
-
-
-def _exit(value: Value, err: BaseException | None) -> Any:
-    return value.__exit__(type(err) if err is not None else None, err, None)
-
-
-def _plain(value: Value) -> Any:
-    return values.plain_copy(value, type(value))
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -44,16 +37,14 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "setitem": operator.setitem,
     "delitem": operator.delitem,
     "enter": lambda value: value.__enter__(),
-    "exit": _exit,
-    "plain": _plain,
+    "exit": lambda value, err: value.__exit__(type(err) if err is not None else None, err, None),
+    "plain": lambda value: values.plain_copy(value, type(value)),
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     **{f.__name__: f for f in (iter, next, len, bool, int, float, complex, str, repr, format, reversed, abs, round)},
-    **{n: getattr(operator, n) for n in ("index", "contains", "neg", "pos", "invert", "and_", "or_")},
+    **{n: getattr(operator, f"__{n}__") for n in ("index", "contains", "neg", "pos", "invert", *ARITHMETIC)},
+    **{f"i{n}": getattr(operator, f"__i{n}__") for n in ARITHMETIC},
 }
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "xor", "lshift", "rshift"):
-    OPERATIONS |= {_name: getattr(operator, _name), f"i{_name}": getattr(operator, f"i{_name}")}
-OPERATIONS |= {"and": operator.and_, "or": operator.or_, "iand": operator.iand, "ior": operator.ior}
 
 
 class SolutionServer:
@@ -120,7 +111,8 @@ class SolutionServer:
                 exports.write(exports.shared[number], exports.read(now))
             if head[0] == "names":
                 found = self.module.__dict__
-                return "v", [[self._shown(found[n])] if n in found else None for n in head[1]], extras
+                known = [[self._result(found[n], [], {}, set())] if n in found else None for n in head[1]]
+                return "v", known, extras
             act = OPERATIONS[head[1]] if head[0] == "op" else values.decode(head[1], exports)
             given = [values.decode(a, exports) for a in args]
             named = {k: values.decode(v, exports) for k, v in kwargs.items()}
@@ -157,9 +149,6 @@ class SolutionServer:
     def _fields(self, number: int) -> list[Any] | None:
         with self.exports.message():
             return self.exports.fields(self.exports.objects.get(number))
-
-    def _shown(self, value: Value) -> Any:
-        return self._result(value, [], {}, set())
 
     def _changed(
         self, args: list[Any], kwargs: dict[str, Any], given: list[Any], named: dict[str, Any], extras: dict[str, Any]
@@ -249,8 +238,6 @@ def serve(
         module.__dict__[entry] = make()
     server = SolutionServer(fd, module, shared)
     server.console.take_over()
-    try:
+    with contextlib.suppress(frames.Closed):
         server.serve()
-    except frames.Closed:
-        return 0
     return 0
