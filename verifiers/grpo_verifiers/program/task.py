@@ -22,6 +22,7 @@ from grpo_verifiers.verifier import BadGold
 
 Style = Literal["assert", "stdio", "function_call"]
 Scoring = Literal["all", "fraction"]
+KINDS = ("plain", "numpy", "pandas")
 STYLES = ("assert", "stdio", "function_call")
 SHORT_NAMES = re.compile(r"\b(np|pd)\.")
 MOST_TIMEOUT_S = 600.0
@@ -272,8 +273,7 @@ def _programs(tests: object, entry: str | None) -> list[str]:
 
 
 def _need(first: str, second: object) -> str:
-    order = ("plain", "numpy", "pandas")
-    return max(first, second if second in order else "plain", key=order.index)
+    return max(first, second if second in KINDS else "plain", key=KINDS.index)
 
 
 def _tests(tests: object) -> Any:

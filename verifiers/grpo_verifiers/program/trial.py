@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 from grpo_verifiers.program.claims import Undecided, holds, of_object
 from grpo_verifiers.program.compare import CompareRule, same, same_output
 from grpo_verifiers.program.literal_tests import LiteralCall
-from grpo_verifiers.program.task import CodeTask, Returned, packages_of
+from grpo_verifiers.program.task import KINDS, CodeTask, Returned, packages_of
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.inside.wall import values as wire
 from grpo_verifiers.sandbox.lane import STRETCH, Lane, LaneFailed, LaneReport, LaneSilent, memory_files, read_file
@@ -30,7 +30,6 @@ WALL_FACTOR = 3.0
 SPARE_BYTES = 1 << 16
 LOOK_BYTES = 1 << 20
 NUMPY_MB = 1536
-KINDS = ("plain", "numpy", "pandas")
 # a test process that these end was brought down by what the solution made it do: SIGABRT, SIGBUS, SIGSEGV, SIGXCPU
 CRASHES = (6, 7, 11, 24)
 

@@ -18,14 +18,13 @@ from .. import frames
 from . import exceptions, values, world
 from .exceptions import Stopped, Unsupported
 from .handed_over import HandedOver
-from .proxies import DOUBTED, MADE, NEVER_NAMED, PlainProxy, Proxy, ProxyMeta, alias, class_for, flagged
+from .proxies import DOUBTED, MADE, NEVER_NAMED, PLAIN_TYPES, PlainProxy, Proxy, ProxyMeta, alias, class_for, flagged
 from .values import Value
 from .write_back import SHARED_KINDS, SharedContainer, write_back
 
 MOST_BYTES = 64 << 20
 MOST_REQUESTS, MOST_NESTED, MOST_LIVE = 100_000, 64, 65_536
 LONGEST_NAME = 256
-PLAIN_TYPES = {b.__name__: b for b in (int, str, float, tuple, bytes, frozenset)}
 
 
 class Connection(HandedOver):

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from . import exceptions, values
-from .proxies import SPECIAL
+from .proxies import PLAIN_TYPES, SPECIAL
 from .values import Value
 from .write_back import SharingCoder
 
-IMMUTABLE = (int, str, float, tuple, bytes, frozenset)
+IMMUTABLE = tuple(PLAIN_TYPES.values())
 CONTAINERS = (collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque, list, dict, set)
 
 

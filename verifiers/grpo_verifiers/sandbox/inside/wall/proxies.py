@@ -39,6 +39,7 @@ ARITHMETIC = (
     "lshift",
     "rshift",
 )
+PLAIN_TYPES = {b.__name__: b for b in (int, str, float, tuple, bytes, frozenset)}
 NEVER_NAMED = (AssertionError, Exception, BaseException)
 LIKE: dict[str, type] = {
     "function": types.FunctionType,

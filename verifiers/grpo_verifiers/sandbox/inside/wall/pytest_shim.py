@@ -220,18 +220,12 @@ def collect(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
     for name, value in list(namespace.items()):
         if name.startswith("test") and type(value) is types.FunctionType:
             yield from _runs(value, namespace, None)
-        elif name.startswith("Test") and isinstance(value, type):
-            yield from _collect_class(value, namespace)
-
-
-def _collect_class(cls: type, namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
-    # as pytest does; and a class of the solution is no test, whatever it is called
-    if "__init__" in vars(cls) or getattr(cls, "__module__", None) != "__main__":
-        return
-    for name in dir(cls):
-        member = inspect.getattr_static(cls, name)
-        if name.startswith("test") and isinstance(member, types.FunctionType):
-            yield from _runs(member, namespace, cls)
+        # a class with a constructor is none for pytest, and one of the solution is no test, whatever it is called
+        elif name.startswith("Test") and isinstance(value, type) and value.__module__ == "__main__":
+            members = [] if "__init__" in vars(value) else [n for n in dir(value) if n.startswith("test")]
+            for member in [inspect.getattr_static(value, n) for n in members]:
+                if isinstance(member, types.FunctionType):
+                    yield from _runs(member, namespace, value)
 
 
 def _runs(test: types.FunctionType, namespace: dict[str, Any], owner: type | None) -> Iterator[Callable[[], None]]:
@@ -306,12 +300,11 @@ def _fixture(
     return value
 
 
-def _skip(reason: str = "", **_: object) -> None:
-    raise Skipped(reason)
+def _raising(kind: type[BaseException]) -> Callable[..., None]:
+    def ended(reason: str = "", **_: object) -> None:
+        raise kind(reason)
 
-
-def _fail(reason: str = "", **_: object) -> None:
-    raise AssertionError(reason)
+    return ended
 
 
 LINK: list[Any] = []
@@ -392,8 +385,8 @@ def module() -> types.ModuleType:
         mark=Mark(),
         param=Param,
         fixture=fixture,
-        skip=_skip,
-        fail=_fail,
+        skip=_raising(Skipped),
+        fail=_raising(AssertionError),
         importorskip=__import__,
         main=lambda *_, **__: 0,
         MonkeyPatch=MonkeyPatch,
