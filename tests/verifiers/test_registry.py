@@ -64,9 +64,8 @@ def test_a_name_is_registered_for_one_class(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_known_kind_is_found_without_a_look_at_installed_packages() -> None:
     code = (
-        "import sys, grpo_verifiers; grpo_verifiers.build('exact');"
-        "from grpo_cli.recipe.sections.rewards import KINDS; KINDS['reward_model'];"
-        "print('importlib.metadata' in sys.modules, 'torch' in sys.modules)"
+        "import sys, grpo_verifiers; grpo_verifiers.build('exact'); print('importlib.metadata' in sys.modules);"
+        "from grpo_cli.recipe.sections.rewards import KINDS; KINDS['reward_model']; print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

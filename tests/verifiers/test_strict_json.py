@@ -47,7 +47,10 @@ ROWS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "LiveCodeBench metadata": (
         "code",
         {},
-        {"public_test_cases": "[]", "metadata": '{"func_name": "f", "func_name": "g"}'},
+        {
+            "public_test_cases": '[{"input": "1", "output": "2", "testtype": "functional"}]',
+            "metadata": '{"func_name": "f", "func_name": "g"}',
+        },
     ),
     "verl's function": (
         "python",

@@ -17,7 +17,7 @@ from tests.builders.data_builders import Data, Source, write_lines
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "coming-from.md").read_text(encoding="utf-8")
 NAMES = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|$", PAGE, re.M)
-LAYOUTS = re.findall(r"^\| ([\w -]+) \| `(\{.*\})` \| `(\w+)` \|$", PAGE, re.M)
+LAYOUTS = re.findall(r"^\| ([\w ,-]+) \| `(\{.*\})` \| `(\w+)` \|$", PAGE, re.M)
 CHAT = [{"role": "user", "content": "2+3?"}]
 ROWS: dict[str, dict[str, Any]] = {
     "open-r1 maths": {"problem": "2+3?", "answer": "5", "solution": "so 5", "source": "olympiads"},
@@ -25,12 +25,18 @@ ROWS: dict[str, dict[str, Any]] = {
     "DAPO-Math": {"data_source": "math_dapo", "prompt": CHAT, "reward_model": {"ground_truth": "5", "style": "rule-lighteval/MATH_v2"}},
     "SYNTHETIC": {"prompt": "2+3?", "task_type": "verifiable_math", "verification_info": '{"ground_truth": "5"}'},
     "Search-R1": {"id": "train_0", "question": "2+3?", "golden_answers": ["5", "five"]},
-    "KodCode": {"question": "2+3?", "solution": "def f(a, b):\n    return a + b\n", "test": "from solution import f\n\ndef test_f():\n    assert f(2, 3) == 5\n",
+    "KodCode, APPS, TACO, AceCode": {"question": "2+3?", "solution": "def f(a, b):\n    return a + b\n", "test": "from solution import f\n\ndef test_f():\n    assert f(2, 3) == 5\n",
                 "test_info": [{"function_name": "f", "parameter_list": "(a, b)"}]},
     "LeetCodeDataset": {"query": "2+3?", "entry_point": "Solution().f", "starter_code": "class Solution:\n    def f(self, a: int, b: int) -> int:\n        ",
                         "test": "def check(candidate):\n    assert candidate(a=2, b=3) == 5\n", "prompt": "", "completion": "class Solution:\n    def f(self, a, b):\n        return a + b\n"},
     "EvalPlus": {"task_id": "HumanEval/0", "prompt": "2+3?", "entry_point": "f", "canonical_solution": "def f(a, b):\n    return a + b\n",
                  "base_input": [[2, 3]], "plus_input": [[-1, 1]], "atol": 0},
+    "DeepCoder": {"problem": "2+3?", "tests": '[{"input": "2\\n3", "output": "5", "testtype": "functional", "metadata": {"func_name": "f"}}]', "metadata": {"func_name": "f"}},
+    "SYNTHETIC-1, open-r1 code": {"prompt": "2+3?", "task_type": "verifiable_code", "verification_info": {"language": "python", "test_cases": [
+        {"type": "function_call", "fn_name": "f", "input": [2, 3], "output": [5]}]}},
+    "open-instruct code": {"messages": CHAT, "dataset": "code", "ground_truth": ["assert f(2, 3) == 5"]},
+    "BigCodeBench": {"instruct_prompt": "2+3?", "code_prompt": "def f(a, b):\n", "entry_point": "f", "libs": "[]", "complete_prompt": "def f(a, b):\n", "canonical_solution": "    return a + b\n",
+                     "test": "import unittest\nclass TestCases(unittest.TestCase):\n    def test_sum(self):\n        self.assertEqual(f(2, 3), 5)\n"},
     "NuminaMath": {"source": "amc", "problem": "2+3?", "solution": "2+3 is \\boxed{5}."},
 }  # fmt: skip
 

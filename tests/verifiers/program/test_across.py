@@ -25,6 +25,6 @@ def test_program_gets_its_score(verifier: CodeVerifier, head: str, body: str) ->
     code, tests = body.split("\n---\n")
     verdict = verifier.verify(code, {"entry_point": entry, "tests": tests})
     if score == "none":
-        assert (verdict.score, verdict.reason) == (None, "not_supported"), verdict
+        assert verdict.score is None and verdict.reason in ("not_supported", "untrusted_objects"), verdict
     else:
         assert verdict.score == (0.0 if score == "limit" else float(score)), verdict

@@ -147,8 +147,10 @@ def f(x):
 def test_objects_of_the_solution_are_not_equal_on_its_word(verifier: CodeVerifier, program: str) -> None:
     row = {"entry_point": "f", "tests": "r = f(3)\nassert r == Point(1, 2)"}
     verdict = verifier.verify(program, row)
-    # a dataclass with an `==` of its own: the row leans on it, for it has made one of the objects
-    assert verdict.score == (None if "@dataclass" in program and "__eq__" in program else 0.0), verdict
+    # the row leans on `==` of a class, for it has made one of the objects; one that does not hold what it was made of may
+    # be honest (a fraction in lowest terms) and is not paid
+    leans = "@dataclass" in program or "made = None" in program
+    assert verdict.score == (None if leans else 0.0), verdict
 
 
 def test_an_operator_with_a_value_of_the_test_is_no_number(verifier: CodeVerifier) -> None:

@@ -415,3 +415,56 @@ def test_a_test_that_fails_before_it_asks_for_more_has_failed(verifier: CodeVeri
 def test_a_container_that_changes_while_the_test_sleeps_is_seen(verifier: CodeVerifier) -> None:
     assert score(verifier, "fill", FILLS, FILLED) == 1.0
     assert score(verifier, "fill", FILLS.replace("append(1)", "append(2)"), FILLED) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tests", "what"),
+    [
+        ("def test_b():\n    assert f(1) == other(2)\nclass TestA:\n    class TestInner:\n        def test_a(self):\n            assert f(1) == other(2)", "tests in a nested class"),
+        ("import pytest\n@pytest.mark.usefixtures('x')\ndef test_a():\n    assert f(1) == other(2)", "pytest.usefixtures"),
+        ("import pytest\nclass TestA:\n    @pytest.fixture(autouse=True)\n    def n(self):\n        self.n = 1\n"
+         "    def test_a(self):\n        assert f(self.n) == other(2)", "pytest.fixture(autouse) in a class"),
+        ("class TestA:\n    def test_a(self):\n        assert f(1) == other(2)\n"
+         "    @classmethod\n    def teardown_class(cls):\n        assert f(1) == 3", "pytest.teardown_class"),
+        ("import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        self.addClassCleanup(print)\n"
+         "        assert f(1) == other(2)", "unittest.addClassCleanup"),
+        ("import pytest\n@pytest.mark.xfail\ndef test_a():\n    assert f(1) == other(3)", "pytest.xfail"),
+        ("def test_a(request):\n    assert f(1) == other(2)", "pytest.request"),
+        ("import pytest\n@pytest.fixture(name='two')\ndef fix(): return 2\ndef test_a(two):\n    assert f(1) == other(two)",
+         "pytest.fixture(name)"),
+        ("import pytest\ndef test_a():\n    with pytest.raises(SystemExit) as e:\n        f(1)\n    assert e.value.code == other(2)",
+         "the code of a SystemExit"),
+        ("import numpy as np\ndef test_a():\n    np.random.seed(0)\n    assert f(1) == other(2)", "numpy.random.seed"),
+    ],
+)  # fmt: skip
+def test_what_the_shim_would_pass_over_has_no_verdict(verifier: CodeVerifier, tests: str, what: str) -> None:
+    row = {"entry_point": "f", "tests": "def other(x): return x\n" + tests}
+    for code in ("def f(x): return 2", "def f(x): return 5"):
+        verdict = verifier.verify(code, row)
+        assert (verdict.score, verdict.reason, verdict.detail) == (None, "not_supported", what), verdict
+
+
+def test_the_same_seed_twice_gives_the_same_draws(verifier: CodeVerifier) -> None:
+    code = "import random\ndef roll(n): return [random.random() for _ in range(n)]"
+    tests = "import random\nrandom.seed(0)\na = roll(5)\nrandom.seed(0)\nb = roll(5)\nc = roll(5)\nassert a == b != c"
+    assert verifier.verify(code, {"entry_point": "roll", "tests": tests}).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        ("from dataclasses import dataclass, field\n@dataclass\nclass P:\n    x: int = field(compare=False)\n    y: int = field(compare=False)\n"
+         "    def __add__(self, o): return self", "assert P(1, 2) + P(3, 4) == P(4, 6)"),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    def __init__(self, *a): pass\n    def __add__(self, o): return self",
+         "assert P(1, 2) + P(3, 4) == P(4, 6)"),
+        ("from enum import IntFlag\nclass P(IntFlag):\n    R = 1\n    W = 2", "both = P.R | P.W\nassert both.value == 3 and P.R in both"),
+        ("class P(tuple):\n    def __new__(cls, *a): return tuple.__new__(cls, a)\n"
+         "    def __add__(self, o): return P(*(a + b for a, b in zip(self, o)))", "a = P(1, 2)\nassert a + P(3, 4) == P(4, 6)"),
+        ("class P:\n    def __init__(self, n): self.n = n\n    def __eq__(self, o): return self.n == o", "p = P(5)\nassert p == 5"),
+    ],
+)  # fmt: skip
+def test_operators_of_objects_that_the_test_has_made_are_not_decided(
+    verifier: CodeVerifier, code: str, tests: str
+) -> None:
+    verdict = verifier.verify(code, {"entry_point": "P", "tests": tests})
+    assert (verdict.score, verdict.reason) == (None, "untrusted_objects"), verdict

@@ -74,8 +74,11 @@ class Connection(HandedOver):
             if made._fields is not None and fields is not None:
                 holds = dict(zip(fields, made._fields, strict=False))
                 given = {**dict(zip(init, args, strict=False)), **kwargs}
-                is_bad |= not all(_equal(holds[n], v) for n, v in given.items() if n in holds)
+                # no fields, or not all of what was given: any two such objects would be equal
+                is_bad |= not fields or not all(n in holds and _equal(holds[n], v) for n, v in given.items())
             flagged(made, (MADE if cls._is_named else 0) | (DOUBTED if is_bad else 0))
+        elif cls._is_named:
+            flagged(made, MADE)
         return made
 
     def operate(self, name: str, *operands: Any) -> Any:

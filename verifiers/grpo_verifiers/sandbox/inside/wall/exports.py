@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import exceptions, values
-from .proxies import PLAIN_TYPES, SPECIAL
+from .proxies import OPERATORS, PLAIN_TYPES, SPECIAL
 from .values import Value
 from .write_back import SharingCoder
 
@@ -133,6 +133,20 @@ class Exports(SharingCoder):
         plain = next((b for b in (*IMMUTABLE, *CONTAINERS) if issubclass(kind, b)), None)
         if plain is not None:
             about["p"] = plain.__name__
+            about["x"] = [n for n in OPERATORS if any(n in vars(c) for c in own)]
+            if issubclass(kind, enum.Flag):
+                about["x"] = [
+                    "__or__",
+                    "__ror__",
+                    "__and__",
+                    "__rand__",
+                    "__xor__",
+                    "__rxor__",
+                    "__invert__",
+                    "__contains__",
+                ]
+        elif "f" not in about and any("__eq__" in vars(c) for c in own):
+            about["q"] = 1
         return about
 
     def error(self, err: BaseException) -> Any:
@@ -255,4 +269,5 @@ def function_like(call_back: Callable[..., Any], number: int, name: str, doc: An
 def _adds(kind: type, base: type) -> bool:
     """Whether a class has public names of its own, or the fields of a named tuple, above the plain type."""
     own = type.mro(kind)[: type.mro(kind).index(base)]
-    return any(not n.startswith("_") or n in ("__getattr__", "__missing__", "__call__") for c in own for n in vars(c))
+    names = ("__getattr__", "__missing__", "__call__", *OPERATORS)
+    return any(not n.startswith("_") or n in names for c in own for n in vars(c))

@@ -42,6 +42,13 @@ ASKS = (
     (re.compile(r"@unittest\.expectedFailure|\bload_tests\b"), "unittest.expectedFailure"),
     (re.compile(r"\bGeneratorType\b|, property\)"), "types of the solution"),
 )
+NOT_RUN = frozenset(
+    """teardown_class setup_module teardown_module setUpModule tearDownModule addClassCleanup addModuleCleanup
+    enterClassContext usefixtures xfail pytestmark assertLogs assertNoLogs isgeneratorfunction iscoroutinefunction""".split()  # noqa: SIM905
+)
+"""Of pytest, unittest and inspect: what the wall would pass over without a word, so that a test would not be what it says."""
+FIXTURES = frozenset({"request", "caplog", "capfd", "recwarn", "record_property"})
+"""Fixtures of pytest that the shim does not have."""
 PATCHED = re.compile(
     r"""\bpatch(?:\.object|\.dict|\.multiple)?\(\s*(?:["']([\w.]+)["']|([\w.]+))(?:\s*,\s*["'](\w+)["'])?"""
 )
@@ -143,6 +150,8 @@ def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
             bases = {b.id if isinstance(b, ast.Name) else ast.unparse(b).split(".")[0] for b in node.bases}
             if bases & (asked | {"solution"}):
                 return "subclassing"
+    if found := _passed_over(nodes, text):
+        return found
     for pattern, what in ASKS:
         if pattern.search(text):
             return what
@@ -151,6 +160,39 @@ def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
         if full not in CARRIED_PATCHES and (dotted or target.split(".")[0] not in asked):
             return f"mock.patch of {full}"
     return ""
+
+
+def _passed_over(nodes: Sequence[ast.AST], text: str) -> str:
+    """What of pytest and unittest a program uses and the shim does not run."""
+    is_tested = "pytest" in text or "unittest" in text or "def test" in text
+    for node in nodes if is_tested else ():
+        names = [node.attr] if isinstance(node, ast.Attribute) else [node.id] if isinstance(node, ast.Name) else []
+        names = [n for n in names if n in NOT_RUN]
+        names += [node.name] if isinstance(node, DEFINITIONS) else []
+        if isinstance(node, ast.FunctionDef) and (
+            _is_test(node) or "fixture" in "".join(map(ast.unparse, node.decorator_list))
+        ):
+            names += [f"{a.arg}" for a in node.args.args if a.arg in FIXTURES]
+        if found := next((n for n in names if n in (*NOT_RUN, *FIXTURES)), ""):
+            return f"pytest.{found}" if found.islower() else f"unittest.{found}"
+        if isinstance(node, ast.ClassDef):
+            inner = [n for n in node.body if isinstance(n, ast.ClassDef) and any(_is_test(m) for m in n.body)]
+            if inner and any(_is_test(m) for m in (*node.body, *inner[0].body)):
+                return "tests in a nested class"
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and any(
+                    "autouse" in ast.unparse(d) for d in method.decorator_list
+                ):
+                    return "pytest.fixture(autouse) in a class"
+        if isinstance(node, ast.Call) and called(node) == "fixture" and any(k.arg == "name" for k in node.keywords):
+            return "pytest.fixture(name)"
+        if isinstance(node, ast.Attribute) and node.attr in ("code", "type") and "SystemExit" in text:
+            return "the code of a SystemExit"
+    return "numpy.random.seed" if re.search(r"\b(np|numpy)\.random\.(seed|set_state)\(", text) else ""
+
+
+def _is_test(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test")
 
 
 def free_names(sources: list[str]) -> tuple[str, ...]:

@@ -124,15 +124,18 @@ class Proxy(metaclass=ProxyMeta):
     __dict__ = property(lambda self: type(self)._link.operate("get", self, "__dict__"))
 
     def __eq__(self, other: object) -> Any:
-        if isinstance(other, Proxy) and self._id == other._id:
-            return not self._flags & DOUBTED
         kind = type(self)
+        if isinstance(other, Proxy) and (self._flags | other._flags) & DOUBTED:
+            raise Untrusted(kind._link, "==")  # its fields do not hold what it was made of
+        if isinstance(other, Proxy) and self._id == other._id:
+            return True
         if not isinstance(other, Proxy):
-            # what the test has made decides by itself: `approx`, `ANY`
-            return kind._link.operate("plain", self) == other if kind._plain else NotImplemented
+            if kind._plain:
+                return kind._link.operate("plain", self) == other
+            if self._flags & MADE and kind._has_equality and type(other) in PLAIN_KINDS:
+                raise Untrusted(kind._link, "==")
+            return NotImplemented  # what the test has made decides by itself: `approx`, `ANY`
         if kind._is_enum:
-            return False
-        if (self._flags | other._flags) & DOUBTED:
             return False
         if self._fields is not None and other._fields is not None:
             return kind is type(other) and self._fields == other._fields
@@ -200,6 +203,8 @@ def flagged(value: Value, flags: int) -> Any:
     """The same value, with flags added where it is a proxy."""
     if flags and isinstance(value, Proxy):
         object.__setattr__(value, "_flags", value._flags | flags)
+    elif flags & MADE and isinstance(value, PlainProxy):
+        value.__dict__["_is_made"] = True
     return value
 
 
@@ -263,6 +268,7 @@ def _ordered(name: str) -> Callable[..., Any]:
 
     def ask(self: Value, other: Value) -> Any:
         is_kin = isinstance(other, Proxy) and type(self) is type(other) and type(self)._has_order
+        is_kin = is_kin and not (self._flags | other._flags) & DOUBTED
         if is_kin and self._fields is not None and other._fields is not None:
             return decide(self._fields, other._fields)
         flags = self._flags | (other._flags if isinstance(other, Proxy) else 0)
@@ -274,6 +280,7 @@ def _ordered(name: str) -> Callable[..., Any]:
 
 
 SCALARS = (int, float, bool, complex, str)
+PLAIN_KINDS = (*SCALARS, bytes, list, tuple, dict, set, frozenset)
 GIVES_NUMBERS = ("add", "mul", "pow")
 """With one plain value of the test: what the others make of it could be what the test compares it with."""
 
@@ -291,9 +298,9 @@ def _between(name: str, is_reflected: bool = False) -> Callable[..., Any]:
         both = both and not (self._flags | theirs) & MIXED
         if isinstance(found, Proxy):
             return flagged(found, MADE if both else MADE | MIXED)
-        if both:
+        if both or found is NotImplemented:
             return found
-        return NotImplemented
+        raise Untrusted(link, name)
 
     return ask
 
@@ -324,16 +331,46 @@ for _name in ARITHMETIC:
     SPECIAL[f"__i{_name}__"] = _between("i" + _name)
 
 
+def _of_plain(name: str, plain: type) -> Callable[..., Any]:
+    """An operator that the solution's kind of a plain value has of its own: the test leans on it if it made the object."""
+    own = getattr(plain, name, None)
+
+    def ask(self: Value, *others: object) -> Any:
+        if self.__dict__.get("_is_made"):
+            raise Untrusted(type(self)._link, name)
+        return own(self, *others) if own is not None else NotImplemented
+
+    return ask
+
+
+OPERATORS = frozenset(SPECIAL) - {
+    "__call__",
+    "__iter__",
+    "__next__",
+    "__enter__",
+    "__exit__",
+    "__len__",
+    "__bool__",
+} | {"__eq__"}
+"""Operators of a kind of plain value that would be the plain type's own here."""
+
+
 def class_for(link: Value, about: dict[str, Any], bases: tuple[type, ...], plain: type | None) -> Any:
     """The class here for a described class of the solution; `plain` is the immutable plain type that it is a kind of."""
     name = about["t"]
     body: dict[str, Any] = {"__module__": "solution", "_number": about["n"], "_link": link, "_is_named": False}
     body |= {"_methods": frozenset(about["m"]), "_is_enum": "u" in about, "_plain": about.get("p")}
-    body |= {"_has_order": bool(about.get("o")), "_compared": about.get("f"), "_init": about.get("i")}
+    body |= {
+        "_has_order": bool(about.get("o")),
+        "_has_equality": bool(about.get("q")),
+        "_compared": about.get("f"),
+        "_init": about.get("i"),
+    }
     body["__doc__"] = property(lambda self: link.operate("get", self, "__doc__"))
     if plain is not None:
         body |= {n: property(functools.partial(BoundMethod, name=n)) for n in about["m"]}
         body |= {"__str__": Proxy.__str__, "__repr__": Proxy.__repr__, "__format__": Proxy.__format__}
+        body |= {n: _of_plain(n, plain) for n in about.get("x", ()) if n in OPERATORS}
         return ProxyMeta(name, (*(b for b in bases if issubclass(b, plain)), PlainProxy, plain), body)
     body |= {"__slots__": ()}
     if "a" in about:  # for `dataclasses.asdict` and its like

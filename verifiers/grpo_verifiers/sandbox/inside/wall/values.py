@@ -114,6 +114,8 @@ def _encode_rare(value: Value, kind: type, coder: Coder) -> Any:
         return {"sl": [encode(v, coder) for v in (value.start, value.stop, value.step)]}
     if value is ... or value is NotImplemented:
         return {"e": int(value is NotImplemented)}
+    if kind in VIEWS:
+        return {"v": [VIEWS.index(kind), [encode(v, coder) for v in value]]}
     module, name = getattr(kind, "__module__", ""), kind.__name__
     if module.split(".")[0] == "numpy":
         return _encode_numpy(value, kind, coder)
@@ -203,6 +205,7 @@ def plain_copy(value: Value, kind: type) -> Any:
 
 
 MUTABLE = (list, dict, set, bytearray)
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 CONTAINERS = tuple(f"collections.{name}" for name in ("deque", "Counter", "OrderedDict", "defaultdict"))
 """Containers whose identity a memo keeps, with those above and arrays."""
 
@@ -289,6 +292,15 @@ def named_tuple(name: str, fields: Parts) -> Any:
     return made
 
 
+def _view(body: Parts, coder: Coder) -> Any:
+    """Keys, values or items of a dict, as a view of a dict made for it."""
+    number, items = body
+    found = [decode(v, coder) for v in items]
+    if number == 0:
+        return dict.fromkeys(found).keys()
+    return dict(enumerate(found)).values() if number == 1 else dict(found).items()
+
+
 def _fraction(body: Parts, coder: Coder) -> Any:
     from fractions import Fraction
 
@@ -372,6 +384,7 @@ _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
     "r": lambda b, c: range(*b),
     "sl": lambda b, c: slice(*[decode(v, c) for v in b]),
     "e": lambda b, c: NotImplemented if b else ...,
+    "v": _view,
     "D": _mapping,
     "Q": _queue,
     "n": lambda b, c: named_tuple(b[0], b[1])(*[decode(v, c) for v in b[2]]),

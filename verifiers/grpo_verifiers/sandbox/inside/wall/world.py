@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import io
 import os
 import random
@@ -40,6 +41,14 @@ class Surroundings:
         self.has_patches, self.has_files, self.has_random = has_patches, has_files, has_random
         self.has_environment, self.state = False, None
         self.first = self.folder = WORKING() if has_files else ""
+        if has_random:
+            # the same seed once more gives the state that was sent last, while the solution's has gone on since
+            for name, original in (("seed", random.seed), ("setstate", random.setstate)):
+                setattr(random, name, functools.partial(self._reseed, original))
+
+    def _reseed(self, original: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        self.state = None
+        original(*args, **kwargs)
 
     def now(self, link: Value) -> dict[str, Any]:
         """What differs from what the solution's process has by itself."""
