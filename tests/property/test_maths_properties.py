@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 from hypothesis import HealthCheck, assume, given, settings
@@ -151,6 +152,8 @@ def test_cost_is_linear_in_the_length_of_the_response() -> None:
         "% \\boxed{4}\n",
         "<",
     ]
+    gc.collect()
+    gc.freeze()  # what other tests have left is no cost of this one: a full collection would look at all of it
     for shape in shapes:
         spent = []
         for length in (50_000, 400_000):
@@ -159,3 +162,4 @@ def test_cost_is_linear_in_the_length_of_the_response() -> None:
             MATHS.verify(text, {"answer": "5"})
             spent.append(time.process_time() - start)
         assert spent[1] < 8 * 4 * spent[0] + 0.05, (shape, spent)
+    gc.unfreeze()
