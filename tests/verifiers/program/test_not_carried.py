@@ -468,3 +468,8 @@ def test_operators_of_objects_that_the_test_has_made_are_not_decided(
 ) -> None:
     verdict = verifier.verify(code, {"entry_point": "P", "tests": tests})
     assert (verdict.score, verdict.reason) == (None, "untrusted_objects"), verdict
+
+
+def test_a_helper_of_the_test_may_have_the_name_of_a_fixture(verifier: CodeVerifier) -> None:
+    tests = "def request(x): return f(x)\ndef test_a():\n    caplog = request(1)\n    assert caplog == f(1) == 2"
+    assert verifier.verify("def f(x): return 2", {"entry_point": "f", "tests": tests}).score == 1.0

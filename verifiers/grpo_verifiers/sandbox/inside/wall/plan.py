@@ -167,13 +167,14 @@ def _passed_over(nodes: Sequence[ast.AST], text: str) -> str:
     is_tested = "pytest" in text or "unittest" in text or "def test" in text
     for node in nodes if is_tested else ():
         names = [node.attr] if isinstance(node, ast.Attribute) else [node.id] if isinstance(node, ast.Name) else []
-        names = [n for n in names if n in NOT_RUN]
         names += [node.name] if isinstance(node, DEFINITIONS) else []
+        found = next((n for n in names if n in NOT_RUN), "")
+        # a fixture is asked for as an argument; other things of the test may have its name
         if isinstance(node, ast.FunctionDef) and (
-            _is_test(node) or "fixture" in "".join(map(ast.unparse, node.decorator_list))
+            _is_test(node) or any("fixture" in ast.unparse(d) for d in node.decorator_list)
         ):
-            names += [f"{a.arg}" for a in node.args.args if a.arg in FIXTURES]
-        if found := next((n for n in names if n in (*NOT_RUN, *FIXTURES)), ""):
+            found = found or next((a.arg for a in node.args.args if a.arg in FIXTURES), "")
+        if found:
             return f"pytest.{found}" if found.islower() else f"unittest.{found}"
         if isinstance(node, ast.ClassDef):
             inner = [n for n in node.body if isinstance(n, ast.ClassDef) and any(_is_test(m) for m in n.body)]
