@@ -36,7 +36,9 @@ UNITS = [
     "x=", ":", "::", "*", "**", "* ", "#", "####", "`", "```", "'", '"', "!", "?", "1.", "\\frac{", "\\\\", "%", "the answer is ", "not ", "/",
     "/*", "/**a", "+", "box", "\\boxed{", "5\u0305", "\\prime", "&", "<|a|>", "no ", "is ", "(about ",
 ]  # fmt: skip
-SIZES = (20, 320, 5120)
+GROWTHS = {20: 60, 320: 30, 5120: 7}
+"""Characters of a text, and how many times longer than a fourth of it a pattern may take: a bounded repetition grows with
+the square of a text that is shorter than its bound, so only what is exponential counts at 20, and what is cubic at 320."""
 SAMPLES = 'a5 \n.,$\\{}(<"`*-='
 CLASSES = {
     ops.CATEGORY_DIGIT: str.isdigit,
@@ -200,17 +202,16 @@ def texts(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def superlinear(found: Found, head: str, unit: str, tail: str) -> str | None:
-    """How the time grows where it grows faster than the text: seven times and more for a text four times as long."""
+    """How the time grows where it grows faster than the text, by the least of seven measurements of both lengths by turns."""
 
-    def seconds(size: int, tries: int) -> float:
-        text = head + unit * max(1, size // len(unit)) + tail
-        return min(found.run(text) for _ in range(tries))
+    def seconds(size: int) -> float:
+        return found.run(head + unit * max(1, size // len(unit)) + tail)
 
-    for size in SIZES:
+    for size, most in GROWTHS.items():
         bound = size * 6e-7 + 2e-5  # ten times what a text takes that is looked through once
-        if seconds(size, 1) > bound and (last := seconds(size, 3)) > bound:
-            before = seconds(size // 4, 3)
-            if last > 7 * before:
+        if seconds(size) > bound and seconds(size) > bound:
+            before, last = map(min, zip(*((seconds(size // 4), seconds(size)) for _ in range(7)), strict=True))
+            if last > max(bound, most * before):
                 return f"{head!r} + {unit!r} x n + {tail!r}: {last / before:.0f} times for 4 x the text at {size}"
     return None
 
