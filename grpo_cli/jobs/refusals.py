@@ -13,9 +13,10 @@ from pathlib import Path
 from grpo_cli.data.rows import named_sources
 from grpo_cli.data.sources import refuse_missing
 from grpo_cli.display.webhook import hook_url
-from grpo_cli.policy.loading.inspection import refuse_4bit
+from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_router_loss
 from grpo_cli.policy.loading.packages import trainer_needs
 from grpo_cli.recipe.reading.dump import stage_recipe
+from grpo_cli.recipe.sections.method import ROUTER
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.server import check_vllm
 from grpo_cli.run.folder import refuse_place
@@ -46,6 +47,8 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
             mode, device = one.sample.vllm.get("mode", "colocate"), "cuda" if on_gpu else "cpu"
             yield Question("engine", partial(check_vllm, mode, processes, device))
         yield Question("model", partial(refuse_4bit, one.model, on_gpu=on_gpu))
+        if one.train.method not in ("sft", "prefer"):
+            yield Question("model", partial(refuse_router_loss, one.model, one.train.trl.get(ROUTER)))
         if one.run.webhook is not None:
             yield Question("run", partial(hook_url, one.run.webhook))
     yield Question("run", partial(refuse_place, recipe.run.dir, recipe.run.name if begins else None))

@@ -26,7 +26,8 @@ from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.jobs.train.stages import StageChain
 from grpo_cli.policy.loading import packages
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.policy.loading.inspection import refuse_flaws
+from grpo_cli.recipe.sections.recipe import Model, Recipe
 from grpo_cli.rollout.vllm import server
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
@@ -89,6 +90,7 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "tokenizer": ({"model": {"tokenizer": "./no"}}, "no tokenizer folder `./no`", 4),
     "base": ({"model": {"base": "other"}}, "`model.base` is that of a LoRA folder", 2),
     "target": ({"model": {"lora": {"targets": ["q_proj", "lm_head"]}}}, "the model's output head", 2),
+    "router": ({"train": {"trl": {"router_aux_loss_coef": 0.1}}}, "no router's loss to weigh", 2),
     "4 bits": ({"model": {"load_in_4bit": True, "lora": {}}}, "`model.load_in_4bit` needs a CUDA", 4),
     "ban": ({"sample": {"ban": ["no"]}}, "`no` is 2 tokens", 2),
     "all ends": ({"sample": {"ban": ["<|im_end|>"]}}, "takes every token away that ends", 2),
@@ -112,6 +114,11 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "shared critic": ({"train": PPO | {"critic": {"from": "./no"}}}, "`train.critic.from: ./no`: no model folder", 4),
     "stage without a model": ({"stages": [{"name": "a", "model": {"path": "./no"}}, B]}, "no model folder", 4),
     "stage that is not filled": ({"stages": [{"name": "a", "sample": {"prompts": 64}}, B]}, "do not fill one", 3),
+    "stage with a router": (
+        {"stages": [{"name": "a"}, B | {"train": {"trl": {"router_aux_loss_coef": 1}}}]},
+        "no router",
+        2,
+    ),
     "stage without a column": ({"stages": [{"name": "a", "data": {"prompt": "{nope}"}}, B]}, "`nope` in 4 of", 3),
 }
 
@@ -139,6 +146,37 @@ def test_check_says_what_train_refuses(name: str, tmp_path: Path, monkeypatch: p
     assert name in IN_A_RUN or name.startswith("stage") or not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("attention_bias", "x", '`attention_bias` is "x": transformers takes bool there'),
+        ("num_hidden_layers", None, "`num_hidden_layers` is null: transformers takes int there"),
+        ("rms_norm_eps", 1, "`rms_norm_eps` is 1: transformers takes float there"),
+        ("eos_token_id", True, "`eos_token_id` is true: transformers takes int or list[int] or null there"),
+        ("attention_dropout", 2.5, "`attention_dropout` is 2.5: a share that is dropped is at least 0 and below 1"),
+        ("attention_dropout", -1, "`attention_dropout` is -1: a share"),
+        ("initializer_range", 2.5, "`initializer_range` is 2.5: transformers takes 0 to 1 there"),
+        ("num_attention_heads", 0, "`num_attention_heads` is 0: a size is at least 1"),
+        ("model_type", ["x"], "which transformers"),
+        ("torch_dtype", "x", '`torch_dtype` is "x": that is no type of weights'),
+        ("dtype", [1, 2], "`dtype` is [1, 2]: that is no type of weights"),
+    ],
+)
+def test_a_value_of_a_configuration_that_loading_would_not_take(
+    name: str, value: object, words: str, tmp_path: Path
+) -> None:
+    config = make_model(tmp_path / "tiny") / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {name: value}))
+    same(recipe_in(tmp_path), tmp_path, words, 4)
+
+
+def test_no_value_that_transformers_takes_is_refused(tmp_path: Path) -> None:
+    config = make_model(tmp_path / "tiny") / "config.json"
+    taken = {"attention_dropout": 0, "dtype": "torch.float32", "eos_token_id": [1, 2]}
+    config.write_text(json.dumps(json.loads(config.read_text()) | taken | {"mine": "x"}))
+    refuse_flaws(Model(path=str(tmp_path / "tiny")))
+
+
 def stateful(folder: Path) -> None:
     """A model that keeps a recurrent state."""
     tokenizer = make_tokenizer("qwen3")
@@ -161,7 +199,6 @@ def test_an_adapter_folder_is_looked_at_by_both(what: str, tmp_path: Path) -> No
     import torch
 
     from grpo_cli.policy.model import load_model
-    from grpo_cli.recipe.sections.recipe import Model
 
     base, adapter = make_model(tmp_path / "tiny"), tmp_path / "adapter"
     start = Model.model_validate({"path": str(base), "lora": {"r": 2}})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.sources import why_offline
-from grpo_cli.errors import SetupError, UserError
+from grpo_cli.errors import RecipeError, SetupError, UserError
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adapter
 from grpo_cli.policy.loading.files import model_files, smollm2_file, tokenizer_files
 from grpo_cli.policy.loading.packages import QUANTIZERS, PackageNeed, model_needs
@@ -78,6 +79,24 @@ def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
     if model.load_in_4bit and not on_gpu:
         raise SetupError(
             "`model.load_in_4bit` needs a CUDA device", hint="leave it out, or take a machine that has one"
+        )
+
+
+def refuse_router_loss(model: Model, coefficient: float | None) -> None:
+    """Nothing, where a model may have experts for a router's loss of this weight.
+
+    Raises:
+        RecipeError: its class in transformers returns no router's logits.
+    """
+    whole = base_of(model, 0).model
+    config = {"model_type": "llama"} if whole.path == "builtin:tiny" else model_files(whole).json("config.json") or {}
+    text = config.get("text_config")
+    fields = _fields(str((text if isinstance(text, dict) else config).get("model_type")))
+    if coefficient and fields and "output_router_logits" not in fields:
+        raise RecipeError(
+            f"`{model.path}`, of the type `{config.get('model_type')}`, has no experts, so there is no router's loss to weigh",
+            place="train.trl.router_aux_loss_coef",
+            hint="leave it out",
         )
 
 
@@ -171,6 +190,9 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
     # a model of text and images keeps the numbers of its text part in a section of their own
     inner = config.get("text_config")
     text = inner if isinstance(inner, dict) else config
+    yield from chain.from_iterable(
+        _wrong_values(section) for section in ([config] if text is config else [config, text])
+    )
     hidden, heads, kv_heads = (text.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
         return
@@ -193,7 +215,7 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table("configuration_auto.py", "CONFIG_MAPPING_NAMES")
     if not known:  # another transformers keeps its tables elsewhere
         return
-    if kind in known:
+    if isinstance(kind, str) and kind in known:
         causal = _table("modeling_auto.py", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
         if causal and kind not in causal:
             yield ModelFlaw(
@@ -213,6 +235,68 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     yield ModelFlaw(
         f"`{model.path}` is {said} (`model_type` in `config.json`)", f"{hint}a newer transformers may know it"
     )
+
+
+SIZES = {
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "max_position_embeddings"),
+}
+DTYPES = {"auto", "half", "bfloat16", "float", "double", *(f"float{bits}" for bits in (16, 32, 64))}
+JSON_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str, "list": list, "dict": dict}
+
+
+def _wrong_values(config: dict[str, Any]) -> Iterator[ModelFlaw]:
+    """Values that transformers' own class of this configuration does not take, by the types and bounds in its source, and
+    sizes, shares of dropout and types of weights of which no model can be made."""
+    for name, (types, low, high) in _fields(str(config.get("model_type"))).items():
+        if name not in config:
+            continue
+        value = config[name]
+        kinds = [JSON_TYPES.get(one.split("[")[0]) for one in types if one != "None"]
+        if not ("None" in types if value is None else None in kinds or type(value) in kinds):
+            yield _wrong(name, value, f"transformers takes {' or '.join(types).replace('None', 'null')} there")
+        elif isinstance(value, int | float) and not low <= value <= high:
+            yield _wrong(name, value, f"transformers takes {low:g} to {high:g} there")
+    for name, value in config.items():
+        is_number = type(value) in (int, float)
+        if name in SIZES and is_number and value < 1:
+            yield _wrong(name, value, "a size is at least 1")
+        elif name.endswith(("dropout", "_pdrop", "_drop")) and is_number and not 0 <= value < 1:
+            yield _wrong(name, value, "a share that is dropped is at least 0 and below 1")
+        elif name in ("dtype", "torch_dtype") and not isinstance(value, dict | None):
+            written = value.removeprefix("torch.") if isinstance(value, str) else ""
+            if written not in DTYPES and not written.startswith("float8"):
+                yield _wrong(name, value, "that is no type of weights")
+
+
+def _wrong(name: str, value: object, why: str) -> ModelFlaw:
+    text = json.dumps(value, ensure_ascii=False)
+    return ModelFlaw(f"`config.json`: `{name}` is {text if len(text) <= 40 else f'{text[:37]}...'}: {why}")
+
+
+@lru_cache(maxsize=8)
+def _fields(kind: str) -> dict[str, tuple[tuple[str, ...], float, float]]:
+    """The fields of transformers' class of a configuration, each with its types and bounds; none where the class does not
+    check them."""
+    for module in dict.fromkeys((kind.replace("-", "_"), kind.removesuffix("_text"))):
+        for node in _source(f"{module}/configuration_{module}.py") if module.isidentifier() else ():
+            if not isinstance(node, ast.ClassDef) or "strict" not in map(ast.unparse, node.decorator_list):
+                continue
+            if any(ast.unparse(one) == f"model_type = {kind!r}" for one in node.body if isinstance(one, ast.Assign)):
+                return {
+                    one.target.id: (tuple(ast.unparse(one.annotation).split(" | ")), *_bounds(one.value))
+                    for one in node.body
+                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+                }
+    return {}
+
+
+def _bounds(default: ast.expr | None) -> tuple[float, float]:
+    """Those of `interval(min=0.0, max=1.0)(default=0.02)`."""
+    given: dict[str | None, float] = {}
+    if isinstance(default, ast.Call) and isinstance(default.func, ast.Call):
+        given = {one.arg: float(ast.literal_eval(one.value)) for one in default.func.keywords}
+    return given.get("min", -math.inf), given.get("max", math.inf)
 
 
 def _quantised(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
@@ -315,17 +399,9 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
 
 @lru_cache(maxsize=8)
 def _table(file: str, name: str) -> frozenset[str]:
-    """The model types in one of transformers' tables, read from its source; empty where they are not where they were."""
-    spec = find_spec("transformers")
-    if spec is None or spec.origin is None:
-        return frozenset()
-    path = Path(spec.origin).parent / "models" / "auto" / file
-    try:
-        nodes = ast.parse(path.read_text(encoding="utf-8")).body
-    except (OSError, SyntaxError):
-        return frozenset()
+    """The model types in one of transformers' tables; empty where they are not where they were."""
     found: set[str] = set()
-    for node in nodes:
+    for node in _source(f"auto/{file}"):
         # the name stands at the head of the assignment; inside other tables' values it may occur too
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and name in ast.dump(node)[:400]:
             found |= {
@@ -334,3 +410,14 @@ def _table(file: str, name: str) -> frozenset[str]:
                 if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and leaf.value.islower()
             }
     return frozenset(found)
+
+
+def _source(file: str) -> list[ast.stmt]:
+    """The statements of a file of transformers' models; none where it is not there."""
+    spec = find_spec("transformers")
+    if spec is None or spec.origin is None:
+        return []
+    try:
+        return ast.parse((Path(spec.origin).parent / "models" / file).read_text(encoding="utf-8")).body
+    except (OSError, SyntaxError):
+        return []

@@ -150,6 +150,8 @@ def _sizes(config: dict[str, Any], files: ModelFiles, source: str) -> ModelSizes
         f, vocab = config["intermediate_size"], config["vocab_size"]
     except KeyError:
         return None
+    if not all(type(one) is int and one > 0 for one in (d, layers, heads, f, vocab)):  # loading refuses it
+        return None
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or d // heads
     experts = config.get("num_experts", config.get("num_local_experts")) or 0
