@@ -123,27 +123,48 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_check_says_what_train_refuses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sections, words, code = CASES[name]
+def case_in(name: str, folder: Path) -> dict[str, Any]:
+    """The sections of a case, with the files that it names."""
+    sections = CASES[name][0]
     if "model" in sections:
-        make_model(tmp_path / "tiny")
-        sections = {"model": {"path": str(tmp_path / "tiny"), **sections["model"]}}
+        make_model(folder / "tiny")
+        sections = {"model": {"path": str(folder / "tiny"), **sections["model"]}}
     if name == "graph":
-        stateful(tmp_path / "tiny")
+        stateful(folder / "tiny")
     long = {"question": "a b c " * 2000, "answer": "10"}
-    (tmp_path / "long.jsonl").write_text(json.dumps(long))
+    (folder / "long.jsonl").write_text(json.dumps(long))
     for file, prompt in (("pairs.jsonl", ROWS[0]["question"]), ("strange.jsonl", "Why?")):
         pair = {"prompt": prompt, "chosen": "a b c " * 2000, "rejected": "no"}
-        (tmp_path / file).write_text(json.dumps(pair))
-    monkeypatch.chdir(tmp_path)
+        (folder / file).write_text(json.dumps(pair))
     if name == "held-out samples":
         asked = "Half of twenty, please"
         fields = {"question": asked, "answer": "10"}
         sample = SampleRecord(1, "h", "1/0", asked, "10", fields, outcome=Outcome.RIGHT, tokens=1)
         RunFolder.create("old", "r", "", {}).write_samples(1, [sample])
+    return sections
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_check_says_what_train_refuses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sections, (_, words, code) = case_in(name, tmp_path), CASES[name]
     same(recipe_in(tmp_path, **sections), tmp_path, words, code)
     assert name in IN_A_RUN or name.startswith("stage") or not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (sections, *_) in CASES.items() if not sections.keys() & {"launch", "run", "stages"}]
+)
+def test_check_says_it_of_a_later_stage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sections, (_, words, code) = case_in(name, tmp_path), CASES[name]
+    recipe = recipe_in(tmp_path, stages=[{"name": "a"}, B | sections])
+    assert (code, True) in [(one.code, words in one.message) for one in failures(recipe, tmp_path)]
+
+
+def test_samples_of_an_earlier_stage_are_not_missed(tmp_path: Path) -> None:
+    later = SFT | B | {"sft": [PHASE | {"demonstration": "{completion}", "data": "run:a"}]}
+    assert not failures(recipe_in(tmp_path, stages=[{"name": "a"}, later]), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from grpo_cli.data.audit import THRESHOLD, Corpus, GoldAudit, Pair, refuse_shown
@@ -51,7 +52,7 @@ from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
 from grpo_cli.preference.file import FilePair, no_pair_fits, pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import BatchPlan, plan, unreached
-from grpo_cli.recipe.reading.dump import stage_recipe
+from grpo_cli.recipe.reading.dump import stage_folder, stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe, Source, chat_options
 from grpo_cli.sizing.fit import CardQuestion
 from grpo_cli.text import visible
@@ -152,6 +153,8 @@ def _lines(pairs: Sequence[Pair]) -> tuple[str, ...]:
     return tuple(f"{p.second.place} is {p.similarity:.0%} like {p.first.place}" for p in pairs[:SHOWN_LIKENESSES])
 
 
+LATER_ROWS = 1_000
+"""Of the stages behind the first so many rows are looked at."""
 GOLDS_S = 0.7
 """Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
 
@@ -193,13 +196,27 @@ class RecipeCheck:
         return stage_recipe(self.whole, 0, start=None, folder=Path(self.whole.run.dir), base=self.base)
 
     def findings(self) -> Iterator[CheckFinding]:
-        """Every check's answer; a refusal that several of them meet is one."""
+        """Every check's answer; what is wrong in the same words in several of them, or in several stages, is one."""
         said = set[str]()
-        for finding in self._findings():
-            if finding.level is not Level.FAIL or finding.message not in said:
+        for finding in chain(self._findings(), self._later_stages()):
+            is_wrong = finding.level in (Level.FAIL, Level.WARN)
+            if not is_wrong or finding.message not in said:
                 yield finding
-            if finding.level is Level.FAIL:
+            if is_wrong:
                 said.add(finding.message)
+
+    def _later_stages(self) -> Iterator[CheckFinding]:
+        """What is wrong with the stages behind the first, with the recipe's model in place of the weights they start from."""
+        stages = self.whole.stages or ()
+        for at in range(1, len(stages)):
+            recipe = stage_recipe(self.whole, at, start=None, folder=Path(self.whole.run.dir), base=self.base)
+            most = self.most if self.is_full else min(self.most, LATER_ROWS)
+            later = RecipeCheck(recipe, self.base, most, self.is_full, self.all_golds, self.ask, self.is_stdin)
+            unwritten = tuple(stage_folder(i, one) for i, one in enumerate(stages[:at]))
+            for finding in later._findings():
+                is_wrong = finding.level in (Level.FAIL, Level.WARN)
+                if is_wrong and not any(folder in finding.message for folder in unwritten):
+                    yield replace(finding, check=f"{stages[at].name}: {finding.check}")
 
     def _findings(self) -> Iterator[CheckFinding]:
         yield from self.machine.findings()
