@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo_cli.data.sources import why_offline
 from grpo_cli.errors import RecipeError, SetupError, UserError
@@ -238,35 +238,42 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
 
 
 SIZES = {
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
-    *("num_key_value_heads", "max_position_embeddings"),
+    **dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings"), (1, 1_000_000_000)),
+    **dict.fromkeys(("num_hidden_layers", "num_attention_heads", "num_key_value_heads"), (1, 10_000)),
+    "head_dim": (0, 100_000),
 }
+"""The least and the most that a size can be."""
 DTYPES = {"auto", "half", "bfloat16", "float", "double", *(f"float{bits}" for bits in (16, 32, 64))}
 JSON_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str, "list": list, "dict": dict}
 
 
 def _wrong_values(config: dict[str, Any]) -> Iterator[ModelFlaw]:
     """Values that transformers' own class of this configuration does not take, by the types and bounds in its source, and
-    sizes, shares of dropout and types of weights of which no model can be made."""
-    for name, (types, low, high) in _fields(str(config.get("model_type"))).items():
+    sizes, shares of dropout, activations and types of weights of which no model can be made."""
+    for name, field in _fields(str(config.get("model_type"))).items():
         if name not in config:
             continue
         value = config[name]
-        kinds = [JSON_TYPES.get(one.split("[")[0]) for one in types if one != "None"]
-        if not ("None" in types if value is None else None in kinds or type(value) in kinds):
-            yield _wrong(name, value, f"transformers takes {' or '.join(types).replace('None', 'null')} there")
-        elif isinstance(value, int | float) and not low <= value <= high:
-            yield _wrong(name, value, f"transformers takes {low:g} to {high:g} there")
+        kinds = [JSON_TYPES.get(one.split("[")[0]) for one in field.types if one != "None"]
+        if not ("None" in field.types if value is None else None in kinds or type(value) in kinds):
+            yield _wrong(name, value, f"transformers takes {' or '.join(field.types).replace('None', 'null')} there")
+        elif isinstance(value, int | float) and not field.low <= value <= field.high:
+            yield _wrong(name, value, f"transformers takes {field.low:g} to {field.high:g} there")
     for name, value in config.items():
         is_number = type(value) in (int, float)
-        if name in SIZES and is_number and value < 1:
-            yield _wrong(name, value, "a size is at least 1")
-        elif name.endswith(("dropout", "_pdrop", "_drop")) and is_number and not 0 <= value < 1:
+        low, high = SIZES.get(name, (-math.inf, math.inf))
+        if is_number and not low <= value <= high:
+            yield _wrong(name, value, f"it is a size of {low:,} to {high:,}")
+        elif (name == "attention_dropout" and value is None) or (
+            name.endswith(("dropout", "_pdrop", "_drop")) and is_number and not 0 <= value < 1
+        ):
             yield _wrong(name, value, "a share that is dropped is at least 0 and below 1")
         elif name in ("dtype", "torch_dtype") and not isinstance(value, dict | None):
             written = value.removeprefix("torch.") if isinstance(value, str) else ""
             if written not in DTYPES and not written.startswith("float8"):
                 yield _wrong(name, value, "that is no type of weights")
+        elif name == "hidden_act" and isinstance(value, str) and value not in (_activations() or (value,)):
+            yield _wrong(name, value, "transformers has no such activation")
 
 
 def _wrong(name: str, value: object, why: str) -> ModelFlaw:
@@ -274,29 +281,53 @@ def _wrong(name: str, value: object, why: str) -> ModelFlaw:
     return ModelFlaw(f"`config.json`: `{name}` is {text if len(text) <= 40 else f'{text[:37]}...'}: {why}")
 
 
+class _Field(NamedTuple):
+    """A field of a configuration as transformers' class has it."""
+
+    types: Sequence[str]
+    low: float
+    high: float
+    default: object
+    """None where it is no constant."""
+
+
 @lru_cache(maxsize=8)
-def _fields(kind: str) -> dict[str, tuple[tuple[str, ...], float, float]]:
-    """The fields of transformers' class of a configuration, each with its types and bounds; none where the class does not
-    check them."""
+def _fields(kind: str) -> dict[str, _Field]:
+    """The fields of transformers' class of a configuration; none where the class does not check them."""
     for module in dict.fromkeys((kind.replace("-", "_"), kind.removesuffix("_text"))):
-        for node in _source(f"{module}/configuration_{module}.py") if module.isidentifier() else ():
+        source = _source(f"models/{module}/configuration_{module}.py") if module.isidentifier() else []
+        for node in source:
             if not isinstance(node, ast.ClassDef) or "strict" not in map(ast.unparse, node.decorator_list):
                 continue
             if any(ast.unparse(one) == f"model_type = {kind!r}" for one in node.body if isinstance(one, ast.Assign)):
                 return {
-                    one.target.id: (tuple(ast.unparse(one.annotation).split(" | ")), *_bounds(one.value))
+                    one.target.id: _Field(ast.unparse(one.annotation).split(" | "), *_bounds(one.value))
                     for one in node.body
                     if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
                 }
     return {}
 
 
-def _bounds(default: ast.expr | None) -> tuple[float, float]:
-    """Those of `interval(min=0.0, max=1.0)(default=0.02)`."""
+def _bounds(default: ast.expr | None) -> tuple[float, float, object]:
+    """Those of `interval(min=0.0, max=1.0)(default=0.02)`, and the default."""
     given: dict[str | None, float] = {}
     if isinstance(default, ast.Call) and isinstance(default.func, ast.Call):
         given = {one.arg: float(ast.literal_eval(one.value)) for one in default.func.keywords}
-    return given.get("min", -math.inf), given.get("max", math.inf)
+    constant = default.value if isinstance(default, ast.Constant) else None
+    return given.get("min", -math.inf), given.get("max", math.inf), constant
+
+
+@lru_cache(maxsize=1)
+def _activations() -> frozenset[str]:
+    """The names in transformers' table of activations; empty where it is not where it was."""
+    for node in _source("activations.py"):
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == "ACT2CLS"
+            and isinstance(node.value, ast.Dict)
+        ):
+            return frozenset(str(one.value) for one in node.value.keys if isinstance(one, ast.Constant))
+    return frozenset()
 
 
 def _quantised(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
@@ -328,6 +359,8 @@ def _weights(model: Model) -> Iterator[ModelFlaw]:
     config = files.json("config.json")
     if config is None:
         return
+    kind = config.get("model_type")
+    config = {name: one.default for name, one in _fields(str(kind)).items() if one.default is not None} | config
     # in the hub's cache a missing file may only not be downloaded yet
     if wrong := wrong_weights(files, config, is_whole=files.folder is not None):
         yield ModelFlaw(
@@ -401,7 +434,7 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
 def _table(file: str, name: str) -> frozenset[str]:
     """The model types in one of transformers' tables; empty where they are not where they were."""
     found: set[str] = set()
-    for node in _source(f"auto/{file}"):
+    for node in _source(f"models/auto/{file}"):
         # the name stands at the head of the assignment; inside other tables' values it may occur too
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and name in ast.dump(node)[:400]:
             found |= {
@@ -413,11 +446,11 @@ def _table(file: str, name: str) -> frozenset[str]:
 
 
 def _source(file: str) -> list[ast.stmt]:
-    """The statements of a file of transformers' models; none where it is not there."""
+    """The statements of a file of transformers; none where it is not there."""
     spec = find_spec("transformers")
     if spec is None or spec.origin is None:
         return []
     try:
-        return ast.parse((Path(spec.origin).parent / "models" / file).read_text(encoding="utf-8")).body
+        return ast.parse((Path(spec.origin).parent / file).read_text(encoding="utf-8")).body
     except (OSError, SyntaxError):
         return []

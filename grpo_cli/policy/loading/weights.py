@@ -145,6 +145,12 @@ def expected_shapes(config: dict[str, Any]) -> Shapes:
         "input_layernorm": (d,),
         "post_attention_layernorm": (d,),
     }
+    kind, biased = config["model_type"], set[str]()
+    if config.get("attention_bias") is True and kind not in ("mistral", "qwen2"):
+        biased |= {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"}
+    if config.get("mlp_bias") is True and kind in ("llama", "smollm3"):
+        biased |= {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}
     for i in range(layers):
+        shapes |= {f"model.layers.{i}.{name}.bias": inner[name][:1] for name in inner if name in biased}
         shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in inner.items()}
     return shapes
