@@ -34,6 +34,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W32": ("kl", "entropy", "right"),
     "W33": ("entropy/sampled", "entropy", "reward/total/mean", "group/all_wrong", "right"),
     "W34": ("critic/explained_variance", "value/mean", "return/mean", "critic/loss", "time/critic", "critic/mib"),
+    "W35": ("group/distinct", "group/one_text", "entropy", "group/mixed"),
     "W40": ("error", "over_limit"),
     "W41": ("time/verify", "time/generate"),
     "W42": ("right", "error", "length/mean"),
@@ -130,6 +131,8 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
     code, rate = finding.code, run.recipe.get("train.lr")
     if code in ("W10", "W11", "W12"):
         return f"grpo probe {_recipe(run)}"
+    if code == "W35":
+        return f"grpo check {_recipe(run)}"
     if code == "W62":
         return _again(run, "train.alive_by=outcome")
     if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W49", "W63", "W70", "W71") and step is not None:

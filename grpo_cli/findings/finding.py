@@ -65,6 +65,8 @@ class Limits:
     alone: float = 0.6
     alone_steps: int = 3
     inverted: float = 0.05
+    # samples that are all one text
+    one_text: float = 0.15
     # verifiers
     verifier_trouble: float = 0.01
     slow_verify_steps: int = 5

@@ -41,7 +41,10 @@ def findings(history: History, limits: Limits | None = None) -> list[Finding]:
 
 
 def _of_drawn(history: History, limits: Limits) -> list[Finding]:
-    return [said for rule in RULES if (said := rule(history, limits)) is not None]
+    found = [said for rule in RULES if (said := rule(history, limits)) is not None]
+    codes = {finding.code for finding in found}
+    # what follows from another finding would lead away from its cause
+    return [one for one in found if codes.isdisjoint(CAUSES.get(one.code, ()))]
 
 
 @dataclass
@@ -96,6 +99,19 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
 def _alone(history: History) -> bool:
     """Whether groups are of one sample, as a critic allows: such a group is never mixed, and teaches all the same."""
     return bool(history) and history[-1].get("group/size") == 1
+
+
+def samples_alike(history: History, limits: Limits) -> Finding | None:
+    """W35: whole groups are one text many times over, and are not right: they have nothing to compare."""
+    shares = measured(history[-limits.window :], "group/one_text")
+    share = percentile(shares, 0.5) or 0.0
+    if len(shares) < FIRST_STEPS or share < limits.one_text:
+        return None
+    distinct, size = median(history[-limits.window :], "group/distinct") or 1.0, history[-1].get("group/size")
+    text = f"{share:.0%} of the groups are one wrong text {size} times, {distinct:.1f} different texts in a group of {size}"
+    return finding_at(
+        "W35", history, text, "fewer steps or more rows in the `warmup`, or a higher `sample.temperature`"
+    )
 
 
 def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
@@ -386,8 +402,10 @@ def right_paid_as_wrong(history: History, limits: Limits) -> Finding | None:
 
 Rule = Callable[[History, Limits], Finding | None]
 RULES: tuple[Rule, ...] = (
-    not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
+    not_finite, gradient_spike, verifier_trouble, samples_alike, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
     slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, nothing_to_credit, many_all_wrong, many_all_right, one_row_leads,
     critic_explains_nothing, shaping_alone, right_paid_as_wrong,
 )  # fmt: skip
 """Worst first."""
+CAUSES: dict[str, tuple[str, ...]] = dict.fromkeys(("W10", "W11", "W31", "W61"), ("W35",))
+"""Findings that follow from others, which they are silent beside."""

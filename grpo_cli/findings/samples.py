@@ -124,6 +124,7 @@ PICKS: dict[str, Pick] = {
     "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
     "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
     "W33": _groups_of("all_wrong"),
+    "W35": _groups_of("all_wrong"),
     "W40": _without_verdict,
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
     "W49": lambda records: [r for r in records if any(v.reason == UNTRUSTED for v in r.verdicts.values())],

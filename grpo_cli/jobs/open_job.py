@@ -33,6 +33,7 @@ from grpo_cli.run.info import Level
 if TYPE_CHECKING:
     import torch
 
+    from grpo_cli.policy.coldstart import ColdStart
     from grpo_cli.policy.model import Accept
     from grpo_cli.policy.warmup import WarmupText
     from grpo_cli.train.prefer.pairs import PairSet
@@ -110,7 +111,7 @@ class OpenJob:
 
         return measuring_engine(self.recipe.sample, self.policy, lambda text: self.display.note("info", text))
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> ColdStart | None:
         """The recipe's `warmup` on the policy, or a warning that there is none and the weights are random.
 
         Raises:
@@ -132,6 +133,7 @@ class OpenJob:
             self.display.note("info", done.text())
         elif not self.policy.is_pretrained:
             self.display.note("warn", f"`{self.recipe.model.path}` has random weights and the recipe no `warmup`")
+        return done
 
     def _shown(self, rows: Sequence[Row], seed: int) -> list[WarmupText]:
         """Episodes in which the environment shows how to act."""

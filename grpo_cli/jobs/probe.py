@@ -305,6 +305,8 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
         _line("length", _lengths(p)),
         _line("prompts", "   ".join(f"{k}/{p.samples} {n}" for k, n in p.histogram().items() if n)),
     ]
+    if p.distinct is not None:
+        lines.append(_line("texts", f"{p.distinct:.1f} different of {p.samples} samples"))
     if p.equal_rewards is not None:
         lines.append(_line("rewards", f"the same in all {p.samples} samples for {p.equal_rewards:.0%} of prompts"))
     if p.noise is not None:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.findings.finding import Limits
 from grpo_cli.findings.samples import untrusted_warning
 from grpo_cli.measure.probe_result import Probe
 from grpo_cli.statistics.estimate import Interval
@@ -122,6 +123,15 @@ def causes(probe: Probe) -> list[Cause]:
     if (untrusted := untrusted_warning(probe.reasons.items())) is not None:
         text, _, mend = untrusted.partition(": ")
         found.append(Cause(text, mend))
+    alike = (probe.one_text or 0.0) >= Limits().one_text
+    if alike:
+        found.append(
+            Cause(
+                f"the samples of {probe.one_text:.0%} of the prompts are one wrong text, {probe.distinct:.1f} different of"
+                f" {probe.samples} in the mean",
+                "a `warmup` with fewer steps or more rows, or a higher `sample.temperature`; a larger group helps nothing",
+            )
+        )
     here = probe.at_group
     if here is not None and here.dead.mean > 0.5:
         hard = here.all_wrong >= here.all_right
@@ -130,7 +140,9 @@ def causes(probe: Probe) -> list[Cause]:
             Cause(
                 f"{here.dead.mean:.0%} of groups of {here.group} would be dead: {here.all_wrong:.0%} all wrong,"
                 f" {here.all_right:.0%} all right",
-                ("easier prompts, a `warmup`, or a larger group" if hard else "harder prompts") + more,
+                "samples that differ"
+                if alike
+                else ("easier prompts, a `warmup`, or a larger group" if hard else "harder prompts") + more,
             )
         )
     if here is not None and here.all_wrong >= NEARLY_ALL and probe.unlearnable is not None:

@@ -24,7 +24,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import GROUPS, DeadGroupForecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
 from grpo_cli.statistics.failures import Failures
-from grpo_cli.statistics.step import GroupCounts, mean, percentile, would_have_signal
+from grpo_cli.statistics.step import GroupCounts, likeness, mean, percentile, would_have_signal
 from grpo_verifiers.verdict import Outcome, Verdict
 
 EXAMPLES = 2
@@ -65,6 +65,10 @@ class Probe:
     p95_tokens: float | None
     right_p95_tokens: float | None
     equal_rewards: float | None
+    distinct: float | None
+    """Different texts among the samples of a prompt, mean."""
+    one_text: float | None
+    """Share of the prompts whose samples are one text, and not right."""
     forecasts: tuple[DeadGroupForecast, ...]
     pays: DeadGroupForecast | None
     examples: dict[str, tuple[SampleRecord, ...]]
@@ -103,6 +107,8 @@ class Probe:
                 "max_tokens": self.max_tokens,
             },
             "equal_rewards": self.equal_rewards,
+            "distinct": self.distinct,
+            "one_text": self.one_text,
             "group": self.group,
             "forecast": [f.as_json() for f in self.forecasts],
             "group_that_pays": self.pays.group if self.pays else None,
@@ -134,6 +140,7 @@ def summarise(
     judged = [[float(r.is_right) for r in members if r.is_judged] for members in groups]
     forecasts = forecast(counts, sorted({*GROUPS, group}), seed)
     cut = [r for r in records if r.truncated and r.is_judged]
+    distinct, one_text = likeness(groups)
     reasons = Counter(v.reason for r in records if not r.is_right for v in r.verdicts.values() if v.reason)
     return Probe(
         prompts=prompts,
@@ -151,6 +158,8 @@ def summarise(
         p95_tokens=percentile([r.tokens for r in records], 0.95),
         right_p95_tokens=percentile([r.tokens for r in records if r.is_right], 0.95),
         equal_rewards=mean([float(not has_signal) for has_signal in signals]),
+        distinct=distinct,
+        one_text=one_text,
         forecasts=tuple(forecasts),
         pays=group_that_pays(forecasts),
         examples=examples(records),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -49,11 +50,21 @@ class ColdStart:
     seconds: float
     demonstrations: int
     from_cache: bool
+    texts: int
+    """Different demonstrations."""
+    entropy: float
+    """Mean over the imitated tokens of the last batch, in nats, before the last step."""
 
     def text(self) -> str:
         """One line for the display."""
         how = "from the cache" if self.from_cache else f"in {self.seconds:.1f}s"
-        return f"warm-up: {self.steps} supervised steps on {self.demonstrations:,} demonstrations, {how}"
+        shown = f"{self.texts:,} different ones, {self.demonstrations / max(self.texts, 1):.1f} times each"
+        return f"warm-up: {self.steps} supervised steps on {self.demonstrations:,} demonstrations ({shown}), {how}"
+
+    def metrics(self) -> dict[str, float]:
+        """`warmup/texts`, `warmup/repeats` (draws over texts) and `warmup/entropy`."""
+        repeats = self.demonstrations / max(self.texts, 1)
+        return {"warmup/texts": self.texts, "warmup/repeats": repeats, "warmup/entropy": self.entropy}
 
 
 def warm_up(
@@ -134,12 +145,13 @@ def cold_start(
     made = [
         demonstrations(policy, phase, rows, seed + i, encoded)
         if phase.demonstration or play is None
-        else play(rows[: phase.limit], seed + i)
+        else played(play, rows[: phase.limit], phase, seed + i)
         for i, (phase, rows) in enumerate(phases)
     ]
     plans = [plan_of(phase) for phase, _ in phases]
     folder = cache_root() / "warmup" / content_key(model_key, made, plans, seed)
     count = sum(plan.steps * plan.batch for plan in plans)
+    texts = len({content_key("", [[one]], [], 0) for part in made for one in part})
     if (folder / WEIGHTS).is_file():
         try:
             with numbers_only(folder / WEIGHTS):
@@ -149,13 +161,16 @@ def cold_start(
         except (EOFError, OSError, RuntimeError, TypeError):  # cut off, or of another model: made again
             shutil.rmtree(folder, ignore_errors=True)
         else:
+            about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
             on_progress(total, total)
-            return ColdStart(total, time.perf_counter() - began, count, True)
-    done, pad_id = 0, policy.tokenizer.pad_token_id
+            return ColdStart(
+                total, time.perf_counter() - began, count, True, texts, float(about.get("entropy", math.nan))
+            )
+    done, entropy, pad_id = 0, math.nan, policy.tokenizer.pad_token_id
     assert pad_id is not None  # `load_model` gave it one
     for i, plan in enumerate(plans):
         base = done
-        supervise(
+        _, entropy = supervise(
             model,
             made[i],
             plan,
@@ -169,13 +184,37 @@ def cold_start(
     try:
         fresh.mkdir(parents=True)
         torch.save({name: p.detach().cpu() for name, p in model.state_dict().items()}, fresh / WEIGHTS)
-        about = {"steps": total, "demonstrations": count}
+        about = {"steps": total, "demonstrations": count, "entropy": entropy}
         (fresh / "about.json").write_text(json.dumps(about), encoding="utf-8")
         # another run may have put the same there meanwhile: then the rename fails, and its copy is as good
         os.rename(fresh, folder)
     except (OSError, RuntimeError):  # torch reports a full disk as an error of its own; a cache is no reason to stop
         shutil.rmtree(fresh, ignore_errors=True)
-    return ColdStart(total, time.perf_counter() - began, count, False)
+    return ColdStart(total, time.perf_counter() - began, count, False, texts, entropy)
+
+
+MOST_TEXTS = 2_000
+FEW_NEW = 0.05
+
+
+def played(play: PlayRows, rows: Sequence[Row], phase: WarmupPhase, seed: int) -> list[WarmupText]:
+    """Demonstrations of an environment: each row once, and again with other seeds until there are as many different ones as
+    the phase shows (`limit`, at most 2,000), or a round brings few new ones: a world that its row decides has no others."""
+    found = play(rows, seed)
+    wanted = phase.limit or min(phase.steps * phase.batch, MOST_TEXTS)
+    seen = {(*one.prompt_ids, -1, *one.completion_ids) for one in found}
+    again = 0
+    while rows and len(seen) < wanted:
+        again += 1
+        before = len(seen)
+        for one in play(rows, seed + 1_000_003 * again):
+            key = (*one.prompt_ids, -1, *one.completion_ids)
+            if key not in seen and len(seen) < wanted:
+                seen.add(key)
+                found.append(one)
+        if len(seen) - before < FEW_NEW * len(rows):
+            break
+    return found
 
 
 def weights_digest(model: nn.Module) -> str:

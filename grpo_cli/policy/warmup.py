@@ -58,8 +58,8 @@ def supervise(
     seed: int,
     pad_id: int,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
-) -> float:
-    """Train in place on completion tokens only (token mean); returns the last loss.
+) -> tuple[float, float]:
+    """Train in place on completion tokens only (token mean); returns the loss of the last batch and the entropy on it, in nats.
 
     Raises:
         TrainingError: the loss is not finite.
@@ -84,7 +84,7 @@ def supervise(
         optimizers.append((torch.optim.AdamW(others, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.0), phase.lr))
     head = causal_model(model).get_output_embeddings()
     assert head is not None, "a causal language model has a head"
-    loss_value = math.nan
+    loss_value = entropy = math.nan
     with _tensor_cores(device):
         for step in range(phase.steps):
             batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
@@ -108,13 +108,17 @@ def supervise(
             # before the backward pass: weights that met a NaN are lost, and the cache would keep them
             if not math.isfinite(loss_value):
                 raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
+            if step + 1 == phase.steps:
+                with torch.no_grad():
+                    logps = F.log_softmax(logits[0].float(), dim=-1)
+                    entropy = float(-(logps.exp() * logps).sum(-1).mean())
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             for optimizer, _ in optimizers:
                 optimizer.step()
             model.zero_grad(set_to_none=True)
             on_step(step + 1, loss_value)
-    return loss_value
+    return loss_value, entropy
 
 
 @contextmanager

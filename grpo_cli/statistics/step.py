@@ -130,6 +130,7 @@ def step_stats(
     out |= reward_stats(samples)
     out |= group_stats(list(groups.values()), group_size, ks, signal)
     out["unique_answers"] = mean([share for group in groups.values() if (share := _unique_share(group)) is not None])
+    out["group/distinct"], out["group/one_text"] = likeness(list(groups.values()))
     out |= outcome_stats(samples)
     for name in _verifier_names(samples):
         out |= verifier_stats(name, [s.verdicts[name] for s in samples if name in s.verdicts])
@@ -137,6 +138,17 @@ def step_stats(
     out["repetition"] = mean([repetition(s.completion) for s in samples])
     out["think"] = mean([float(has_thought(s.completion)) for s in samples])
     return out
+
+
+def likeness(groups: Sequence[Sequence[SampleRecord]]) -> tuple[float | None, float | None]:
+    """How many different texts a group has, mean over those of two samples and more; the share of them that are one text.
+
+    A group that is all right is not among the second: a policy may be sure of what is right.
+    """
+    some = [group for group in groups if len(group) > 1]
+    texts = [len({(s.completion, *(turn.get("text") for turn in s.turns)) for s in group}) for group in some]
+    alike = [n == 1 and not all(s.is_right for s in group) for n, group in zip(texts, some, strict=True)]
+    return mean(texts), mean([float(one) for one in alike])
 
 
 def group_stats(

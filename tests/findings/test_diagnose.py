@@ -37,7 +37,7 @@ Draw = Callable[[random.Random, int, int], SampleRecord]
 def record(step: int, row: int, *, right: bool, tokens: int = 100, cut: bool = False, text: str = "") -> SampleRecord:
     outcome = Outcome.RIGHT if right else Outcome.WRONG
     return SampleRecord(
-        step, f"row{row}", f"{step}/{row}", f"question {row}", text or f"so {row}", {"answer": "1"},
+        step, f"row{row}", f"{step}/{row}", f"question {row}", text or f"so {row}, {tokens}", {"answer": "1"},
         {"math": Verdict(outcome, float(right))}, outcome, float(right), 0.0, tokens, cut,
     )  # fmt: skip
 
@@ -104,7 +104,10 @@ def test_a_truncation_wall_comes_with_cut_off_samples_and_the_next_command(tmp_p
 
 
 def test_dead_groups_come_with_wrong_samples_of_different_prompts(tmp_path: Path) -> None:
-    found = the(make(tmp_path, lambda rng, step, row: record(step, row, right=step < 10 and rng.random() < 0.5)), "W11")
+    def dead(rng: random.Random, step: int, row: int) -> SampleRecord:
+        return record(step, row, right=step < 10 and rng.random() < 0.5, tokens=rng.randint(80, 120))
+
+    found = the(make(tmp_path, dead), "W11")
     assert len({r.row for r in found.samples}) == 3 and found.next == "grpo probe my.yaml"
 
 
@@ -135,7 +138,7 @@ def test_hostile_completions_cannot_steer_the_terminal(tmp_path: Path) -> None:
         return record(step, row, right=False, text="\x1b[2J\x1b]0;t\x07\u202e" + "a" * 5000)
 
     page = "\n".join(lines_of(diagnose(make(tmp_path, hostile, steps=12)), tmp_path))
-    assert "W11" in page and "\x1b" not in page and "\u202e" not in page and len(page) < 5000
+    assert "W35" in page and "\x1b" not in page and "\u202e" not in page and len(page) < 5000
 
 
 def test_every_next_command_exists(tmp_path: Path) -> None:

@@ -40,6 +40,23 @@ def codes(history: list[dict[str, Any]]) -> set[str]:
     return {finding.code for finding in over_run(history)}
 
 
+def alike(share: float, **more: float) -> Change:
+    """Groups of eight of which a share is one wrong text."""
+    texts = {"group/one_text": share, "group/distinct": 8 - 6 * share, "group/size": 8}
+    return lambda _, metrics: metrics.update(texts | more)
+
+
+def test_groups_of_one_text_are_named_before_what_follows_from_them() -> None:
+    hard = {"group/mixed": 1, "group/all_wrong": 31, "group/count": 32, "rows/top_share": 0.3}
+    ill = run(steps=40, change=alike(0.48, **hard))
+    found = over_run(ill)
+    assert [(f.code, f.step) for f in found if f.code == "W35"] == [("W35", 3)]
+    assert "48% of the groups are one wrong text 8 times, 5.1 different texts" in found[0].text
+    assert {"W10", "W11", "W31", "W61"}.isdisjoint(f.code for f in found)
+    assert "W35" not in codes(run(steps=40, change=alike(0.14)))
+    assert {"W11", "W61"} <= codes(run(steps=40, change=alike(0.0, **hard)))
+
+
 def test_sixty_healthy_runs_are_silent() -> None:
     assert [seed for seed in range(60) if codes(run(seed=seed))] == []
 

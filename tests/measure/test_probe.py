@@ -29,7 +29,7 @@ def record(row: str, outcome: Outcome, completion: str = "so 7", cut: bool = Fal
 
 def probe_of(*rights: int, samples: int = 4, group: int = 4, other: Outcome = Outcome.WRONG, **kind: bool) -> Probe:
     records = [
-        record(f"row{i}", Outcome.RIGHT if j < right else other, **kind)  # type: ignore[arg-type]
+        record(f"row{i}", Outcome.RIGHT if j < right else other, f"so 7, {j}", **kind)  # type: ignore[arg-type]
         for i, right in enumerate(rights)
         for j in range(samples)
     ]
@@ -125,6 +125,17 @@ def test_the_gate_refuses_a_model_that_is_never_right() -> None:
     assert missed == {"pass@1", "signal"}
     assert gate_lines(found, Gate())[-1] == "no-go: 2 of 3 bars missed"
     assert "all wrong" in causes(found)[0].text
+
+
+def test_samples_that_are_one_text_are_the_first_cause_and_no_larger_group_is_advised() -> None:
+    same = [record(f"row{i}", Outcome.WRONG) for i in range(4) for _ in range(4)]
+    found = summarise(same, samples=4, group=4, max_tokens=64)
+    assert (found.distinct, found.one_text) == (1.0, 1.0)
+    first, *others = causes(found)
+    assert "one wrong text, 1.0 different of 4" in first.text
+    assert not any("or a larger group" in cause.hint for cause in [first, *others])
+    solved = summarise([record("r", Outcome.RIGHT) for _ in range(4)], samples=4, group=4, max_tokens=64)
+    assert (solved.distinct, solved.one_text) == (1.0, 0.0)
 
 
 def test_the_gate_lets_a_mixed_model_through_and_knows_only_the_bars_that_were_set() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from grpo_cli.data.rows import load_rows
-from grpo_cli.policy.coldstart import warm_up, weights_digest
+from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.policy.coldstart import played, warm_up, weights_digest
 from grpo_cli.policy.model import attach_lora, load_model
 from grpo_cli.policy.policy import Policy
-from grpo_cli.recipe.sections.recipe import Lora, WarmupPhase
+from grpo_cli.policy.warmup import WarmupText
+from grpo_cli.recipe.sections.recipe import Demonstration, Lora, WarmupPhase
 from tests.builders.workplaces import tiny_recipe
 from tests.reference.families import write_checkpoint
 
@@ -42,6 +44,55 @@ def test_another_model_under_the_same_name_is_warmed_up_itself(tmp_path: Path, m
     other, from_cache = warmed()
     assert not from_cache
     assert weights_digest(other.model) != weights_digest(first.model)
+
+
+def phase_of(**more: int) -> WarmupPhase:
+    return WarmupPhase.model_validate({"steps": 10, "lr": 1e-2, "batch": 3} | more)
+
+
+def test_a_world_that_is_drawn_from_its_seed_shows_more_than_a_text_a_row() -> None:
+    rows, seeds = load_rows_of(4), []
+
+    def play(some: Sequence[Row], seed: int) -> list[WarmupText]:
+        seeds.append(seed)
+        return [WarmupText([i], [seed % 997, i]) for i in range(len(some))]
+
+    found = played(play, rows, phase_of(), 7)
+    assert len(found) == 30 == len({tuple(one.completion_ids) for one in found})  # steps x batch
+    assert seeds[0] == 7 and len(set(seeds)) == len(seeds) == 8
+    assert len(played(play, rows, phase_of(limit=9), 7)) == 9
+
+
+def test_a_world_that_its_row_decides_is_played_once_more_and_no_oftener() -> None:
+    rows, rounds = load_rows_of(4), []
+
+    def play(some: Sequence[Row], seed: int) -> list[WarmupText]:
+        rounds.append(seed)
+        return [WarmupText([i], [5]) for i in range(len(some))]
+
+    assert len(played(play, rows, phase_of(), 7)) == 4
+    assert len(rounds) == 2
+    assert len(played(play, load_rows_of(40), phase_of(), 7)) == 40  # as many as are drawn: one round
+    assert len(rounds) == 3
+
+
+def test_what_a_warm_up_showed_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
+    phase = phase_of(steps=40).model_copy(update={"demonstration": [Demonstration(template="{answer}")]})
+    recipe = tiny_recipe(tmp_path, ROWS).model_copy(update={"warmup": [phase]})
+    measured = []
+    for _ in range(2):  # the second from the cache
+        policy = load_model(recipe.model, device=torch.device("cpu"), seed=0)
+        done = warm_up(recipe, policy, load_rows(recipe.data, "train", tmp_path), tmp_path, lambda *_: None)
+        assert done is not None and "(4 different ones, 30.0 times each)" in done.text()
+        measured.append(done.metrics())
+    assert measured[0] == measured[1]
+    assert measured[0]["warmup/texts"] == 4 and measured[0]["warmup/repeats"] == 30.0
+    assert 0.0 < measured[0]["warmup/entropy"] < 3.0  # of ln 266 = 5.6 before it
+
+
+def load_rows_of(count: int) -> list[Row]:
+    return [Row(f"r{i}", "q", None, {}) for i in range(count)]
 
 
 def test_a_fresh_adapter_is_no_other_start(tmp_path: Path) -> None:

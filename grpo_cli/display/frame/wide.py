@@ -79,7 +79,9 @@ def groups(state: FrameState, width: int) -> PanelBlock:
         f"signal {percent(last.get('group/signal'))}  {curve}",
         f"group std {two_decimals(last.get('reward/std_in_group'))}",
         *pass_texts(state),
-        f"unique answers {percent(last.get('unique_answers'))}",
+        f"unique answers {percent(last.get('unique_answers'))}"
+        if last.get("unique_answers") is not None
+        else f"different texts {two_decimals(last.get('group/distinct'))}",
     ]
     second = [
         f"right per group   {kinds.histogram(state)}",

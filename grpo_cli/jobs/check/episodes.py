@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.prompts.conversation import Conversation, call_form
 from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.inputs import Environment
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.reward.judge import worlds_of
 from grpo_cli.rollout.episodes.running import refuse_undemonstrated, same_observation, with_observation
+
+MOST_REPEATS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ def check_episodes(
         if shows:
             worlds.refuse_silent()
         begun = _begin(maker, worlds, rows, budget_s, shows=shows)
+        if shows:
+            yield from _repeats(worlds, rows, recipe)
         step = _act(worlds, rows[0])
         between = 0 if isinstance(step, Fault) else len(suffixes(step.observation, suffixes.closing))
     except UserError as err:
@@ -79,6 +83,33 @@ def check_episodes(
     else:
         yield _finding(world, worlds.tools, begun.lengths, between, recipe.sample.max_tokens)
     return begun
+
+
+SHOWN_TWICE = 32
+
+
+def _repeats(worlds: Worlds, rows: Sequence[Row], recipe: Recipe) -> Iterator[CheckFinding]:
+    """A note where the world's own demonstrations are so few that the warm-up shows each many times: some rows are begun with two
+    seeds, and a world that is the same with both is decided by its row."""
+    some = rows[:SHOWN_TWICE]
+    seen = []
+    for seed in (0, 1):
+        opened = worlds.open([(row.fields, seed) for row in some])
+        actions = worlds.demonstrate([world for world, _ in opened])
+        seen.append([(begun, action) for (_, begun), action in zip(opened, actions, strict=True)])
+    if seen[0] != seen[1]:
+        return
+    for i, phase in enumerate(recipe.warmup or ()):
+        if not phase.demonstration and phase.data is None:
+            yield from check_repeats(f"warmup[{i}]", phase, len(rows[: phase.limit]), "draw the world from `seed`")
+
+
+def check_repeats(check: str, phase: WarmupPhase, texts: int, or_else: str) -> Iterator[CheckFinding]:
+    """A note where a phase shows each of its texts more than 20 times."""
+    repeats = phase.steps * phase.batch / max(texts, 1)
+    if repeats > MOST_REPEATS:
+        said = f"{texts:,} demonstrations, each shown {repeats:.0f} times: they will be learned by heart"
+        yield CheckFinding(check, Level.NOTE, said, hint=f"more rows, fewer steps, or {or_else}")
 
 
 def _finding(

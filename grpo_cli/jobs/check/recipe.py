@@ -31,7 +31,7 @@ from grpo_cli.data.suspects import (
 from grpo_cli.data.template import column_or_template, parse
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.cost import Machine, check_costs, check_precision, refused
-from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
+from grpo_cli.jobs.check.episodes import Beginnings, check_episodes, check_repeats
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import (
@@ -465,3 +465,5 @@ def _shown(
                 lines = (*lines, "`{answer}` is what `data.answer` makes of the column, the gold alone")
                 hint = "`data.columns: {worked: '{answer}'}` keeps the column; then `demonstration: '{worked}'`"
         yield CheckFinding(check, level, f"demonstrations can be filled from {len(rows):,} rows", lines, hint=hint)
+        if rows and phase.demonstration and not read.is_sample:
+            yield from check_repeats(check, phase, len({row.prompt for row in rows}), "a higher `limit`")

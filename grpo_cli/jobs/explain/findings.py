@@ -38,6 +38,7 @@ REMEDIES = {
     "W32": "go back to an earlier checkpoint and lower `train.lr`, or add `train.lr_warmup_steps`",
     "W33": "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`; or rows that are less hard",
     "W34": "raise `train.critic.warmup_steps`, or change `train.critic.lr`",
+    "W35": "a warm-up that repeats its rows less often (`steps`, or more rows), a higher `sample.temperature`; a larger group helps nothing",
     "W40": "read `reason` in the samples without a verdict and mend the verifier; they have no reward until then",
     "W41": "more cores, or a tighter time limit in the verifier's options",
     "W42": "score samples from before and after that step again with `grpo verify`: the verifier, or what it calls, has changed",

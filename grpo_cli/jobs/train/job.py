@@ -289,7 +289,9 @@ class Job:
         if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
             timed = self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext()
             with self.ranks.main_first(), timed:
-                job.warm_up()
+                done = job.warm_up()
+            if done is not None and start is None:
+                run.update_manifest(warmup=done.metrics())
         with self.stopwatch.timed("setup"):
             parts = make_parts(job, run, self.ranks, server, self._abort, resumes=start is not None)
         running = self.running = RunContext(

@@ -12,7 +12,7 @@ from grpo_cli.jobs.check.episodes import check_episodes
 from grpo_cli.jobs.check.findings import CheckFinding
 from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.check.tokens import prompt_maker
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from tests.builders.workplaces import tiny_recipe
 from tests.policy.test_turns import FORGETS, NO_TOOLS
 from tests.rollout.episodes.test_tools import TEMPLATE
@@ -180,3 +180,23 @@ def test_a_step_without_an_answer_is_a_warning_with_its_reason(tmp_path: Path, s
     assert said in found["episodes"].message
     assert "\n" not in found["episodes"].message
     assert found["tokens"].level == "ok"
+
+
+@pytest.mark.parametrize(("draws", "said"), [("row['goal']", True), ("seed % 1000", False)])
+def test_few_demonstrations_that_are_shown_often_are_noted(draws: str, said: bool, tmp_path: Path) -> None:
+    (tmp_path / "w.py").write_text(
+        "class World:\n"
+        f"    def reset(self, row, seed):\n        self.goal = {draws}\n        return str(self.goal)\n"
+        "    def step(self, action):\n        return {'reward': 1.0, 'done': True}\n"
+        "    def demonstrate(self):\n        return str(self.goal)\n"
+    )
+    world = {"python": f"{tmp_path}/w.py:World", "workers": 1}
+    phase = WarmupPhase.model_validate({"steps": 21, "lr": 1e-3, "batch": 2})
+    rows = [{"question": "q", "goal": i} for i in range(2)]
+    recipe = tiny_recipe(tmp_path, rows, environment=world, verify={}).model_copy(update={"warmup": [phase]})
+    notes = [
+        one for one in RecipeCheck(recipe, tmp_path).findings() if one.check == "warmup[0]" and one.level == "note"
+    ]
+    assert [one.message for one in notes] == [
+        "2 demonstrations, each shown 21 times: they will be learned by heart"
+    ] * said
