@@ -26,7 +26,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of
 from grpo_cli.policy.loading.coverage import layers_of, no_such_layer, refuse_targets
 from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
-from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
+from grpo_cli.policy.loading.files import BUILT_IN, TOKENIZER_FILES
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
@@ -202,8 +202,8 @@ def gguf_path(spec: Model) -> Path | None:
     Raises:
         SetupError: the wheel of a builtin model is not installed, or there is no such builtin model.
     """
-    if spec.path.startswith("builtin:") and spec.path != "builtin:tiny":
-        return smollm2_file()
+    if spec.path in BUILT_IN:
+        return BUILT_IN[spec.path].file()
     if spec.gguf_file:
         return path_of(spec.path) / spec.gguf_file
     return path_of(spec.path) if spec.path.endswith(".gguf") else None

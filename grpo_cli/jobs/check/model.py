@@ -16,7 +16,7 @@ from grpo_cli.policy.ban import no_plain_head
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_shapes, base_of
 from grpo_cli.policy.loading.coverage import Coverage, coverage, coverage_of_shapes
 from grpo_cli.policy.loading.failures import loading_failures
-from grpo_cli.policy.loading.files import base_files, model_files
+from grpo_cli.policy.loading.files import BUILT_IN, base_files, model_files
 from grpo_cli.policy.loading.inspection import flaws, of_critic
 from grpo_cli.policy.loading.weights import linear_shapes
 from grpo_cli.policy.tiny import sizes
@@ -52,6 +52,8 @@ def _found(recipe: Recipe) -> str:
     config = base_files(recipe.model).json("config.json")
     kind = f", of the type `{config.get('model_type')}`" if config else ""
     code = "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
+    if recipe.model.path in BUILT_IN:
+        kind = f" ({BUILT_IN[recipe.model.path].licence})"
     return f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"
 
 

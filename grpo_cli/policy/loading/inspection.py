@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from grpo_cli.data.sources import why_offline
 from grpo_cli.errors import RecipeError, SetupError, UserError
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adapter
-from grpo_cli.policy.loading.files import model_files, smollm2_file, tokenizer_files
+from grpo_cli.policy.loading.files import BUILT_IN, model_files, tokenizer_files
 from grpo_cli.policy.loading.packages import QUANTIZERS, PackageNeed, model_needs
 from grpo_cli.policy.loading.weights import wrong_weights
 from grpo_cli.recipe.sections.recipe import Lora, Model
@@ -35,7 +35,6 @@ from grpo_verifiers.names import nearest
 
 TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "tekken.json")
 """Files of which a folder with a tokenizer has some."""
-BUILTIN = ("builtin:tiny", "builtin:smollm2-135m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +126,12 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
 def _place(model: Model) -> Iterator[ModelFlaw]:
     path = model.path
     if path.startswith("builtin:"):
-        if path not in BUILTIN:
-            yield ModelFlaw(f"no builtin model `{path}`", f"there are `{BUILTIN[0]}` and `{BUILTIN[1]}`")
-        elif path != BUILTIN[0]:
+        names = ["builtin:tiny", *BUILT_IN]
+        if path not in names:
+            yield ModelFlaw(f"no builtin model `{path}`", f"there are {', '.join(f'`{name}`' for name in names)}")
+        elif path in BUILT_IN:
             try:
-                smollm2_file()
+                BUILT_IN[path].file()
             except SetupError as err:
                 yield ModelFlaw.of(err)
         return

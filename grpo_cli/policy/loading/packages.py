@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.loading.files import BUILT_IN
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 
@@ -92,7 +93,7 @@ def model_needs(model: Model) -> Iterator[PackageNeed]:
     if model.attention in ("flash_attention_2", "flash_attention_3"):
         yield PackageNeed("flash_attn", "flash-attn", f"`model.attention: {model.attention}`")
     # transformers reads the header with the package `gguf`, and fails without it after the download
-    if model.path.endswith(".gguf") or model.gguf_file or model.path == "builtin:smollm2-135m":
+    if model.path.endswith(".gguf") or model.gguf_file or model.path in BUILT_IN:
         yield PackageNeed("gguf", "gguf", "reading a .gguf file")
 
 

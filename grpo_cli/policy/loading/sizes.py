@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.adapter import base_of
-from grpo_cli.policy.loading.files import ModelFiles, base_files, model_files
+from grpo_cli.policy.loading.files import BUILT_IN, ModelFiles, base_files, model_files
 from grpo_cli.policy.loading.weights import read_headers
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.text import path_of
@@ -99,8 +99,8 @@ def known_shapes() -> dict[str, dict[str, Any]]:
 
 def known_name(path: str) -> str | None:
     """The name in `known_shapes` that a hub id or a built-in name means, whoever offers it and however it was trained further."""
-    if path == "builtin:smollm2-135m":
-        return "SmolLM2-135M"
+    if path in BUILT_IN:
+        return BUILT_IN[path].shapes
     if Path(path).is_absolute() or path.startswith((".", "~", "builtin:")) or path.count("/") > 1:
         return None  # a folder: whatever it is called, its own files say what it is
     own, short = path.rpartition("/")[2].lower(), {name.lower(): name for name in known_shapes()}
