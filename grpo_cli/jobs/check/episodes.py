@@ -38,10 +38,15 @@ class Beginnings:
 
 
 def check_episodes(
-    maker: PromptMaker, rows: Sequence[Row], recipe: Recipe, base: Path | None, budget_s: float | None = None
+    maker: PromptMaker,
+    rows: Sequence[Row],
+    recipe: Recipe,
+    base: Path | None,
+    budget_s: float | None = None,
+    trained: int | None = None,
 ) -> Generator[CheckFinding, None, Beginnings]:
     """One finding for a recipe with an environment, none for another: rows are begun, all or as many as `budget_s` seconds
-    allow, and on the first of them one action is taken."""
+    allow, and on the first of them one action is taken. The first `trained` are the training rows, left out all."""
     world = recipe.environment
     if world is None:
         return Beginnings()
@@ -68,7 +73,7 @@ def check_episodes(
             worlds.refuse_silent()
         begun = _begin(maker, worlds, rows, budget_s, shows=shows)
         if shows:
-            yield from _repeats(worlds, rows, recipe)
+            yield from _repeats(worlds, rows[:trained], recipe)
         step = _act(worlds, rows[0])
         between = 0 if isinstance(step, Fault) else len(suffixes(step.observation, suffixes.closing))
     except UserError as err:

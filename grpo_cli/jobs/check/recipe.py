@@ -346,7 +346,9 @@ class RecipeCheck:
                 yield from check_clock(self.maker, self._rows_read)
             most_s = None if self.is_full else TOKENS_S
             rows = self._rows_read
-            self._begun = yield from check_episodes(self.maker, rows, self.recipe, self.base, most_s)
+            self._begun = yield from check_episodes(
+                self.maker, rows, self.recipe, self.base, most_s, len(self._train.rows) if self._train else 0
+            )
             self.sample_row = self._begun.first or self.sample_row
         except UnknownTokens:
             return  # `tokens` says so
