@@ -188,6 +188,10 @@ MODES = {"vllm_mode": ["colocate", "server"], "log_level": LEVELS, "log_level_re
 """What TRL and transformers take of a field that they call a string."""
 
 
+MOST_PROCESSES = 1_024
+"""As of `run.threads`: more than any machine here has cores."""
+
+
 def check_trl(data: dict[str, Any]) -> list[RecipeFinding]:
     """What is wrong with `train.trl` and `sample.vllm`: unknown names, wrong types, fields that are ours."""
     found = []
@@ -229,6 +233,8 @@ def _typed(path: tuple[str, ...], name: str, value: object) -> list[RecipeFindin
     fits = any(isinstance(value, PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds)
     if fits and isinstance(value, float) and not math.isfinite(value):
         return [RecipeFinding(path, f"`{'.'.join(path)}` must be a finite number, got {shown(value)}")]
+    if name.endswith(("_workers", "_num_proc")) and isinstance(value, int) and value > MOST_PROCESSES:
+        return [RecipeFinding(path, f"`{'.'.join(path)}` is a number of processes: at most {MOST_PROCESSES:,}")]
     if fits:
         return []
     wanted = " or ".join(WORDS[kind] for kind in kinds)

@@ -77,3 +77,9 @@ def test_a_vllm_server_is_named_in_a_way_trl_understands() -> None:
         "did you mean `server`?",
         "it begins with http:// or https://",
     ]
+
+
+def test_a_number_of_processes_that_no_machine_starts_is_refused() -> None:
+    found = check_trl({"train": {"trl": {"dataloader_num_workers": 10**12, "max_steps": 10**12}}})
+    assert "`train.trl.dataloader_num_workers` is a number of processes: at most 1,024" in [f.message for f in found]
+    assert check_trl({"train": {"trl": {"dataloader_num_workers": 1_024}}}) == []
