@@ -109,11 +109,13 @@ test-deepspeed:  ## ZeRO on two processes of a CPU in .venv-deepspeed, an enviro
 	DS_BUILD_OPS=0 .venv-deepspeed/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -c constraints.txt --no-build-isolation -e .[deepspeed]
 	.venv-deepspeed/bin/python -m pytest tests/deepspeed/check_zero.py $(ARGS)
 
-test-verifiers:  ## environments of the package `verifiers` as a reward, in .venv-verifiers, an environment of its own
+test-verifiers:  ## environments of the package `verifiers`, its lowest and highest version, in .venv-verifiers, an environment of its own
 	$(PYTHON) -m venv .venv-verifiers
-	.venv-verifiers/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'verifiers<0.2'
-	PYTHONPATH=verifiers .venv-verifiers/bin/python tests/verifiers_package/check_environments.py
-	PYTHONPATH=.:verifiers .venv-verifiers/bin/python tests/verifiers_package/check_worlds.py
+	for most in 0.2 0.4; do \
+	  .venv-verifiers/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) "verifiers<$$most" && \
+	  PYTHONPATH=verifiers .venv-verifiers/bin/python tests/verifiers_package/check_environments.py && \
+	  PYTHONPATH=.:verifiers .venv-verifiers/bin/python tests/verifiers_package/check_worlds.py || exit 1; \
+	done
 
 test-textworld:  ## games of the package TextWorld as worlds, in .venv-textworld, an environment of its own of 380 MB
 	$(PYTHON) -m venv .venv-textworld

@@ -1,4 +1,4 @@
-"""Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, version 0.1) as a world.
+"""Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, versions 0.1 to 0.3) as a world.
 
 Their own `rollout` runs here, with a client that waits for the turns of our model: state, stops, messages between turns and
 rubric are theirs, no endpoint is called. The package is imported where it is used; nothing here needs it to be installed.
@@ -11,6 +11,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from grpo_cli.environments.step import own_loop
@@ -126,6 +127,15 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
     Raises:
         BadFunction: it cannot be loaded, or plays in a way that is not taken.
     """
+    try:
+        installed = version("verifiers")
+    except PackageNotFoundError:
+        installed = ""
+    if installed and tuple(map(int, installed.split(".")[:2])) >= (0, 4):
+        raise BadFunction(
+            f"`{spec}` is an environment of `verifiers` before 0.4, and {installed} is installed, which has no such classes:"
+            " pip install 'verifiers<0.4'"
+        )
     if ":" in spec:
         env = find(spec)(**options)
     else:
@@ -133,10 +143,10 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
             # a folder of that name, such as one of this repository, is a package without anything in it
             load = import_module("verifiers").load_environment
         except (ModuleNotFoundError, AttributeError) as err:
-            raise BadFunction(f"`{spec}` needs the package `verifiers`, which is not installed") from err
+            raise BadFunction(f"`{spec}` needs the package `verifiers`, which is not installed: pip install 'verifiers<0.4'") from err
         env = load(spec, **options)
     if not all(hasattr(env, name) for name in ("rollout", "rubric", "is_completed")):
-        raise BadFunction(f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 is wanted")
+        raise BadFunction(f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 to 0.3 is wanted")
     if getattr(env, "tool_defs", None):
         raise BadFunction(f"`{spec}` has tools, which are not passed on: name its functions under `environment.tools`")
     if env.rubric.has_group_rewards:
