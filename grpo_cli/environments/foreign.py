@@ -143,7 +143,9 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
             # a folder of that name, such as one of this repository, is a package without anything in it
             load = import_module("verifiers").load_environment
         except (ModuleNotFoundError, AttributeError) as err:
-            raise BadFunction(f"`{spec}` needs the package `verifiers`, which is not installed: pip install 'verifiers<0.4'") from err
+            raise BadFunction(
+                f"`{spec}` needs the package `verifiers`, which is not installed: pip install 'verifiers<0.4'"
+            ) from err
         env = load(spec, **options)
     if not all(hasattr(env, name) for name in ("rollout", "rubric", "is_completed")):
         raise BadFunction(f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 to 0.3 is wanted")
