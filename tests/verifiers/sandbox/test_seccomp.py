@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from grpo_verifiers.sandbox.inside.kernel import seccomp
-from grpo_verifiers.sandbox.inside.kernel.syscalls import ARCHES, NUMBERS, number
+from grpo_verifiers.sandbox.inside.kernel.seccomp import ARCHES, NUMBERS, number
 
 PID = 4242
 ALLOW, EPERM, EACCES, ENOSYS, KILL = (seccomp.ALLOW, seccomp.EPERM, seccomp.EACCES, seccomp.ENOSYS, seccomp.KILL)

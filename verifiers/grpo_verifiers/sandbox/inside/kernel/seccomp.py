@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import libc
-from .syscalls import number
 
 Tier = Literal["namespaces", "landlock", "weak", "command"]
 
@@ -34,6 +33,43 @@ FIRST_NEW_CALL = 424
 
 LOAD, JUMP_GE, JUMP_EQ, JUMP_SET, RETURN, AND = 0x20, 0x35, 0x15, 0x45, 0x06, 0x54
 OWN_PID = -1  # replaced by the pid of the process that installs the program
+
+ARCHES = ("x86_64", "aarch64")
+TABLE = """
+access:21: alarm:37: arch_prctl:158: brk:12:214 capget:125:90 chdir:80:49 chmod:90: clock_getres:229:114
+clock_gettime:228:113 clock_nanosleep:230:115 clone:56:220 close:3:57 close_range:436:436 copy_file_range:326:285
+dup:32:23 dup2:33: dup3:292:24 epoll_create:213: epoll_create1:291:20 epoll_ctl:233:21 epoll_pwait:281:22
+epoll_wait:232: eventfd:284: eventfd2:290:19 execve:59:221 execveat:322:281 exit:60:93 exit_group:231:94
+faccessat:269:48 faccessat2:439:439 fadvise64:221:223 fallocate:285:47 fchdir:81:50 fchmod:91:52 fchmodat:268:53
+fcntl:72:25 fdatasync:75:83 flock:73:32 fork:57: fstat:5:80 fstatfs:138:44 fsync:74:82 ftruncate:77:46 futex:202:98
+getcpu:309:168 getcwd:79:17 getdents:78: getdents64:217:61 getegid:108:177 geteuid:107:175 getgid:104:176
+getgroups:115:158 getitimer:36:102 getpeername:52:205 getpgid:121:155 getpgrp:111: getpid:39:172 getppid:110:173
+getpriority:140:141 getrandom:318:278 getresgid:120:150 getresuid:118:148 getrlimit:97:163 getrusage:98:165
+getsid:124:156 getsockname:51:204 getsockopt:55:209 gettid:186:178 gettimeofday:96:169 getuid:102:174 ioctl:16:29
+kill:62:129 link:86: linkat:265:37 lseek:8:62 lstat:6: madvise:28:233 membarrier:324:283 mincore:27:232 mkdir:83:
+mkdirat:258:34 mmap:9:222 mprotect:10:226 mremap:25:216 msync:26:227 munmap:11:215 nanosleep:35:101
+newfstatat:262:79 open:2: openat:257:56 pause:34: pidfd_open:434:434 pidfd_send_signal:424:424 pipe:22: pipe2:293:59
+poll:7: ppoll:271:73 prctl:157:167 pread64:17:67 preadv:295:69 preadv2:327:286 prlimit64:302:261 pselect6:270:72
+pwrite64:18:68 pwritev:296:70 pwritev2:328:287 read:0:63 readlink:89: readlinkat:267:78 readv:19:65 recvfrom:45:207
+recvmsg:47:212 rename:82: renameat:264:38 renameat2:316:276 restart_syscall:219:128 rmdir:84: rseq:334:293
+rt_sigaction:13:134 rt_sigpending:127:136 rt_sigprocmask:14:135 rt_sigreturn:15:139 rt_sigsuspend:130:133
+rt_sigtimedwait:128:137 sched_get_priority_max:146:125 sched_get_priority_min:147:126 sched_getaffinity:204:123
+sched_getparam:143:121 sched_getscheduler:145:120 sched_yield:24:124 seccomp:317:277 select:23: sendfile:40:71
+sendmsg:46:211 sendto:44:206 set_robust_list:273:99 set_tid_address:218:96 setitimer:38:103 setpgid:109:154
+setrlimit:160:164 setsid:112:157 setsockopt:54:208 shutdown:48:210 sigaltstack:131:132 socketpair:53:199
+splice:275:76 stat:4: statfs:137:43 statx:332:291 symlink:88: symlinkat:266:36 sysinfo:99:179 tee:276:77
+tgkill:234:131 time:201: timerfd_create:283:85 timerfd_gettime:287:87 timerfd_settime:286:86 times:100:153
+tkill:200:130 truncate:76:45 umask:95:166 uname:63:160 unlink:87: unlinkat:263:35 utimensat:280:88 listxattr:194:11
+llistxattr:195:12 flistxattr:196:13 vfork:58: wait4:61:260 waitid:247:95 write:1:64 writev:20:66
+""".split()  # noqa: SIM905 - as below
+"""Name and number of each system call on x86-64 and aarch64; no number where it does not exist."""
+NUMBERS = {name: tuple(int(n) if n else None for n in numbers) for name, *numbers in (row.split(":") for row in TABLE)}
+
+
+def number(name: str, arch: str) -> int | None:
+    """The number of a call on this architecture, None where it does not exist."""
+    return NUMBERS[name][ARCHES.index(arch)]
+
 
 PLAIN = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range fstat stat
