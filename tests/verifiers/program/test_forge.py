@@ -95,7 +95,7 @@ def test_what_an_attack_leaves_is_gone_for_the_next_sample(verifier: CodeVerifie
     ]
     gold = verifier.compile(LOOP_ROW)
     patching = verifier.compile(
-        {"entry_point": "double", "tests": "import math\nmath.floor = lambda x: 7\nassert double(1) == 2"}
+        {"entry_point": "double", "tests": "import math\nmath.__dict__['floor'] = lambda x: 7\nassert double(1) == 2"}
     )
     for attack in attacks:
         first, second = verifier.judge([Sample(attack, patching), Sample(HONEST, gold)])
@@ -181,7 +181,8 @@ def test_tests_that_nobody_runs_are_a_bad_row(verifier: CodeVerifier, tests: str
         "def test_f():\n    assert f(2) == 4",
         "import unittest\nclass A(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(f(2), 4)",
         "import pytest\n@pytest.mark.parametrize('x,y', [(2, 4), (3, 6)])\ndef test_f(x, y):\n    assert f(x) == y",
-        "import pytest\n@pytest.fixture\ndef two():\n    return 2\ndef test_f(two):\n    assert f(two) == 4",
+        "import pytest\n@pytest.mark.parametrize('x', [f(1)])\n@pytest.mark.parametrize('y', [4])\ndef test_f(x, y):\n    assert f(x) == y",
+        "class TestF:\n    def setup_method(self):\n        self.x = f(1)\n    def test_a(self):\n        assert f(self.x) == 4",
         "def verify():\n    assert f(2) == 4\nverify()",
     ],
 )

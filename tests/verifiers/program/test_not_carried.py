@@ -423,7 +423,7 @@ def test_a_container_that_changes_while_the_test_sleeps_is_seen(verifier: CodeVe
         ("def test_b():\n    assert f(1) == other(2)\nclass TestA:\n    class TestInner:\n        def test_a(self):\n            assert f(1) == other(2)", "tests in a nested class"),
         ("import pytest\n@pytest.mark.usefixtures('x')\ndef test_a():\n    assert f(1) == other(2)", "pytest.usefixtures"),
         ("import pytest\nclass TestA:\n    @pytest.fixture(autouse=True)\n    def n(self):\n        self.n = 1\n"
-         "    def test_a(self):\n        assert f(self.n) == other(2)", "pytest.fixture(autouse) in a class"),
+         "    def test_a(self):\n        assert f(self.n) == other(2)", "pytest.fixture"),
         ("class TestA:\n    def test_a(self):\n        assert f(1) == other(2)\n"
          "    @classmethod\n    def teardown_class(cls):\n        assert f(1) == 3", "pytest.teardown_class"),
         ("import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        self.addClassCleanup(print)\n"
@@ -431,9 +431,29 @@ def test_a_container_that_changes_while_the_test_sleeps_is_seen(verifier: CodeVe
         ("import pytest\n@pytest.mark.xfail\ndef test_a():\n    assert f(1) == other(3)", "pytest.xfail"),
         ("def test_a(request):\n    assert f(1) == other(2)", "pytest.request"),
         ("import pytest\n@pytest.fixture(name='two')\ndef fix(): return 2\ndef test_a(two):\n    assert f(1) == other(two)",
-         "pytest.fixture(name)"),
+         "pytest.fixture"),
         ("import pytest\ndef test_a():\n    with pytest.raises(SystemExit) as e:\n        f(1)\n    assert e.value.code == other(2)",
          "the code of a SystemExit"),
+        ("import pytest\n@pytest.fixture\ndef two():\n    return 2\ndef test_a(two):\n    assert f(1) == other(two)", "pytest.fixture"),
+        ("def test_a(capsys):\n    f(1)\n    assert capsys.readouterr().out == other('')", "pytest.capsys"),
+        ("def test_a(monkeypatch):\n    monkeypatch.setattr('time.time', f)\n    assert f(1) == other(2)", "pytest.monkeypatch"),
+        ("import pytest\ndef test_a():\n    if f(1) == 2:\n        pytest.skip('no')\n    assert f(1) == other(2)", "pytest.skip"),
+        ("import pytest\n@pytest.mark.slow\ndef test_a():\n    assert f(1) == other(2)", "pytest.slow"),
+        ("from pytest import param\ndef test_a():\n    assert f(1) == other(2)", "pytest.param"),
+        ("class TestA:\n    @classmethod\n    def setup_class(cls):\n        cls.n = 1\n    def test_a(self):\n        assert f(self.n) == other(2)",
+         "pytest.setup_class"),
+        ("import unittest\nclass TestA(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n        cls.n = 1\n"
+         "    def test_a(self):\n        assert f(self.n) == other(2)", "unittest.setUpClass"),
+        ("import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        with self.assertWarns(UserWarning):\n"
+         "            f(1)\n        assert f(1) == other(2)", "unittest.assertWarns"),
+        ("import os\ndef test_a():\n    os.environ['MODE'] = 'odd'\n    assert f(1) == other(2)", "os.environ"),
+        ("import os\ndef test_a():\n    os.chdir('/')\n    assert f(1) == other(2)", "os.environ"),
+        ("import builtins\ndef test_a():\n    builtins.input = lambda: '2'\n    assert f(1) == other(2)", "a patched module"),
+        ("import sys, io\ndef test_a():\n    sys.stdin = io.StringIO('2')\n    assert f(1) == other(2)", "a patched module"),
+        ("import time\ndef test_a():\n    setattr(time, 'time', lambda: 2)\n    assert f(1) == other(2)", "a patched module"),
+        ("from unittest.mock import patch\ndef test_a():\n    with patch('builtins.input', return_value='2'):\n        assert f(1) == other(2)",
+         "mock.patch of builtins.input"),
+        ("def test_a():\n    assert f(x for x in [1]) == other(2)", "a generator"),
         ("import numpy as np\ndef test_a():\n    np.random.seed(0)\n    assert f(1) == other(2)", "numpy.random.seed"),
     ],
 )  # fmt: skip

@@ -90,10 +90,7 @@ def linked() -> Iterator[tuple[Connection, socket.socket]]:
     """The test's end of a connection and the socket of its other side."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield (
-            Connection(ours.fileno(), frozenset(), Surroundings(has_patches=False, has_files=False, has_random=False)),
-            theirs,
-        )
+        yield (Connection(ours.fileno(), frozenset(), Surroundings(has_files=False, has_random=False)), theirs)
 
 
 def linked_fuzz(count: int) -> None:
@@ -176,9 +173,9 @@ def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> Non
 @pytest.mark.parametrize(
     "forged",
     [
-        ["back", 0, "call", [], {}, {}],
-        ["back", -1, "call", [], {}, {}],
-        ["back", 0, "get", ["x"], {}, {}],
+        ["back", 0, [], {}, {}],
+        ["back", -1, [], {}, {}],
+        ["back", 0, 5, {}, {}],
         ["v", 1],
         ["v", {"k": 0}, {}],
         ["v", {"h": [7, 3]}, {}],

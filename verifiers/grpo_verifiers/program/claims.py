@@ -126,7 +126,7 @@ def truth(got: object) -> bool:
         ((tag, body),) = got.items()
         if tag in ("t", "d", "s", "f", "b", "B"):
             return bool(body)
-        return bool(wire.decode(got)) if tag in ("i", "c", "r", "q", "m", "ns", "D", "Q", "n", "T") else True
+        return bool(wire.decode(got)) if tag in ("i", "c", "r", "q", "m", "ns", "D", "Q", "n", "Ts") else True
     return bool(got)
 
 

@@ -352,9 +352,9 @@ def _run_trusted(task: CodeTask, code: str, lane: Lane) -> Trial:
         answer = json.loads(said)
     except (ValueError, RecursionError):
         answer = {}
-    if type(answer) is not dict or answer.get("number") != number or not answer.get("checks"):
-        is_broken = type(answer) is dict and answer.get("number") == number and "broken" in answer
-        answer = answer if is_broken else {"ended": "left_the_run", "detail": "no report"}
+    is_ours = type(answer) is dict and answer.get("number") == number
+    if not is_ours or not (answer.get("checks") or "broken" in answer or answer.get("ended") == "not_supported"):
+        answer = {"ended": "left_the_run", "detail": "no report"}
     return _program_trial(task, answer, report)
 
 

@@ -7,10 +7,12 @@ of the unchanged argument.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import sys
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -37,10 +39,10 @@ class Connection(HandedOver):
         self.calls, self.requests, self.nested, self.received = 0, 0, 0, 0
         self.classes = dict[int, Any]()
         self.live: WeakValueDictionary[int, Any] = WeakValueDictionary()
-        self.kept, self.handed_out, self.highest = dict[int, Any](), set[int](), 0
+        self.kept, self.highest = dict[int, Any](), 0
         self.swallowed = dict[str, BaseException]()
         """Checks of the test that failed in the hands of the solution, which has not raised them again."""
-        self.raised, self.errors = list[BaseException](), dict[int, BaseException]()
+        self.raised = list[BaseException]()
         self.pending: deque[tuple[Any, Any]] = deque()
         self.originals = dict[int, tuple[Any, Any]]()
         self.expects_stop = False
@@ -50,8 +52,6 @@ class Connection(HandedOver):
     def names(self, wanted: list[str]) -> dict[str, Any]:
         """Those of these names that the solution defines, by position: it cannot bind what it was not asked for."""
         found = self._ask(["names", wanted], (), {}) if wanted else []
-        if type(found) is not list or len(found) != len(wanted) or not all(type(f) is tuple for f in found):
-            raise Stopped(self, "false_message", "names")
         named = {n: f[0] for n, f in zip(wanted, found, strict=True) if f and not any(f[0] is c for c in NEVER_NAMED)}
         for name, value in named.items():
             if type(value) is ProxyMeta and name.lstrip("_")[:1].isupper():
@@ -100,8 +100,7 @@ class Connection(HandedOver):
         try:
             with self.message():
                 self._send([head[0], *self._encoded(head[1:], args, kwargs), self._extras()])
-                kind, body, extras = self._reply()
-                return self._read(head, kind, body, extras, args, kwargs)
+                return self._read(head, self._reply(), args, kwargs)
         finally:
             self.sent = outer
             self.nested -= 1
@@ -121,12 +120,9 @@ class Connection(HandedOver):
             raise Stopped(self, "limit", "depth") from None
 
     def _extras(self) -> dict[str, Any]:
-        extras: dict[str, Any] = self.world.now(self)
+        extras: dict[str, Any] = self.world.now()
         if self.shared and (changed := self.changed()):
             extras["l"] = changed
-        if len(self.handed_out) > 2 * len(self.live) + 1000:
-            extras["d"] = gone = [n for n in self.handed_out if n not in self.live]
-            self.handed_out.difference_update(gone)
         return extras
 
     def _send(self, message: list[Any]) -> None:
@@ -140,64 +136,52 @@ class Connection(HandedOver):
     def _reply(self) -> tuple[str, Any, dict[str, Any]]:
         """The reply to the request that was sent, after the calls of test functions that come before it."""
         while True:
-            try:
+            with self._honest("no message"):
                 data = frames.read(self.fd)
                 self.received += len(data)
                 message = json.loads(data)
-            except frames.Closed:
-                raise Stopped(self, "left_the_run") from None
-            except RecursionError:
-                raise Stopped(self, "limit", "depth") from None
-            except MemoryError:
-                raise Stopped(self, "limit", "memory") from None
-            except (frames.TooLarge, ValueError):
-                raise Stopped(self, "false_message", "no message") from None
-            if self.received > MOST_BYTES:
+            if self.received > MOST_BYTES or (type(message) is list and message[:1] == ["limit"]):
                 raise Stopped(self, "limit", "output")
-            if type(message) is not list or len(message) not in (3, 6):
-                raise Stopped(self, "false_message", "no reply")
-            if message[0] == "limit":
-                raise Stopped(self, "limit", "output")
-            if len(message) == 3 and message[0] in ("v", "x") and type(message[2]) is dict:
+            is_list = type(message) is list
+            if is_list and len(message) == 3 and message[0] in ("v", "x") and type(message[2]) is dict:
                 return message[0], message[1], message[2]
-            if len(message) != 6 or message[0] != "back":
+            if not is_list or len(message) != 5 or message[0] != "back":
                 raise Stopped(self, "false_message", "out of turn")
             self._send(self._called_back(message))
 
-    def _read(
-        self,
-        head: list[Any],
-        kind: str,
-        body: Value,
-        extras: dict[str, Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        """What a reply brings. No malformed one may reach the test as an exception that it expects."""
+    @contextlib.contextmanager
+    def _honest(self, what: str = "") -> Iterator[None]:
+        """No message that is false may reach the test as an exception that it expects."""
         try:
-            self.world.printed(extras.get("o", ()))
-            if head[0] == "names" and kind == "v":
-                value: Any = [() if v is None else (values.decode(v[0], self),) for v in body]
-            elif kind == "v":
-                place = body["rw"] if type(body) is dict and "rw" in body else None
-                if place is not None:
-                    # a changed argument that is the result as well: another object until the statement's end
-                    target = kwargs[place] if type(place) is str else args[place]
-                    value = self.read(next(now for changed, now in extras["w"] if changed == place))
-                    self.originals[id(value)] = value, target
-                else:
-                    value = values.decode(body, self)
-            elif head[0] == "names":
-                raise values.BadWire("names")
-            else:
-                value = self._exception(body, head[-1] if head[0] == "op" else "call")
-            self._keep(extras, args, kwargs)
+            yield
+        except frames.Closed:
+            raise Stopped(self, "left_the_run") from None
         except RecursionError:
             raise Stopped(self, "limit", "depth") from None
         except MemoryError:
             raise Stopped(self, "limit", "memory") from None
-        except Exception as err:  # noqa: BLE001 - whatever is wrong with a reply, the solution has sent it
-            raise Stopped(self, "false_message", f"{type(err).__name__}: {err}"[:200]) from None
+        except Exception as err:  # noqa: BLE001 - whatever is wrong with a message, the solution has sent it
+            raise Stopped(self, "false_message", what or f"{type(err).__name__}: {err}"[:200]) from None
+
+    def _read(self, head: list[Any], reply: tuple[str, Any, dict[str, Any]], args: tuple[Any, ...], kwargs: Any) -> Any:
+        """What a reply brings."""
+        kind, body, extras = reply
+        with self._honest():
+            self.world.printed(extras.get("o", ()))
+            if head[0] == "names":
+                if kind == "x" or len(body) != len(head[1]):
+                    raise values.BadWire("names")
+                value: Any = [() if v is None else (values.decode(v[0], self),) for v in body]
+            elif kind == "x":
+                value = self._exception(body, head[-1] if head[0] == "op" else "call")
+            elif type(body) is dict and "rw" in body:
+                # a changed argument that is the result as well: another object until the statement's end
+                place = body["rw"]
+                value = self.read(next(now for changed, now in extras["w"] if changed == place))
+                self.originals[id(value)] = value, kwargs[place] if type(place) is str else args[place]
+            else:
+                value = values.decode(body, self)
+            self._keep(extras, args, kwargs)
         if kind == "x":
             raise value
         return value if head[1] == "get" and type(args[0]) is ProxyMeta else alias(value)
@@ -241,23 +225,18 @@ class Connection(HandedOver):
 
     def _called_back(self, message: list[Any]) -> list[Any]:
         """The answer to a call of something that the test has handed over."""
-        _, number, how, args, kwargs, extras = message
+        _, number, args, kwargs, extras = message
         key = json.dumps([number, args, kwargs])
-        try:
+        with self._honest():
             self.world.printed(extras.get("o", ()))
-            if how == "stdin":
-                read = getattr(sys.stdin, {"line": "readline", "all": "read"}[args[0]], str)
-                return ["v", read(), {}]
             target = self.functions[number]
-            if how not in ("call", "next") or isinstance(target, type | BaseException) or number < 0:
-                raise values.BadWire(how)
+            if isinstance(target, type | BaseException) or number < 0:
+                raise values.BadWire("no function")
             with self.message():
                 given = [values.decode(a, self) for a in args]
                 named = {str(k): values.decode(v, self) for k, v in kwargs.items()}
-        except Exception as err:  # noqa: BLE001 - only an honest call may reach the test
-            raise Stopped(self, "false_message", f"{type(err).__name__}: {err}"[:200]) from None
         try:
-            found = next(target) if how == "next" else target(*given, **named)
+            found = target(*given, **named)
             self.swallowed.pop(key, None)  # it was asked again, and went well
             with self.message():
                 return ["v", *self._encoded([], (found,), {})[:1], self._extras()]
@@ -312,7 +291,6 @@ class Connection(HandedOver):
             for name, value in (("_id", number), ("_fields", None), ("_flags", 0)):
                 object.__setattr__(found, name, value)
             self.live[number] = found
-            self.handed_out.add(number)
         self.begin(found)
         now = [values.decode(f, self) for f in fields or ()]
         if fields is not None and cls._compared is not None and is_new:
@@ -402,14 +380,9 @@ class Connection(HandedOver):
             kind = RuntimeError
         elif stops is not None:
             kind = stops
-        number = about.get("h")
-        if number in self.errors and type(self.errors[number]) is kind:
-            return self.errors[number]
         args = [self.read(a) for a in about["a"]]
         attributes = [[n, self.read(v)] for n, v in about["d"]]
         err = exceptions.made(kind, args, about, attributes)
-        if type(number) is int:
-            self.errors[number] = err
         if type(about.get("k")) is dict:
             err.__cause__ = self._exception(about["k"], "value")
         elif type(about.get("o")) is dict:

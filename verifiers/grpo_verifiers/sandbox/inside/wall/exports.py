@@ -37,18 +37,13 @@ class Exports(SharingCoder):
         """Objects with fields that the request named: their fields are sent with the reply."""
 
     def number(self, value: object) -> int:
-        """The number of an object, which is kept alive until the other side drops it."""
+        """The number of an object, which is kept alive until the trial ends."""
         found = self.ids.get(id(value))
         if found is None:
             self.last += 1
             found = self.ids[id(value)] = self.last
             self.objects[found] = value
         return found
-
-    def drop(self, numbers: list[int]) -> None:
-        """Let go of objects."""
-        for number in numbers:
-            self.ids.pop(id(self.objects.pop(number, None)), None)
 
     def forget_new(self) -> None:
         """A message was not sent: what it would have described is described again."""
@@ -135,16 +130,7 @@ class Exports(SharingCoder):
             about["p"] = plain.__name__
             about["x"] = [n for n in OPERATORS if any(n in vars(c) for c in own)]
             if issubclass(kind, enum.Flag):
-                about["x"] = [
-                    "__or__",
-                    "__ror__",
-                    "__and__",
-                    "__rand__",
-                    "__xor__",
-                    "__rxor__",
-                    "__invert__",
-                    "__contains__",
-                ]
+                about["x"] = [f"__{n}__" for n in "or ror and rand xor rxor invert contains".split()]  # noqa: SIM905
         elif "f" not in about and any("__eq__" in vars(c) for c in own):
             about["q"] = 1
         return about
@@ -219,31 +205,14 @@ class Exports(SharingCoder):
         return found
 
     def _handed_in(self, body: list[Any]) -> Any:
-        """A function or iterator of the test: one object for a number."""
-        number, kind, *about = body
+        """A function of the test: one object for a number."""
+        number, name, doc, params = body
         found = self.handed_in.get(number)
         if found is None:
-            if kind == "f":
-                params = [[n, k, has, self.read(default)] for n, k, has, default in about[2]]
-                made: Any = function_like(self.call_back, number, about[0], about[1], params)
-            else:
-                made = _FromTest(self.call_back, number)
-            found = self.handed_in[number] = made
+            given = [[n, k, has, self.read(default)] for n, k, has, default in params]
+            found = self.handed_in[number] = function_like(self.call_back, number, name, doc, given)
             self.homes[id(found)] = {"k": number}
         return found
-
-
-class _FromTest:
-    """An iterator of the test program."""
-
-    def __init__(self, call_back: Callable[..., Any], number: int) -> None:
-        self._call_back, self._number = call_back, number
-
-    def __iter__(self) -> _FromTest:
-        return self
-
-    def __next__(self) -> Any:
-        return self._call_back(self._number, "next", (), {})
 
 
 def function_like(call_back: Callable[..., Any], number: int, name: str, doc: Any, params: list[list[Any]]) -> Any:
@@ -258,7 +227,7 @@ def function_like(call_back: Callable[..., Any], number: int, name: str, doc: An
         calls.append(f"{param}={param}" if kind == 3 else f"{mark}{param}")
         if kind == 0 and (at + 1 == len(params) or params[at + 1][1] != 0):
             heads.append("/")
-    names: dict[str, Any] = {**defaults, "_call_back": lambda *a, **k: call_back(number, "call", a, k)}
+    names: dict[str, Any] = {**defaults, "_call_back": lambda *a, **k: call_back(number, a, k)}
     exec(f"def made({', '.join(heads)}): return _call_back({', '.join(calls)})", names)
     made = names["made"]
     made.__name__ = made.__qualname__ = name

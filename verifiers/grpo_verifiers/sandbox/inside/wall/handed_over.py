@@ -1,4 +1,4 @@
-"""What the test hands to the solution: its functions and iterators by number, its exceptions, the library's things by name.
+"""What the test hands to the solution: its functions by number, its exceptions, the library's things by name.
 
 All else that is no plain value is not carried, and said so before anything is sent.
 """
@@ -10,7 +10,6 @@ import inspect
 import operator
 import sys
 import types
-from collections import deque
 from typing import Any
 
 from . import values
@@ -21,9 +20,6 @@ from .write_back import SharingCoder
 FUNCTIONS: tuple[Any, ...] = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 FUNCTIONS += (operator.itemgetter, operator.attrgetter, operator.methodcaller, type(functools.lru_cache(len)))
 FUNCTIONS += (types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
-ITERATORS: tuple[Any, ...] = (types.GeneratorType, map, filter, zip, enumerate, reversed)
-EMPTY: tuple[Any, ...] = ([], (), "", {}, set(), range(0), b"", {}.values(), {}.items(), deque())
-ITERATORS += tuple({type(iter(o)) for o in EMPTY})
 
 
 class HandedOver(SharingCoder):
@@ -70,9 +66,7 @@ class HandedOver(SharingCoder):
         if name in self.classes_of_prompt and self.namespace.get(name) is kind:
             return self.seen(value) or {"F": [name, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
         if isinstance(value, FUNCTIONS) or (kind.__module__ == "functools" and callable(value)):
-            return {"k": [self.number_of(value), "f", *self._about(value)]}
-        if isinstance(value, ITERATORS) or kind.__module__ == "itertools":
-            return {"k": [self.number_of(value), "i"]}
+            return {"k": [self.number_of(value), *self._about(value)]}
         raise values.NotPlain("an object of the test" if kind.__module__ == "__main__" else f"a {kind.__name__}")
 
     def subclass(self, value: Value, kind: type) -> Any:
@@ -110,7 +104,7 @@ class HandedOver(SharingCoder):
         return [name if name.isidentifier() else "function", doc if type(doc) is str else None, params]
 
     def number_of(self, value: Value) -> int:
-        """The number of something of the test that the solution may call, step through or raise."""
+        """The number of something of the test that the solution may call or raise."""
         for number, found in enumerate(self.functions):
             # bound methods are made anew at each look, and are equal where they are one
             is_bound = isinstance(value, types.MethodType) and type(found) is types.MethodType

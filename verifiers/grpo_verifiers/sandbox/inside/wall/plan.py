@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .world import PATCHABLE
-
 COMMIT, CHECK, SAME = "__commit__", "__check__", "__same__"
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NO_COMMIT_AFTER = (*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass, ast.Return)
@@ -30,31 +28,30 @@ LIBRARY_VALUES = re.compile(
     r"(re\.)?compile|(types\.)?SimpleNamespace|(array\.)?array|(ipaddress\.)?ip_\w+|ipaddress\.\w+"
 )
 """What a test compares a result with and the wall does not carry."""
-ASKS = (
-    (
-        re.compile(
-            r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__"
-        ),
-        "signature",
-    ),
-    (re.compile(r"__annotations__|get_type_hints|__mro__|__bases__"), "annotations"),
-    (re.compile(r"IsolatedAsyncioTestCase|\basync def\b|\bawait "), "asyncio"),
-    (re.compile(r"@unittest\.expectedFailure|\bload_tests\b"), "unittest.expectedFailure"),
-    (re.compile(r"\bGeneratorType\b|, property\)"), "types of the solution"),
-)
+ASKS = {
+    r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__": "signature",
+    r"__annotations__|get_type_hints|__mro__|__bases__": "annotations",
+    r"IsolatedAsyncioTestCase|\basync def\b|\bawait ": "asyncio",
+    r"@unittest\.expectedFailure|\bload_tests\b": "unittest.expectedFailure",
+    r"\bGeneratorType\b|, property\)|\bis(generator|coroutine)function\b": "types of the solution",
+    r"\bos\.(environ|putenv|chdir)\b|\bfrom os import [^\n]*\b(environ|putenv|chdir)\b": "os.environ",
+    r"\b(np|numpy)\.random\.(seed|set_state)\(": "numpy.random.seed",
+    r"\bcatch_warnings\([^)\n]*record": "warnings",
+    r"__builtins__": "a patched module",
+}
 NOT_RUN = frozenset(
-    """teardown_class setup_module teardown_module setUpModule tearDownModule addClassCleanup addModuleCleanup
-    enterClassContext usefixtures xfail pytestmark assertLogs assertNoLogs isgeneratorfunction iscoroutinefunction""".split()  # noqa: SIM905
+    """setup_class teardown_class setup_module teardown_module setup_function teardown_function teardown_method pytestmark
+    setUpModule tearDownModule setUpClass tearDownClass addCleanup addClassCleanup addModuleCleanup enterContext
+    enterClassContext assertLogs assertNoLogs assertWarns assertWarnsRegex""".split()  # noqa: SIM905
 )
-"""Of pytest, unittest and inspect: what the wall would pass over without a word, so that a test would not be what it says."""
-FIXTURES = frozenset({"request", "caplog", "capfd", "recwarn", "record_property"})
-"""Fixtures of pytest that the shim does not have."""
+"""Of pytest and unittest: what the wall would pass over without a word, so that a test would not be what it says."""
+OF_PYTEST = frozenset({"raises", "approx", "fail", "main", "mark", "parametrize"})
+"""What the shim has; `mark` only with `parametrize`."""
 PATCHED = re.compile(
     r"""\bpatch(?:\.object|\.dict|\.multiple)?\(\s*(?:["']([\w.]+)["']|([\w.]+))(?:\s*,\s*["'](\w+)["'])?"""
 )
-ASSIGNED = re.compile(r"\b(time|random|os|sys)\.\w+ = ")
-CARRIED_PATCHES = {f"{module.__name__}.{name}" for module, name in PATCHABLE}
-CARRIED_PATCHES |= {"posixpath.exists", "os.environ", "sys.stdin", "sys.stdout", "sys.stderr"}
+STREAMS = ("sys.stdout", "sys.stderr")
+"""What a test may patch: the solution prints into the stream of the moment."""
 
 
 class BrokenTests(Exception):
@@ -71,7 +68,6 @@ class Plan:
     only_read: frozenset[str]
     starts_itself: bool
     shared: frozenset[str]
-    has_patches: bool
     has_files: bool
     has_random: bool
     expects_stop: bool
@@ -115,8 +111,7 @@ def _prepare(job: dict[str, Any]) -> Plan:
         only_read,
         starts_itself,
         frozenset(job["shared"]),
-        has_patches=mentions("patch", "environ", "builtins", "setattr") or bool(ASSIGNED.search(text)),
-        has_files=mentions("open(", "tmp", "Path(", "tempfile", "cwd", "chdir", "os.remove", "connect("),
+        has_files=mentions("open(", "tmp", "Path(", "tempfile", "cwd", "os.remove", "connect("),
         has_random="random" in text and mentions("seed", "setstate"),
         expects_stop="StopIteration" in text,
         unsupported=unsupported,
@@ -130,66 +125,71 @@ def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
     for module in starred & sys.stdlib_module_names - SAYS_SOMETHING:
         with contextlib.suppress(ImportError):
             asked = asked.difference(dir(importlib.import_module(module)))
+    modules = {(a.asname or a.name).split(".")[0] for n in nodes if isinstance(n, ast.Import) for a in n.names}
+    is_tested = "pytest" in text or "unittest" in text or "def test" in text
     for node in nodes:
-        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        found = next((MODULES[m.split(".")[0]] for m in modules if m.split(".")[0] in MODULES), "")
-        if found:
-            return found
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            parts = [n for s in sides for n in (s.elts if isinstance(s, ast.Tuple | ast.List) else [s])]
-            calls = [n.func for n in parts if isinstance(n, ast.Call)]
-            found = next((name for f in calls if LIBRARY_VALUES.fullmatch(name := ast.unparse(f))), "")
-            if found:
-                return found
+        found = _imported(node) or _compared(node) or _patched(node, modules)
         if isinstance(node, ast.ClassDef):
             values = [n.value for n in node.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
-            if not node.name.startswith("Test") and any(called(v)[:1].isupper() and called(v) in asked for v in values):
-                return "descriptors"
             bases = {b.id if isinstance(b, ast.Name) else ast.unparse(b).split(".")[0] for b in node.bases}
-            if bases & (asked | {"solution"}):
-                return "subclassing"
-    if found := _passed_over(nodes, text):
-        return found
-    for pattern, what in ASKS:
-        if pattern.search(text):
+            inner = [n for n in node.body if isinstance(n, ast.ClassDef) and any(_is_test(m) for m in n.body)]
+            if not node.name.startswith("Test") and any(called(v)[:1].isupper() and called(v) in asked for v in values):
+                found = found or "descriptors"
+            elif bases & (asked | {"solution"}):
+                found = found or "subclassing"
+            elif inner and any(_is_test(m) for m in (*node.body, *inner[0].body)):
+                found = found or "tests in a nested class"
+        if is_tested:
+            name = getattr(node, "attr", getattr(node, "id", getattr(node, "name", "")))
+            if name in NOT_RUN:
+                found = found or f"{'pytest' if name.islower() else 'unittest'}.{name}"
+            if isinstance(node, ast.Attribute) and name in ("code", "type") and "SystemExit" in text:
+                found = found or "the code of a SystemExit"
+        if found:
+            return found
+    for pattern, what in ASKS.items():
+        if re.search(pattern, text):
             return what
     for dotted, target, name in PATCHED.findall(text):
         full = dotted or (f"{target}.{name}" if name else target)
-        if full not in CARRIED_PATCHES and (dotted or target.split(".")[0] not in asked):
+        if full not in STREAMS and (dotted or target.split(".")[0] not in asked):
             return f"mock.patch of {full}"
     return ""
 
 
-def _passed_over(nodes: Sequence[ast.AST], text: str) -> str:
-    """What of pytest and unittest a program uses and the shim does not run."""
-    is_tested = "pytest" in text or "unittest" in text or "def test" in text
-    for node in nodes if is_tested else ():
-        names = [node.attr] if isinstance(node, ast.Attribute) else [node.id] if isinstance(node, ast.Name) else []
-        names += [node.name] if isinstance(node, DEFINITIONS) else []
-        found = next((n for n in names if n in NOT_RUN), "")
-        # a fixture is asked for as an argument; other things of the test may have its name
-        if isinstance(node, ast.FunctionDef) and (
-            _is_test(node) or any("fixture" in ast.unparse(d) for d in node.decorator_list)
-        ):
-            found = found or next((a.arg for a in node.args.args if a.arg in FIXTURES), "")
-        if found:
-            return f"pytest.{found}" if found.islower() else f"unittest.{found}"
-        if isinstance(node, ast.ClassDef):
-            inner = [n for n in node.body if isinstance(n, ast.ClassDef) and any(_is_test(m) for m in n.body)]
-            if inner and any(_is_test(m) for m in (*node.body, *inner[0].body)):
-                return "tests in a nested class"
-            for method in node.body:
-                if isinstance(method, ast.FunctionDef) and any(
-                    "autouse" in ast.unparse(d) for d in method.decorator_list
-                ):
-                    return "pytest.fixture(autouse) in a class"
-        if isinstance(node, ast.Call) and called(node) == "fixture" and any(k.arg == "name" for k in node.keywords):
-            return "pytest.fixture(name)"
-        if isinstance(node, ast.Attribute) and node.attr in ("code", "type") and "SystemExit" in text:
-            return "the code of a SystemExit"
-    return "numpy.random.seed" if re.search(r"\b(np|numpy)\.random\.(seed|set_state)\(", text) else ""
+def _imported(node: ast.AST) -> str:
+    """What is asked of a module that is not carried, or of pytest and not in the shim."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = [a.name for a in node.names]
+        roots = [n.split(".")[0] for n in ([node.module or ""] if isinstance(node, ast.ImportFrom) else names)]
+        of_pytest = names if roots == ["pytest"] and isinstance(node, ast.ImportFrom) else []
+        if found := next((MODULES[r] for r in roots if r in MODULES), ""):
+            return found
+    else:
+        owner = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+        of_pytest = [node.attr] if isinstance(node, ast.Attribute) and owner in ("pytest", "pytest.mark") else []
+    return next((f"pytest.{n}" for n in of_pytest if n not in OF_PYTEST and n[:1] != "_"), "")
+
+
+def _compared(node: ast.AST) -> str:
+    """What of the library's values a result is compared with and the wall does not carry."""
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    parts = [n for s in sides for n in (s.elts if isinstance(s, ast.Tuple | ast.List) else [s])]
+    names = [ast.unparse(n.func) for n in parts if isinstance(n, ast.Call)]
+    return next((name for name in names if LIBRARY_VALUES.fullmatch(name)), "")
+
+
+def _patched(node: ast.AST, modules: set[str]) -> str:
+    """Whether an attribute of a module is set or taken away, but for the streams."""
+    targets: list[ast.AST] = []
+    if isinstance(node, ast.Assign | ast.Delete):
+        targets = [t for t in node.targets if isinstance(t, ast.Attribute) and ast.unparse(t) not in STREAMS]
+    elif isinstance(node, ast.Call) and called(node) in ("setattr", "delattr"):
+        targets = [node]
+    parts = [
+        t.value if isinstance(t, ast.Attribute) else t.args[0] for t in targets if not isinstance(t, ast.Call) or t.args
+    ]  # type: ignore[attr-defined]
+    return "a patched module" if any(isinstance(p, ast.Name) and p.id in modules for p in parts) else ""
 
 
 def _is_test(node: ast.AST) -> bool:

@@ -15,7 +15,7 @@ import functools
 import operator
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .exceptions import Unsupported, Untrusted
@@ -24,21 +24,7 @@ from .values import Value
 MADE, MIXED, DOUBTED = 1, 2, 4
 ASKED = {f"__{n}__" for n in ("name", "qualname", "doc", "module", "dict", "wrapped", "self", "func", "traceback")}
 """Attributes with such names that may be asked for."""
-ARITHMETIC = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-)
+ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()  # noqa: SIM905
 PLAIN_TYPES = {b.__name__: b for b in (int, str, float, tuple, bytes, frozenset)}
 NEVER_NAMED = (AssertionError, Exception, BaseException)
 LIKE: dict[str, type] = {
@@ -50,6 +36,18 @@ LIKE: dict[str, type] = {
     "Pattern": re.Pattern,
 }
 """Classes of the interpreter that a proxy may be taken for; none of them compares equal to anything."""
+
+
+def _of_class(name: str) -> Callable[..., Any]:
+    return lambda cls, *others: cls._link.operate(name, cls, *others)
+
+
+def _asking(name: str) -> Callable[..., Any]:
+    return lambda self, *others: type(self)._link.operate(name, self, *others)
+
+
+def _text(name: str) -> Callable[..., str]:
+    return lambda self, *others: checked(type(self)._link.operate(name, self, *others), str)
 
 
 class ProxyMeta(type):
@@ -78,14 +76,7 @@ class ProxyMeta(type):
         cls._link.operate("set", cls, name, value)
         return None
 
-    def __delattr__(cls, name: str) -> None:
-        cls._link.operate("del", cls, name)
-
-    def __iter__(cls) -> Any:
-        return walk(cls._link.operate("iter", cls))
-
-    def __len__(cls) -> int:
-        return int(checked(cls._link.operate("len", cls), int))
+    __delattr__, __iter__, __len__ = _of_class("del"), _of_class("iter"), _of_class("len")
 
     def __bool__(cls) -> bool:
         return True
@@ -115,12 +106,9 @@ class Proxy(metaclass=ProxyMeta):
             raise AttributeError(name)
         return kind._link.operate("get", self, name)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        type(self)._link.operate("set", self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        type(self)._link.operate("del", self, name)
-
+    __setattr__, __delattr__ = _asking("set"), _asking("del")
+    __str__, __repr__, __format__ = _text("str"), _text("repr"), _text("format")
+    __copy__ = _asking("copy")
     __dict__ = property(lambda self: type(self)._link.operate("get", self, "__dict__"))
 
     def __eq__(self, other: object) -> Any:
@@ -145,18 +133,6 @@ class Proxy(metaclass=ProxyMeta):
 
     def __hash__(self) -> int:
         return hash(self._id if self._fields is None else (type(self)._number, *self._fields))
-
-    def __str__(self) -> str:
-        return str(checked(type(self)._link.operate("str", self), str))
-
-    def __repr__(self) -> str:
-        return str(checked(type(self)._link.operate("repr", self), str))
-
-    def __format__(self, form: str) -> str:
-        return str(checked(type(self)._link.operate("format", self, form), str))
-
-    def __copy__(self) -> Any:
-        return type(self)._link.operate("copy", self)
 
     def __deepcopy__(self, memo: object) -> Any:
         return type(self)._link.operate("deepcopy", self)
@@ -226,15 +202,6 @@ def checked(value: Value, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"no {kind.__name__}")
     return value
-
-
-def walk(iterator: Iterator[Any]) -> Any:
-    """An iterator of the solution, or the plain copy of one."""
-    return iterator if isinstance(iterator, Proxy) else iter(iterator)
-
-
-def _asking(name: str) -> Callable[..., Any]:
-    return lambda self, *others: type(self)._link.operate(name, self, *others)
 
 
 def _number(name: str, kind: type | None = None) -> Callable[..., Any]:
@@ -307,21 +274,13 @@ def _between(name: str, is_reflected: bool = False) -> Callable[..., Any]:
 
 SPECIAL: dict[str, Callable[..., Any]] = {
     "__call__": lambda self, *args, **kwargs: type(self)._link.call(self, args, kwargs),
-    "__iter__": lambda self: walk(type(self)._link.operate("iter", self)),
-    "__next__": _asking("next"),
-    "__len__": _number("len", int),
     "__contains__": _contains,
     "__getitem__": _asking("item"),
-    "__setitem__": _asking("setitem"),
-    "__delitem__": _asking("delitem"),
-    "__enter__": _asking("enter"),
     "__exit__": _exit,
-    "__reversed__": lambda self: walk(type(self)._link.operate("reversed", self)),
-    "__bool__": _number("bool", bool),
-    "__int__": _number("int", int),
-    "__float__": _number("float", float),
+    **{f"__{n}__": _asking(n) for n in ("iter", "next", "setitem", "delitem", "enter", "reversed")},
+    **{f"__{k.__name__}__": _number(k.__name__, k) for k in (bool, int, float, complex)},
+    "__len__": _number("len", int),
     "__index__": _number("index", int),
-    "__complex__": _number("complex", complex),
     "__round__": _number("round"),
     **{f"__{n}__": _number(n) for n in ("abs", "neg", "pos", "invert")},
     **{f"__{n}__": _ordered(n) for n in ("lt", "le", "gt", "ge")},
@@ -343,15 +302,7 @@ def _of_plain(name: str, plain: type) -> Callable[..., Any]:
     return ask
 
 
-OPERATORS = frozenset(SPECIAL) - {
-    "__call__",
-    "__iter__",
-    "__next__",
-    "__enter__",
-    "__exit__",
-    "__len__",
-    "__bool__",
-} | {"__eq__"}
+OPERATORS = frozenset(SPECIAL) - {f"__{n}__" for n in "call iter next enter exit len bool".split()} | {"__eq__"}  # noqa: SIM905
 """Operators of a kind of plain value that would be the plain type's own here."""
 
 
@@ -360,12 +311,8 @@ def class_for(link: Value, about: dict[str, Any], bases: tuple[type, ...], plain
     name = about["t"]
     body: dict[str, Any] = {"__module__": "solution", "_number": about["n"], "_link": link, "_is_named": False}
     body |= {"_methods": frozenset(about["m"]), "_is_enum": "u" in about, "_plain": about.get("p")}
-    body |= {
-        "_has_order": bool(about.get("o")),
-        "_has_equality": bool(about.get("q")),
-        "_compared": about.get("f"),
-        "_init": about.get("i"),
-    }
+    body |= {"_has_order": bool(about.get("o")), "_has_equality": bool(about.get("q"))}
+    body |= {"_compared": about.get("f"), "_init": about.get("i")}
     body["__doc__"] = property(lambda self: link.operate("get", self, "__doc__"))
     if plain is not None:
         body |= {n: property(functools.partial(BoundMethod, name=n)) for n in about["m"]}

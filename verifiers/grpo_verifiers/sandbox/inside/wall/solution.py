@@ -53,7 +53,7 @@ class SolutionServer:
     def __init__(self, fd: int, module: types.ModuleType, shared: tuple[str, ...]) -> None:
         self.fd, self.module = fd, module
         self.exports = Exports(module, shared, self.call_back)
-        self.console = world.Console(lambda how: self.call_back(0, "stdin", (how,), {}))
+        self.console = world.Console()
         # held but for the time in which code of the solution runs: one of its threads may call a function of the test then
         self.lock = _thread.RLock()
 
@@ -75,16 +75,16 @@ class SolutionServer:
         except frames.TooLarge:
             frames.send(self.fd, ["limit", "output", {}])
 
-    def call_back(self, number: int, how: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the test, which waits for this side; requests that come meanwhile are answered."""
         exports = self.exports
         with self.lock:
             memo = exports.memo, exports.met
             try:
                 exports.memo, exports.met = {}, []
-                sent = [values.encode(a, exports) for a in args] if how != "stdin" else list(args)
+                sent = [values.encode(a, exports) for a in args]
                 named = {k: values.encode(v, exports) for k, v in kwargs.items()}
-                frames.send(self.fd, ["back", number, how, sent, named, {"o": self.console.take()}])
+                frames.send(self.fd, ["back", number, sent, named, {"o": self.console.take()}])
                 while True:
                     message = self._receive()
                     if len(message) == 3 and message[0] in ("v", "x"):
@@ -92,7 +92,7 @@ class SolutionServer:
                     self._send(*self.answer(message))
                 for at, now in message[2].get("l", ()):
                     exports.write(exports.shared[at], exports.read(now))
-                found = message[1] if how == "stdin" else exports.read(message[1][0])
+                found = exports.read(message[1][0])
             finally:
                 exports.memo, exports.met = memo
         if message[0] == "x":
@@ -105,8 +105,7 @@ class SolutionServer:
         exports.new.clear()
         exports.touched.clear()
         *head, args, kwargs, about = message
-        with exports.message(), world.applied(about, exports, extras):
-            exports.drop(about.get("d", ()))
+        with exports.message(), world.applied(about, extras):
             for number, now in about.get("l", ()):
                 exports.write(exports.shared[number], exports.read(now))
             if head[0] == "names":

@@ -56,8 +56,6 @@ class TestRun:
         if self.link.shared:
             self.link.operate("sync")
 
-    _sleep._is_ours = True  # type: ignore[attr-defined]
-
     def run(self, *, is_trusted: bool = False) -> dict[str, Any]:
         """The results of the tests, in order, and what ended the trial.
 
@@ -183,7 +181,7 @@ class TestRun:
             tests = list(pytest_shim.unittest_cases(self.namespace))
             if tests:
                 return next((why for test in tests if (why := self._call(test, ()))), "")
-        return next((why for test in pytest_shim.collect(self.namespace) if (why := self._call(test, ()))), "")
+        return next((why for test in list(pytest_shim.collect(self.namespace)) if (why := self._call(test, ()))), "")
 
     def _call(self, function: object, args: tuple[Any, ...]) -> str:
         return self._one(CALLING, {"f": function, "a": args, "commit": self.link.commit})
@@ -191,7 +189,7 @@ class TestRun:
 
 def run(plan: Plan, job: dict[str, Any], channel: int) -> dict[str, Any]:
     """One solution behind a channel against a prepared test program."""
-    world = Surroundings(has_patches=plan.has_patches, has_files=plan.has_files, has_random=plan.has_random)
+    world = Surroundings(has_files=plan.has_files, has_random=plan.has_random)
     test = TestRun(plan, job, link := Connection(channel, plan.shared, world))
     link.namespace, link.expects_stop = test.namespace, plan.expects_stop
     return test.run()

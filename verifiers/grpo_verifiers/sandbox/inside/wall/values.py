@@ -9,6 +9,9 @@ plain value is left to the side's `other` (encoding) and `tag` (decoding).
 from __future__ import annotations
 
 import base64
+import collections
+import datetime
+import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -25,9 +28,7 @@ ARRAY_KINDS = "biufcUS"  # an object array would be code
 ARRAY_TYPE = re.compile(r"[<>|=]?[biufcUS]\d{1,6}", re.ASCII)  # numpy would parse anything else as source text
 MOST_HEX = 8192
 MOST_ITEMS = 1_000_000
-PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath")
-HOMES = frozenset({"collections", "fractions", "decimal", "uuid", "pathlib", "datetime"})
-TIMES = ("date", "datetime", "time", "timedelta")
+MOST_TEXT = 10_000
 
 
 class NotPlain(TypeError):
@@ -120,43 +121,24 @@ def _encode_rare(value: Value, kind: type, coder: Coder) -> Any:
     if module.split(".")[0] == "numpy":
         return _encode_numpy(value, kind, coder)
     home = "pathlib" if module.startswith("pathlib") else module
-    if home in HOMES and getattr(sys.modules.get(home), name, None) is kind:
-        made = _encode_library(value, kind, f"{module}.{name}", name, coder)
-        if made is not None:
-            return made
+    full = f"{home}.{name}"
+    # nothing is looked up in a module but these names
+    if full in OF_LIBRARY and getattr(sys.modules.get(home), name, None) is kind:
+        tag = OF_LIBRARY[full]
+        return (
+            {tag: [encode(a, coder) for a in LIBRARY[tag][2](value)]} if tag else _encode_container(value, kind, coder)
+        )
     return _encode_subclass(value, kind, coder)
 
 
-def _encode_library(value: Value, kind: Value, full: str, name: str, coder: Coder) -> Any:
-    """The message for a value of a class of the standard library that is in the table; None for all others."""
-    if full in CONTAINERS:
-        if coder.keeps_identity and (found := coder.seen(value)) is not None:
-            return found
-        if name == "deque":
-            return {"Q": [[encode(v, coder) for v in value], value.maxlen]}
-        if name == "defaultdict" and value.default_factory in FACTORIES:
-            name = f"defaultdict {value.default_factory.__name__}"
-        return {"D": [name, [[encode(k, coder), encode(v, coder)] for k, v in kind.items(value)]]}
-    if full == "fractions.Fraction":
-        return {"q": [encode(value.numerator), encode(value.denominator)]}
-    if full == "decimal.Decimal":
-        return {"m": str(value)}
-    if full == "uuid.UUID":
-        return {"U": value.hex}
-    if name in PATHS and full.startswith("pathlib"):
-        return {"P": [name, str(value)]}
-    if full == "datetime.date":
-        return {"T": [name, [value.year, value.month, value.day]]}
-    if full in ("datetime.timedelta", "datetime.timezone"):
-        span = value if name == "timedelta" else value.utcoffset(None)
-        parts = [span.days, span.seconds, span.microseconds]
-        return {"T": [name, parts]} if name == "timedelta" else {"tz": [*parts, value.tzname(None)]}
-    if full in ("datetime.datetime", "datetime.time"):
-        clock = [value.hour, value.minute, value.second, value.microsecond]
-        fields = [value.year, value.month, value.day, *clock] if name == "datetime" else clock
-        zone = value.tzinfo
-        return {"T": [name, fields, *([] if zone is None else [encode(zone, coder), value.fold])]}
-    return None
+def _encode_container(value: Value, kind: Value, coder: Coder) -> Any:
+    if coder.keeps_identity and (found := coder.seen(value)) is not None:
+        return found
+    if kind is collections.deque:
+        return {"Q": [[encode(v, coder) for v in value], value.maxlen]}
+    factory = getattr(value, "default_factory", None)
+    name = f"defaultdict {factory.__name__}" if factory in FACTORIES else kind.__name__
+    return {"D": [name, [[encode(k, coder), encode(v, coder)] for k, v in kind.items(value)]]}
 
 
 def _encode_numpy(value: Value, kind: type, coder: Coder) -> Any:
@@ -206,7 +188,7 @@ def plain_copy(value: Value, kind: type) -> Any:
 
 MUTABLE = (list, dict, set, bytearray)
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-CONTAINERS = tuple(f"collections.{name}" for name in ("deque", "Counter", "OrderedDict", "defaultdict"))
+CONTAINERS = (collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict)
 """Containers whose identity a memo keeps, with those above and arrays."""
 
 
@@ -254,23 +236,16 @@ def _set(body: Parts, coder: Coder) -> set[Any]:
 
 
 def _mapping(body: Parts, coder: Coder) -> Any:
-    import collections
-
     name, pairs = body
-    made: Any
-    if name in ("Counter", "OrderedDict"):
-        made = coder.begin(getattr(collections, name)())
-    else:
-        factory = next((f for f in FACTORIES if name == f"defaultdict {f.__name__}"), None)
-        made = coder.begin(collections.defaultdict(factory))
+    factory = next((f for f in FACTORIES if name == f"defaultdict {f.__name__}"), None)
+    is_plain = name in ("Counter", "OrderedDict")
+    made = coder.begin(getattr(collections, name)() if is_plain else collections.defaultdict(factory))
     for key, value in pairs:
         made[decode(key, coder)] = decode(value, coder)
     return made
 
 
 def _queue(body: Parts, coder: Coder) -> Any:
-    import collections
-
     made = coder.begin(collections.deque(maxlen=body[1]))
     made.extend(decode(v, coder) for v in body[0])
     return made
@@ -281,15 +256,12 @@ NAMED: dict[tuple[str, ...], Any] = {}
 
 def named_tuple(name: str, fields: Parts) -> Any:
     """A class of named tuples; the same one for the same name and fields."""
-    import collections
-
     # `namedtuple` makes source text of the names
     if not all(type(f) is str and f.isidentifier() and len(f) < 200 for f in (name, *fields)):
         raise BadWire("bad field names")
-    made = NAMED.get((name, *fields))
-    if made is None:
-        made = NAMED[(name, *fields)] = collections.namedtuple(name, fields, rename=True)
-    return made
+    if (name, *fields) not in NAMED:
+        NAMED[(name, *fields)] = collections.namedtuple(name, fields, rename=True)
+    return NAMED[(name, *fields)]
 
 
 def _view(body: Parts, coder: Coder) -> Any:
@@ -301,41 +273,47 @@ def _view(body: Parts, coder: Coder) -> Any:
     return dict(enumerate(found)).values() if number == 1 else dict(found).items()
 
 
-def _fraction(body: Parts, coder: Coder) -> Any:
-    from fractions import Fraction
-
-    if any(type(v) is dict and len(str(v.get("i", ""))) > MOST_HEX for v in body):
-        raise BadWire("a fraction that costs too much")  # its parts are brought to lowest terms
-    top, bottom = (int(v["i"], 16) if type(v) is dict else v for v in body)
-    if type(top) is not int or type(bottom) is not int or bottom == 0:
-        raise BadWire("bad fraction")
-    return Fraction(top, bottom)
+def _zone(value: datetime.timezone) -> list[Any]:
+    offset, name = value.utcoffset(None), value.tzname(None)
+    return [offset] if datetime.timezone(offset).tzname(None) == name else [offset, name]
 
 
-def _decimal(body: object, _: object) -> Any:
-    from decimal import Decimal
-
-    if type(body) is not str or len(body) > 10_000:
-        raise BadWire("bad decimal")
-    return Decimal(body)
+def _clock(value: Value) -> list[Any]:
+    return [value.hour, value.minute, value.second, value.microsecond, value.tzinfo]
 
 
-def _time(body: Parts, coder: Coder) -> Any:
-    import datetime
+LIBRARY: dict[str, tuple[str, tuple[Any, ...], Callable[[Any], Any]]] = {
+    "q": ("fractions.Fraction", (int,), lambda v: [v.numerator, v.denominator]),
+    "m": ("decimal.Decimal", (str,), lambda v: [str(v)]),
+    "U": ("uuid.UUID", (str,), lambda v: [v.hex]),
+    **{
+        f"P{name}": (f"pathlib.{name}", (str,), lambda v: [str(v)])
+        for name in ("PurePosixPath", "PureWindowsPath", "PosixPath")
+    },
+    "Td": ("datetime.date", (int,), lambda v: [v.year, v.month, v.day]),
+    "T": ("datetime.datetime", (int, type(None), datetime.timezone), lambda v: [v.year, v.month, v.day, *_clock(v)]),
+    "Tc": ("datetime.time", (int, type(None), datetime.timezone), _clock),
+    "Ts": ("datetime.timedelta", (int,), lambda v: [v.days, v.seconds, v.microseconds]),
+    "tz": ("datetime.timezone", (str, datetime.timedelta), _zone),
+}
+"""Values of the standard library by tag: the class, of which types its arguments are, and the arguments of a value."""
+OF_LIBRARY = {full: tag for tag, (full, *_) in LIBRARY.items()} | {f"collections.{c.__name__}": "" for c in CONTAINERS}
 
-    name, fields, *zone = body
-    if name not in TIMES:
-        raise BadWire("bad time")
-    made = getattr(datetime, name)(*fields)
-    return made.replace(tzinfo=decode(zone[0], coder), fold=zone[1]) if zone else made
 
+def _library(tag: str) -> Callable[[Parts, Coder], Any]:
+    full, types, _ = LIBRARY[tag]
+    module, _, name = full.partition(".")
 
-def _timezone(body: Parts, _: object) -> Any:
-    import datetime
+    def make(body: Parts, coder: Coder) -> Any:
+        args = [decode(a, coder) for a in body]
+        for arg in args:
+            # a fraction's parts are brought to lowest terms
+            size = len(arg) if type(arg) is str else arg.bit_length() // 4 if type(arg) is int else 0
+            if type(arg) not in types or size > (MOST_HEX if type(arg) is int else MOST_TEXT):
+                raise BadWire(f"bad {name}")
+        return getattr(importlib.import_module(module), name)(*args)
 
-    offset = datetime.timedelta(*body[:3])
-    plain = datetime.timezone(offset)
-    return plain if plain.tzname(None) == body[3] else datetime.timezone(offset, body[3])
+    return make
 
 
 def _array(body: Parts, coder: Coder) -> Any:
@@ -357,21 +335,6 @@ def _scalar(body: Parts, _: object) -> Any:
     return numpy.dtype(kind).type(decode(item))
 
 
-def _path(body: Parts, _: object) -> Any:
-    import pathlib
-
-    name, text = body
-    if name not in PATHS or type(text) is not str:
-        raise BadWire("bad path")
-    return getattr(pathlib, name)(text)
-
-
-def _uuid(body: str, _: object) -> Any:
-    import uuid
-
-    return uuid.UUID(hex=body)
-
-
 _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
     "i": lambda b, c: int(b, 16),
     "t": lambda b, c: tuple([decode(v, c) for v in b]),
@@ -388,12 +351,7 @@ _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
     "D": _mapping,
     "Q": _queue,
     "n": lambda b, c: named_tuple(b[0], b[1])(*[decode(v, c) for v in b[2]]),
-    "q": _fraction,
-    "m": _decimal,
-    "U": _uuid,
-    "P": _path,
-    "T": _time,
-    "tz": _timezone,
+    **{tag: _library(tag) for tag in LIBRARY},
     "a": _array,
     "ns": _scalar,
 }
