@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import socket
 import time
@@ -14,6 +15,7 @@ from grpo_verifiers import BadGold, Sample
 from grpo_verifiers.processes import wire
 from grpo_verifiers.program import CodeVerifier
 from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.inside.wall import plan
 from grpo_verifiers.sandbox.lane import Lane, LaneFailed
 from tests.builders.code_verifiers import in_tier
 
@@ -279,3 +281,48 @@ def test_a_fraction_that_costs_seconds_is_no_value(verifier: CodeVerifier) -> No
     started = time.process_time()
     assert verifier.verify(code, row).score == 0.0
     assert time.process_time() - started < 1.0
+
+
+LEAVES = (
+    "import os\nassert f(1)",
+    "import unittest.mock\nassert f(1)",
+    "import math\nmath.floor = f\nassert f(1)",
+    "import math\nmath.__dict__['floor'] = f\nassert f(1)",
+    "import copy\ncopy._deepcopy_dispatch[int] = f\nassert f(1)",
+    "from json import JSONEncoder\nJSONEncoder.default = f\nassert f(1)",
+    "import unittest\nunittest.TestCase.maxDiff = None\nassert f(1)",
+    "import math\ndel math.floor\nassert f(1)",
+    "from collections.abc import Sequence\nSequence.register(f)\nassert f(1)",
+    "exec('import os')\nassert f(1)",
+    "print(().__class__)\nassert f(1)",
+    "with open('a') as file:\n    assert f(file)",
+)
+LEAVES_NOTHING = (
+    "import math\nx = [1]\nx[0] = math.floor(2.5)\nassert f(x) == 2",
+    "import unittest\nclass TestF(unittest.TestCase):\n    def setUp(self):\n        self.x = f(1)\n    def test_a(self):\n        self.assertEqual(f(self.x), 4)",
+    "account = f(1)\naccount.balance = 5\ngrid = [[0]]\ngrid[0][0] = 1\nassert f(account) == grid",
+)
+
+
+@pytest.mark.parametrize(("tests", "is_left"), [*((t, True) for t in LEAVES), *((t, False) for t in LEAVES_NOTHING)])
+def test_only_a_program_that_leaves_nothing_is_run_without_a_process_of_its_own(tests: str, is_left: bool) -> None:
+    assert plan.is_plain(ast.parse(tests)) is not is_left
+
+
+def test_a_trial_that_ends_in_the_middle_leaves_the_next_one_alone(verifier: CodeVerifier) -> None:
+    row = {
+        "entry_point": "f",
+        "tests": "xs = []\nfor n in range(3):\n    xs.append(f(n))\nassert sum(xs) == 6",
+        "timeout": 0.5,
+    }
+    good = verifier.compile(row)
+    loop = verifier.compile({**row, "tests": "while f(1) != 0:\n    pass\nassert f(2) == 4"})
+    for code, gold, score in (
+        ("def f(n): return 2 * n", good, 1.0),
+        ("import os\ndef f(n): os._exit(0)", good, 0.0),
+        ("def f(n): return 10 ** 5000000", good, 0.0),
+        ("def f(n):\n    x = []\n    for _ in range(5000): x = [x]\n    return x", good, 0.0),
+        ("def f(n): return 1", loop, 0.0),
+        ("def f(n): return 2 * n", good, 1.0),
+    ):
+        assert verifier.judge([Sample(code, gold)])[0].score == score, code

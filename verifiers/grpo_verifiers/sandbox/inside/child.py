@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import resource
-import signal
 import sys
 import types
 from collections.abc import Callable
@@ -32,7 +31,7 @@ def run(job: dict[str, Any], fds: dict[str, int], limits: object, program: secco
     status = CRASHED
     try:
         # it dies with its server; who died before this line is found out by the next one
-        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(libc.PR_SET_PDEATHSIG, 9)
         if os.getppid() == server:
             status = _run(job, fds, limits, program)
     except BaseException as err:  # noqa: BLE001 - the process ends here, and must not go on as a second server

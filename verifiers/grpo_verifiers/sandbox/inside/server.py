@@ -21,6 +21,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from . import warming
 from .folders import FolderWatch, wipe
 from .frames import answer, receive_files
 from .kernel import libc, namespaces, seccomp
@@ -155,6 +156,8 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
     notes["uid"] = os.getuid()
+    if settings.role in ("runner", "tester"):
+        (warming.as_runner if settings.role == "runner" else warming.as_tester)()
     sys.modules.pop("__main__", None)
     gc.collect()
     gc.disable()

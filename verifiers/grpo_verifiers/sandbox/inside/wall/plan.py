@@ -54,6 +54,14 @@ STREAMS = ("sys.stdout", "sys.stderr")
 """What a test may patch: the solution prints into the stream of the moment."""
 
 
+PLAIN_MODULES = frozenset(
+    """abc bisect cmath collections copy dataclasses datetime enum fractions functools heapq itertools json math numbers
+    operator pytest re solution statistics string typing unittest""".split()  # noqa: SIM905
+)
+"""Modules in which a test program that sets nothing of theirs leaves nothing behind."""
+NOT_PLAIN = frozenset("exec eval compile setattr delattr globals locals vars open input breakpoint register".split())  # noqa: SIM905
+
+
 class BrokenTests(Exception):
     """The tests themselves cannot be run: a fault of the row."""
 
@@ -71,6 +79,7 @@ class Plan:
     has_files: bool
     has_random: bool
     expects_stop: bool
+    leaves_nothing: bool
     unsupported: str
 
 
@@ -114,8 +123,34 @@ def _prepare(job: dict[str, Any]) -> Plan:
         has_files=mentions("open(", "tmp", "Path(", "tempfile", "cwd", "os.remove", "connect("),
         has_random="random" in text and mentions("seed", "setstate"),
         expects_stop="StopIteration" in text,
+        leaves_nothing=is_plain(ast.parse(text)),
         unsupported=unsupported,
     )
+
+
+def is_plain(tree: ast.Module) -> bool:
+    """Whether a program leaves nothing behind in the process that runs it, by its text: it imports little, and sets
+    attributes and items of its own names alone."""
+    imported, nodes = set[str](), list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            imported |= {(a.asname or a.name).split(".")[0] for a in node.names}
+            if any(m.split(".")[0] not in PLAIN_MODULES or m.startswith("unittest.") for m in modules):
+                return False
+    for node in nodes:
+        name = getattr(node, "attr", getattr(node, "id", ""))
+        if name in NOT_PLAIN or (name[:2] == "__" and name not in ("__name__", "__init__")):
+            return False
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            owner: ast.AST = node.value
+            while isinstance(node, ast.Subscript) and isinstance(owner, ast.Subscript | ast.Attribute):
+                owner = owner.value
+            if not isinstance(owner, ast.Name) or owner.id in imported:
+                return False
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            return False
+    return True
 
 
 def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
