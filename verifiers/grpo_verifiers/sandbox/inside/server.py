@@ -252,7 +252,7 @@ def supervise(pid: int, limits: RunLimits, control: _socket.socket, watched: int
     The first look is late, so that a short run costs one wait; then every 20 ms.
     """
     started = time.monotonic()
-    ends = libc.pidfd_open(pid)
+    ends = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(ends, select.POLLIN)
     # the host can end a run, or be gone itself: both are heard while the run goes on

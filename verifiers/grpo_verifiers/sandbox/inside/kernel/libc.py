@@ -40,7 +40,6 @@ MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 
-PIDFD_OPEN = 434  # one number on every architecture, as all calls since 424
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 CAPSET = {"x86_64": 126, "aarch64": 91}
 
@@ -96,11 +95,6 @@ def fork() -> int:
     each copied for the child, and costs as much as the fork itself. A lane has no other threads, and seeds by itself.
     """
     return checked(held.fork(), "fork")
-
-
-def pidfd_open(pid: int) -> int:
-    """A descriptor that becomes readable when the process ends."""
-    return syscall(PIDFD_OPEN, pid, 0)
 
 
 def drop_capabilities() -> None:

@@ -53,7 +53,7 @@ class SolutionServer:
     def __init__(self, fd: int, module: types.ModuleType, shared: tuple[str, ...]) -> None:
         self.fd, self.module = fd, module
         self.exports = Exports(module, shared, self.call_back)
-        self.console = world.Console()
+        self.console = world.CONSOLE
         # held but for the time in which code of the solution runs: one of its threads may call a function of the test then
         self.lock = _thread.RLock()
 

@@ -89,15 +89,15 @@ class Console:
     """The solution's streams: what it prints goes with the next message, and there is nothing to read."""
 
     def __init__(self) -> None:
-        self.streams = dict[str, io.TextIOWrapper]()
+        self.streams = {
+            name: io.TextIOWrapper(io.BytesIO(), "utf-8", "replace", "\n", write_through=True)
+            for name in ("stdout", "stderr")
+        }
+        self.input = io.StringIO()
 
     def take_over(self) -> None:
         """Replace the standard streams."""
-        for name in ("stdout", "stderr"):
-            stream = io.TextIOWrapper(io.BytesIO(), "utf-8", "replace", "\n", write_through=True)
-            self.streams[name] = stream
-            setattr(sys, name, stream)
-        sys.stdin = io.StringIO()
+        sys.stdout, sys.stderr, sys.stdin = self.streams["stdout"], self.streams["stderr"], self.input
 
     def take(self) -> list[Any]:
         """What has been printed since the last message; without end it fills none."""
@@ -112,6 +112,10 @@ class Console:
                     raw.seek(0)
                     raw.truncate()
         return found
+
+
+CONSOLE = Console()
+"""Made before the fork: a child that makes streams writes to a hundred pages."""
 
 
 def read_files() -> dict[str, str]:
