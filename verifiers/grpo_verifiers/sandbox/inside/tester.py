@@ -6,7 +6,7 @@ one. A program that leaves nothing, as its text shows (`plan.is_plain`), is run 
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found] # `signal` makes an enumeration of each answer
 import _socket
 import gc
 import json
@@ -125,7 +125,6 @@ def _limit(what: int, most: int) -> None:
 def run(plan: Plan, job: dict[str, Any], cpu_s: float, channel: int) -> dict[str, Any]:
     """The answer to a trial. An exception at the limit; a signal soon after, should the test catch everything."""
     started = time.process_time()
-    # not by `signal`, which makes an enumeration of each answer
     _signal.signal(_signal.SIGPROF, _ring)
     _signal.setitimer(_signal.ITIMER_PROF, cpu_s)
     try:

@@ -216,15 +216,12 @@ def _compared(node: ast.AST) -> str:
 
 def _patched(node: ast.AST, modules: set[str]) -> str:
     """Whether an attribute of a module is set or taken away, but for the streams."""
-    targets: list[ast.AST] = []
+    owners: list[ast.expr] = []
     if isinstance(node, ast.Assign | ast.Delete):
-        targets = [t for t in node.targets if isinstance(t, ast.Attribute) and ast.unparse(t) not in STREAMS]
+        owners = [t.value for t in node.targets if isinstance(t, ast.Attribute) and ast.unparse(t) not in STREAMS]
     elif isinstance(node, ast.Call) and called(node) in ("setattr", "delattr"):
-        targets = [node]
-    parts = [
-        t.value if isinstance(t, ast.Attribute) else t.args[0] for t in targets if not isinstance(t, ast.Call) or t.args
-    ]  # type: ignore[attr-defined]
-    return "a patched module" if any(isinstance(p, ast.Name) and p.id in modules for p in parts) else ""
+        owners = node.args[:1]
+    return "a patched module" if any(isinstance(o, ast.Name) and o.id in modules for o in owners) else ""
 
 
 def _is_test(node: ast.AST) -> bool:
