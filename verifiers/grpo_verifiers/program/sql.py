@@ -249,17 +249,17 @@ def same_rows(wanted: list[Any], got: list[Any], is_ordered: bool, sizes: Sequen
 def _sorted_within(rows: list[Any], sizes: Sequence[int]) -> list[Any]:
     ends = list(itertools.accumulate(sizes))
     parts = (rows[end - size : end] for end, size in zip(ends, sizes, strict=True))
-    return [row for part in parts for row in (sorted(part, key=_rank) if len(part) > 1 else part)]
+    return [
+        row
+        for part in parts
+        for row in (sorted(part, key=lambda row: [_cell_rank(cell) for cell in row]) if len(part) > 1 else part)
+    ]
 
 
 def _same_cell(wanted: object, got: object, rule: CompareRule) -> bool:
     if type(wanted) is int and type(got) is int:
         return wanted == got  # a tolerance is for sums of reals; whole numbers are exact
     return same(wire.decode(wanted), got, rule)
-
-
-def _rank(row: list[Any]) -> list[tuple[Any, ...]]:
-    return [_cell_rank(cell) for cell in row]
 
 
 def _cell_rank(cell: object) -> tuple[Any, ...]:

@@ -158,7 +158,9 @@ def run_stdio(payload: dict[str, Any], _: int) -> int:
     try:
         start()
     except SystemExit as err:
-        status = _exit_status(err.code)
+        status = (err.code or 0) & 0xFF if isinstance(err.code, int | None) else 1
+        if not isinstance(err.code, int | None):
+            print(err.code, file=sys.stderr)
     except BaseException as err:  # noqa: BLE001 - a program may end by any exception
         status = NO_MEMORY if isinstance(err, MemoryError) else CRASHED
         sys.excepthook(type(err), err, err.__traceback__)
@@ -174,15 +176,6 @@ def run_stdio(payload: dict[str, Any], _: int) -> int:
             # what Python ends with where its last output cannot be written
             status = status or 120
     return status
-
-
-def _exit_status(code: object) -> int:
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
-    print(code, file=sys.stderr)
-    return 1
 
 
 def find_entry(module: types.ModuleType, entry: str) -> Callable[[], Callable[..., Any]] | None:

@@ -189,8 +189,7 @@ def _under_stub(prompt_code: str, body: str, entry: str) -> types.CodeType | Non
     """The prompt with a completion of its last function; the body may have lost the indent of its first line or of all."""
     stub = prompt_code.rstrip() + "\n"
     stripped = body.strip("\n")
-    for indented in (str, _first_line_indented, _all_indented):
-        attempt = indented(stripped)
+    for attempt in (stripped, "    " + stripped.lstrip(), textwrap.indent(textwrap.dedent(stripped), "    ")):
         if not attempt[:1].isspace():
             continue
         source = stub + attempt + "\n"
@@ -198,14 +197,6 @@ def _under_stub(prompt_code: str, body: str, entry: str) -> types.CodeType | Non
         if code is not None and (does_something(code, entry) or _is_finished(source, entry)):
             return code
     return None
-
-
-def _first_line_indented(body: str) -> str:
-    return "    " + body.lstrip()
-
-
-def _all_indented(body: str) -> str:
-    return textwrap.indent(textwrap.dedent(body), "    ")
 
 
 def does_something(code: types.CodeType, entry: str) -> bool:
