@@ -316,7 +316,7 @@ class Connection(HandedOver):
             own = tuple(b for b in bases if issubclass(b, BaseException))
             base = exceptions.library_class(about["e"])
             parents = own if any(issubclass(o, base) for o in own) else (*own, base)
-            made: Any = exceptions.ErrorMeta(name, parents, exceptions.class_body(number, self))
+            made: Any = ProxyMeta(name, parents, exceptions.class_body(number, self))
         else:
             made = class_for(self, about, bases, PLAIN_TYPES.get(about.get("p")))
         self.classes[number] = made

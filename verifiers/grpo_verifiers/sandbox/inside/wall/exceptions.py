@@ -98,25 +98,6 @@ def library_class(names: list[Any]) -> type[BaseException]:
     return Exception
 
 
-class ErrorMeta(type):
-    """The class of classes that represent the solution's exceptions: calling one makes an exception there."""
-
-    def __call__(cls, *args: object, **kwargs: object) -> Any:
-        return cls._link.call(cls, args, kwargs)
-
-    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: object) -> Any:
-        if "_number" not in body:
-            raise Unsupported(next(vars(b)["_link"] for b in bases if "_link" in vars(b)), "subclassing")
-        return super().__new__(mcs, name, bases, body)
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return cls._link.operate("get", cls, name)
-
-    _link: Any
-
-
 def class_body(number: int, link: Value) -> dict[str, Any]:
     """The body of a class that represents an exception class of the solution."""
 
@@ -129,7 +110,8 @@ def class_body(number: int, link: Value) -> dict[str, Any]:
         said = self.__dict__.get("_text")
         return said if type(said) is str else BaseException.__str__(self)
 
-    return {"__module__": "solution", "_number": number, "_link": link, "__str__": __str__, "__getattr__": __getattr__}
+    body = {"__module__": "solution", "_number": number, "_link": link, "_is_named": False}
+    return {**body, "__str__": __str__, "__getattr__": __getattr__}
 
 
 def made(kind: type[BaseException], args: list[Any], about: dict[str, Any], attributes: list[Any]) -> BaseException:

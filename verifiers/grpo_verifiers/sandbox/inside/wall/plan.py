@@ -59,7 +59,9 @@ PLAIN_MODULES = frozenset(
     operator pytest re solution statistics string typing unittest""".split()  # noqa: SIM905
 )
 """Modules in which a test program that sets nothing of theirs leaves nothing behind."""
-NOT_PLAIN = frozenset("exec eval compile setattr delattr globals locals vars open input breakpoint register".split())  # noqa: SIM905
+NOT_PLAIN = frozenset(
+    "exec eval compile getattr setattr delattr globals locals vars open input breakpoint register".split()
+)  # noqa: SIM905
 
 
 class BrokenTests(Exception):
@@ -148,7 +150,7 @@ def is_plain(tree: ast.Module) -> bool:
                 owner = owner.value
             if not isinstance(owner, ast.Name) or owner.id in imported:
                 return False
-        if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+        if isinstance(node, ast.Attribute) and name[:1] == "_" and ast.unparse(node.value).split(".")[0] in imported:
             return False
     return True
 

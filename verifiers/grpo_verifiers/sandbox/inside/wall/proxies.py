@@ -54,8 +54,9 @@ class ProxyMeta(type):
     """The class of classes that represent the solution's: calling one makes an object there."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: object) -> Any:
-        if "_number" not in body and any("_number" in vars(b) for b in bases):
-            raise Unsupported(bases[0]._link, "subclassing")  # type: ignore[attr-defined]
+        theirs = [vars(b)["_link"] for b in bases if "_number" in vars(b)]
+        if theirs and "_number" not in body:
+            raise Unsupported(theirs[0], "subclassing")
         return super().__new__(mcs, name, bases, body)
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
