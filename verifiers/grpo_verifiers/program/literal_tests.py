@@ -28,29 +28,16 @@ CLASSES = {
     c.__name__: c for c in (bool, int, float, str, list, dict, set, tuple, frozenset, bytes, complex, type(None))
 }
 MIRRORED = {"less": "more", "at_most": "at_least", "more": "less", "at_least": "at_most"}
-COMPARED = {
-    ast.Eq: "equal",
-    ast.NotEq: "unequal",
-    ast.Is: "is",
-    ast.IsNot: "is_not",
-    ast.Lt: "less",
-    ast.LtE: "at_most",
-    ast.Gt: "more",
-    ast.GtE: "at_least",
-    ast.In: "in",
-    ast.NotIn: "not_in",
-}
+OPERATORS = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+NAMES = "equal unequal is is_not less at_most more at_least in not_in".split()  # noqa: SIM905
+COMPARED = dict(zip(OPERATORS, NAMES, strict=True))
 UNITTEST: dict[str, ast.cmpop] = {
-    **{f"assert{name}": ast.Eq() for name in ("Equal", "ListEqual", "DictEqual", "TupleEqual", "SetEqual")},
-    "assertNotEqual": ast.NotEq(),
-    "assertIs": ast.Is(),
-    "assertIsNot": ast.IsNot(),
-    "assertIn": ast.In(),
-    "assertNotIn": ast.NotIn(),
-    "assertLess": ast.Lt(),
-    "assertLessEqual": ast.LtE(),
-    "assertGreater": ast.Gt(),
-    "assertGreaterEqual": ast.GtE(),
+    f"assert{name}": getattr(ast, op)()
+    for name, _, op in (
+        pair.partition(":")
+        for pair in """Equal:Eq ListEqual:Eq DictEqual:Eq TupleEqual:Eq SetEqual:Eq NotEqual:NotEq Is:Is IsNot:IsNot In:In
+        NotIn:NotIn Less:Lt LessEqual:LtE Greater:Gt GreaterEqual:GtE""".split()  # noqa: SIM905
+    )
 }
 UNCHANGED = ("equal", "is", "is_not", "isclose", "almost", "less", "at_most", "more", "at_least")
 """With a number, a text or None: no list that a later call could change is any of these."""

@@ -22,19 +22,11 @@ CONSTANTS = {
     "numpy.nan": math.nan,
     "numpy.pi": math.pi,
 }
-UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Invert: operator.invert,
-}
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]]
+UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]]
+BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+BINARY |= {ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
 
 
 class NotLiteral(ValueError):
@@ -99,7 +91,9 @@ class Values:
                 raise NotLiteral
             for part, item in zip(target.elts, value, strict=True):
                 self.bind_target(part, item)
-        elif isinstance(target, ast.Name) or (isinstance(target, ast.Attribute) and _is_self(target.value)):
+        elif isinstance(target, ast.Name) or (
+            isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
+        ):
             self.bind(ast.unparse(target), value)
         else:
             raise NotLiteral
@@ -243,10 +237,6 @@ PURE: dict[str, Callable[..., Any]] = {
     "enumerate": lambda *args: Lazy(enumerate(*args)),
 }
 RESERVED = {"isinstance", "print", "self", *PURE}
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _refuse() -> Any:

@@ -316,23 +316,16 @@ def _library(tag: str) -> Callable[[Parts, Coder], Any]:
     return make
 
 
-def _array(body: Parts, coder: Coder) -> Any:
+def _of_numpy(body: Parts, coder: Coder) -> Any:
     import numpy
 
-    kind, shape, data = body
+    kind, *rest = body
     if type(kind) is not str or not ARRAY_TYPE.fullmatch(kind):
-        raise BadWire("bad array")
-    made = numpy.frombuffer(base64.b64decode(data, validate=True), dtype=kind).reshape(shape)
+        raise BadWire("bad type of an array")
+    if len(rest) == 1:
+        return numpy.dtype(kind).type(decode(rest[0]))
+    made = numpy.frombuffer(base64.b64decode(rest[1], validate=True), dtype=kind).reshape(rest[0])
     return coder.begin(made.copy())
-
-
-def _scalar(body: Parts, _: object) -> Any:
-    import numpy
-
-    kind, item = body
-    if type(kind) is not str or not ARRAY_TYPE.fullmatch(kind):
-        raise BadWire("bad scalar")
-    return numpy.dtype(kind).type(decode(item))
 
 
 _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
@@ -352,6 +345,6 @@ _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
     "Q": _queue,
     "n": lambda b, c: named_tuple(b[0], b[1])(*[decode(v, c) for v in b[2]]),
     **{tag: _library(tag) for tag in LIBRARY},
-    "a": _array,
-    "ns": _scalar,
+    "a": _of_numpy,
+    "ns": _of_numpy,
 }
