@@ -294,6 +294,7 @@ LEAVES = (
     "import math\ndel math.floor\nassert f(1)",
     "from collections.abc import Sequence\nSequence.register(f)\nassert f(1)",
     "exec('import os')\nassert f(1)",
+    "try:\n    assert f(1)\nexcept:\n    assert f(2)",
     "import copy\ncopy._deepcopy_dispatch.update({int: f})\nassert f(1)",
     "import copy\ngetattr(copy, '_deepcopy_dispatch').update({int: f})\nassert f(1)",
     "print(().__class__)\nassert f(1)",

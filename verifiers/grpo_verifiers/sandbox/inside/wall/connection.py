@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from .. import frames
 from . import exceptions, values, world
-from .exceptions import Stopped, Unsupported
+from .exceptions import Stopped, TimeIsUp, Unsupported
 from .handed_over import HandedOver
 from .proxies import DOUBTED, MADE, NEVER_NAMED, PLAIN_TYPES, PlainProxy, Proxy, ProxyMeta, alias, class_for, flagged
 from .values import Value
@@ -240,7 +240,7 @@ class Connection(HandedOver):
             self.swallowed.pop(key, None)  # it was asked again, and went well
             with self.message():
                 return ["v", *self._encoded([], (found,), {})[:1], self._extras()]
-        except Stopped:
+        except (Stopped, TimeIsUp):
             raise
         except BaseException as err:  # noqa: BLE001 - whatever a test function raises, the solution may catch
             if isinstance(err, AssertionError):

@@ -158,6 +158,9 @@ def is_plain(tree: ast.Module) -> bool:
         name = getattr(node, "attr", getattr(node, "id", ""))
         if name in NOT_PLAIN or (name[:2] == "__" and name not in ("__name__", "__init__")):
             return False
+        # it would catch the end of its time, and a process of its own can be killed
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or "BaseException" in ast.unparse(node.type)):
+            return False
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             owner: ast.AST = node.value
             while isinstance(node, ast.Subscript) and isinstance(owner, ast.Subscript | ast.Attribute):
