@@ -17,6 +17,7 @@ from .exceptions import Unsupported
 from .plan import BrokenTests
 
 Run = Callable[[], None]
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 LINK: list[Any] = []
 """The connection of the trial of this process."""
 HOOKS = [f"{when}_{what}" for when in ("setup", "teardown") for what in ("class", "module", "function")]
@@ -82,10 +83,11 @@ class approx:
         return bool(is_nan or other == expected or abs(other - expected) <= max(self.abs, self.rel * abs(expected)))
 
 
-def parametrize(names: Any, cases: Any) -> Callable[[Any], Any]:
+def parametrize(argnames: Any, argvalues: Any, ids: object = None, **more: object) -> Callable[[Any], Any]:
     """`@pytest.mark.parametrize`: several of them multiply."""
-    said = [n.strip() for n in names.split(",") if n.strip()] if isinstance(names, str) else list(names)
-    rows = [dict(zip(said, case if len(said) > 1 else (case,), strict=True)) for case in cases]
+    _refuse([f"mark.parametrize({name})" for name in more])
+    said = [n.strip() for n in argnames.split(",") if n.strip()] if isinstance(argnames, str) else list(argnames)
+    rows = [dict(zip(said, case if len(said) > 1 else (case,), strict=True)) for case in argvalues]
 
     def mark(test: Any) -> Any:
         known: list[dict[str, Any]] = getattr(test, "_parameters", [{}])
@@ -119,7 +121,9 @@ def _runs(test: types.FunctionType, owner: Any) -> Iterator[Run]:
     if inspect.iscoroutinefunction(test):
         raise BrokenTests(f"`{test.__name__}` is asynchronous: pytest would not run it without a plug-in")
     _refuse([name for name in (*HOOKS, "_parameters") if hasattr(owner, name)])
-    named = [n for n, p in inspect.signature(test).parameters.items() if p.default is p.empty and p.kind < 2]
+    named = [
+        n for n, p in inspect.signature(test).parameters.items() if p.default is p.empty and p.kind not in VARIABLE
+    ]
     for given in getattr(test, "_parameters", [{}]):
         _refuse([n for n in named[owner is not None :] if n not in given])
         yield lambda given=given: _run(test, owner, given)  # type: ignore[misc]
