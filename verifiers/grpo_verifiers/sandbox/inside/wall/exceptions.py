@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from .values import Value
@@ -60,28 +61,22 @@ def names_of(kind: type) -> list[str]:
 
 def described(err: BaseException, encode: Any) -> dict[str, Any]:
     """What of an exception crosses: arguments, text, public attributes that are plain, notes and the cause."""
-    args = list[Any]()
-    for arg in err.args:
+
+    def tried(make: Callable[[], Any]) -> list[Any]:
         try:
-            args.append(encode(arg))
-        except Exception:  # noqa: BLE001 - what cannot be sent is left out
-            args.append(None)
-    attributes = list[Any]()
+            return [make()]
+        except Exception:  # noqa: BLE001 - what cannot be sent, or a `__str__` of the solution's own, is left out
+            return []
+
     names = [n for n in getattr(err, "__dict__", {}) if not n.startswith("_")]
     names += [n for c in type.mro(type(err)) for n in vars(c).get("__slots__", ()) if isinstance(n, str)]
     if isinstance(err, OSError | UnicodeError | ImportError | NameError | AttributeError | SyntaxError):
         more = ("errno", "strerror", "filename", "name", "encoding", "start", "end", "msg", "lineno")
         names += [n for n in more if getattr(err, n, None) is not None]
-    for name in names:
-        try:
-            attributes.append([name, encode(getattr(err, name))])
-        except Exception:  # noqa: BLE001 - what cannot be sent is left out
-            continue
-    try:
-        text = str(err)
-    except Exception:  # noqa: BLE001 - a `__str__` of the solution's own
-        text = ""
-    about: dict[str, Any] = {"a": args, "s": text, "d": attributes}
+    # in the order in which they are read: a class is described where it is first met
+    args = [(tried(lambda arg=arg: encode(arg)) or [None])[0] for arg in err.args]  # type: ignore[misc]
+    attributes = [[n, *found] for n in names if (found := tried(lambda n=n: encode(getattr(err, n))))]  # type: ignore[misc]
+    about: dict[str, Any] = {"a": args, "s": (tried(lambda: str(err)) or [""])[0], "d": attributes}
     if notes := [str(n) for n in getattr(err, "__notes__", ())]:
         about["n"] = notes
     return about

@@ -99,24 +99,9 @@ def encode(value: Value, coder: Coder = PLAIN) -> Any:
 
 
 def _encode_rare(value: Value, kind: type, coder: Coder) -> Any:
-    if kind is frozenset:
-        return {"f": [encode(v, coder) for v in value]}
-    if kind is bytes:
-        return {"b": value.hex()}
-    if kind is memoryview:
-        return {"b": value.tobytes().hex()}
-    if kind is bytearray:
-        return {"B": value.hex()}
-    if kind is complex:
-        return {"c": [value.real, value.imag]}
-    if kind is range:
-        return {"r": [value.start, value.stop, value.step]}
-    if kind is slice:
-        return {"sl": [encode(v, coder) for v in (value.start, value.stop, value.step)]}
-    if value is ... or value is NotImplemented:
-        return {"e": int(value is NotImplemented)}
-    if kind in VIEWS:
-        return {"v": [VIEWS.index(kind), [encode(v, coder) for v in value]]}
+    for known, tag, body in RARE:
+        if kind is known:
+            return {tag: body(value, coder)}
     module, name = getattr(kind, "__module__", ""), kind.__name__
     if module.split(".")[0] == "numpy":
         return _encode_numpy(value, kind, coder)
@@ -172,22 +157,32 @@ def _encode_subclass(value: Value, kind: type, coder: Coder) -> Any:
 
 def plain_copy(value: Value, kind: type) -> Any:
     """The plain value that an object of a subclass of a plain type holds, by the plain type's own methods; else None."""
-    if issubclass(kind, list | set | frozenset):
-        base: Any = next(b for b in (list, set, frozenset) if issubclass(kind, b))
-        return base(base.__iter__(value))
-    if issubclass(kind, dict):
-        return dict(dict.items(value))
-    if issubclass(kind, str):
-        return str.__str__(value)
-    if issubclass(kind, int):
-        return int.__int__(value)
-    if issubclass(kind, float):
-        return float.__float__(value)
-    return bytes.fromhex(bytes.hex(value)) if issubclass(kind, bytes) else None
+    return next((copy(value) for base, copy in COPIES.items() if issubclass(kind, base)), None)
 
 
+COPIES: dict[type, Callable[[Any], Any]] = {
+    list: lambda v: list(list.__iter__(v)),
+    set: lambda v: set(set.__iter__(v)),
+    frozenset: lambda v: frozenset(frozenset.__iter__(v)),
+    dict: lambda v: dict(dict.items(v)),
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: lambda v: bytes.fromhex(bytes.hex(v)),
+}
 MUTABLE = (list, dict, set, bytearray)
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+RARE: tuple[tuple[type, str, Callable[[Any, Coder], Any]], ...] = (
+    (frozenset, "f", lambda v, c: [encode(part, c) for part in v]),
+    (bytes, "b", lambda v, c: v.hex()),
+    (memoryview, "b", lambda v, c: v.tobytes().hex()),
+    (bytearray, "B", lambda v, c: v.hex()),
+    (complex, "c", lambda v, c: [v.real, v.imag]),
+    (range, "r", lambda v, c: [v.start, v.stop, v.step]),
+    (slice, "sl", lambda v, c: [encode(part, c) for part in (v.start, v.stop, v.step)]),
+    *((type(one), "e", lambda v, c: int(v is NotImplemented)) for one in (..., NotImplemented)),
+    *((kind, "v", lambda v, c: [VIEWS.index(type(v)), [encode(part, c) for part in v]]) for kind in VIEWS),
+)
 CONTAINERS = (collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict)
 """Containers whose identity a memo keeps, with those above and arrays."""
 
