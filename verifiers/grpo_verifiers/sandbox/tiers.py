@@ -27,7 +27,7 @@ PROBE_MB = 512
 ALWAYS = (
     "network, unix sockets, new processes, run programs, write outside, signal others, trace others, environment, "
     "privileges, memory over the limit, mount"
-).split(", ")
+).split(", ")  # noqa: SIM905
 ENFORCED: dict[str, tuple[str, ...]] = {
     "namespaces": (*ALWAYS, "files outside", "home folder", "process list"),
     "landlock": (*ALWAYS, "files outside", "home folder", "process list"),
