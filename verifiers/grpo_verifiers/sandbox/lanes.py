@@ -17,7 +17,7 @@ from grpo_verifiers.sandbox.folder import ScratchFolder
 from grpo_verifiers.sandbox.lane import Lane
 
 RUNS_OF_A_LANE = 20_000
-RUNS_OF_A_TESTER = 500
+RUNS_OF_A_TESTER = 2_000
 
 
 def default_count() -> int:
