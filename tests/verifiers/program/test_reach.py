@@ -68,7 +68,7 @@ DECIDING = [
     "cases = []\ndef register(case):\n    cases.append(case)\n    return case\n@register\ndef case_a():\n    assert f(1) == 2\nfor case in cases: case()",
     "class Runner:\n    def __init__(self):\n        assert f(1) == 2\nRunner()",
     "class Runner:\n    def run(self):\n        assert f(1) == 2\nRunner().run()",
-    "import pytest\n@pytest.fixture\ndef g():\n    yield f\ndef test_a(g):\n    assert g(1) == 2",
+    "import pytest\n@pytest.mark.parametrize('g', [f])\ndef test_a(g):\n    assert g(1) == 2",
     "import sys\nsys.exit(f(1) != 2)",
     "if True:\n    def test_a():\n        assert f(1) == 2",
 ]  # fmt: skip
