@@ -16,7 +16,7 @@ def test_a_version_without_the_classes_is_named_with_one_that_has_them(
     spec: str, installed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreign, "version", lambda name: installed)
-    with pytest.raises(BadFunction, match="of `verifiers` before 0.4, and") as caught:
+    with pytest.raises(BadFunction, match=r"of `verifiers` before 0\.4, and") as caught:
         foreign.loaded(spec, {})
     assert installed in str(caught.value) and "pip install 'verifiers<0.4'" in str(caught.value)
 
@@ -26,5 +26,5 @@ def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatc
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(foreign, "version", missing)
-    with pytest.raises(BadFunction, match="which is not installed: pip install 'verifiers<0.4'"):
+    with pytest.raises(BadFunction, match=r"which is not installed: pip install .verifiers<0\.4"):
         foreign.loaded("reverse-text", {})
