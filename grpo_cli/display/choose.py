@@ -92,7 +92,9 @@ class LogFile(io.RawIOBase):
 
     def __init__(self, path: str) -> None:
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            # a pipe in its place that nobody reads would be waited for
+            how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+            self._descriptor = os.open(path, how, 0o666)
         except OSError:
             self._descriptor = os.open(os.devnull, os.O_WRONLY)
 

@@ -190,6 +190,8 @@ def read_config(file: Path) -> Config:
         found = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError) as err:
         raise DataError(f"cannot be read: {str(err).splitlines()[0]}", place=str(file)) from err
+    except RecursionError as err:
+        raise DataError("cannot be read: nested too deep", place=str(file)) from err
     if not isinstance(found, dict):
         raise DataError("it holds no mapping of names and values", place=str(file))
     flat = {str(name).replace("-", "_"): value for name, value in found.items()}

@@ -203,8 +203,11 @@ def find_fault(path: Path) -> str | None:
     """Why a checkpoint cannot be trusted, or None: every file of the manifest must be there with its size and hash, and the
     state of the run among them."""
     try:
-        files = checkpoint_files((path / MANIFEST).read_bytes())
+        # nothing but a file is opened: a pipe would be waited for
+        files = checkpoint_files((path / MANIFEST).read_bytes()) if (path / MANIFEST).is_file() else None
     except (OSError, ValueError):
+        files = None
+    if files is None:
         return "no readable manifest"
     # the state, without which nothing goes on, and whatever would be loaded
     loaded = {STATE, *(file.name for file in path.iterdir() if file.suffix in LOADED)}
