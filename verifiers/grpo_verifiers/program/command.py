@@ -5,6 +5,7 @@ Only in the sandbox tier `namespaces`: the landlock tier can allow neither exec 
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
@@ -28,21 +29,45 @@ from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limi
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable
 
 MOST_SOURCE = 256 << 10
+COMPILE_MB = 2048
 DIED = "compiler_died"
 NOT_STARTED = 127  # what a shell ends with for a program that it does not find; above are signals
 _proved = set[str]()
 _proof = threading.Lock()
 
 
+# What Node gives a program, without types: its own ones are a package of their own that is rarely installed.
+NODE_TYPES = """
+declare module "*";
+declare var require: any, module: any, exports: any, process: any, console: any, Buffer: any, performance: any;
+declare var setTimeout: any, clearTimeout: any, setInterval: any, clearInterval: any, setImmediate: any;
+declare var queueMicrotask: any, structuredClone: any, TextEncoder: any, TextDecoder: any;
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Language:
-    """File name of the source, tags of its fences, command to compile (empty: none) and to run."""
+    """File name of the source, tags of its fences, command to compile (empty: none) and to run.
+
+    `sysroot` prints the folder of a toolchain that lies outside the system's folders; it is shown where it holds the file
+    `mark`, and so nothing of the user's. `beside` are files that lie beside the source.
+    """
 
     source: str
     tags: tuple[str, ...]
     compile: tuple[str, ...]
     run: tuple[str, ...]
+    sysroot: tuple[str, ...] = ()
+    mark: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
 
+
+GO_PACKAGES = """
+bufio bytes cmp container/heap container/list container/ring context crypto/md5 crypto/sha1 crypto/sha256 encoding/base64
+encoding/binary encoding/hex encoding/json errors fmt hash/crc32 hash/fnv io iter log maps math math/big math/bits math/cmplx
+math/rand math/rand/v2 os reflect regexp runtime runtime/debug slices sort strconv strings sync sync/atomic testing
+text/tabwriter time unicode unicode/utf8
+""".split()  # noqa: SIM905
 
 LANGUAGES = {
     "cpp": Language(
@@ -56,6 +81,31 @@ LANGUAGES = {
         ("java", "-Xmx512m", "-Xss64m", "-XX:+UseSerialGC", "Main"),
     ),
     "javascript": Language("main.js", ("javascript", "js", "node"), (), ("node", "main.js")),
+    "typescript": Language(
+        "main.ts",
+        ("typescript", "ts"),
+        ("tsc", "--target", "es2022", "--lib", "es2022", "--module", "commonjs", "--esModuleInterop", "--typeRoots", ".",
+         "main.ts", "node.d.ts"),
+        ("node", "main.js"),
+        beside={"node.d.ts": NODE_TYPES},
+    ),
+    "go": Language(
+        "main.go",
+        ("go", "golang"),
+        ("go", "build", "-o", "main", "main.go"),
+        ("./main",),
+        ("go", "env", "GOROOT"),
+        "pkg/tool",
+    ),
+    "rust": Language(
+        "main.rs",
+        ("rust", "rs"),
+        # the linker that comes with newer compilers finds itself through /proc, which is not here
+        ("rustc", "-O", "--edition", "2021", "-C", "link-arg=-fuse-ld=bfd", "-o", "main", "main.rs"),
+        ("./main",),
+        ("rustc", "--print", "sysroot"),
+        "lib/rustlib/multirust-channel-manifest.toml",
+    ),
     "bash": Language("main.sh", ("bash", "sh", "shell", "console", "zsh", "shell-session"), (), ("bash", "main.sh")),
 }
 
@@ -104,7 +154,12 @@ class CommandVerifier(SandboxedVerifier):
             preset.tags,
             tuple(options.compile) or preset.compile,
             tuple(options.run) or preset.run,
+            preset.sysroot,
+            preset.mark,
+            preset.beside,
         )
+        self.toolchain = ""
+        self.around: tuple[str, ...] = ()
         if not self.language.run or not self.language.source:
             known = ", ".join(LANGUAGES)
             raise BadOption("language", f"`{options.language}` has no preset ({known}); give `source` and `run`")
@@ -124,12 +179,47 @@ class CommandVerifier(SandboxedVerifier):
         return compile_task({**row, "style": "stdio"}, Defaults("stdio", o.scoring, o.timeout, o.mem_mb, None)).outputs
 
     def find_tier(self) -> Tier:
-        """The tier `namespaces`, with the programs of the language there."""
-        return need_programs(self._programs(), "the verifier `command`")
+        """The tier `namespaces`, with the programs of the language there; a toolchain outside the system's folders is shown."""
+        tier = need_programs(self._programs(), "the verifier `command`")
+        asked = self.language.sysroot
+        if asked and asked[0] in self._programs() and not self.toolchain:
+            ran = subprocess.run(asked, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+            folder = ran.stdout.strip()
+            if os.path.isabs(folder) and os.path.exists(os.path.join(folder, self.language.mark)):
+                self.toolchain = folder
+                self.shown = (*self.options.show, folder)
+                if asked[0] == "go":
+                    self._compile_packages()
+        return tier
+
+    def _compile_packages(self) -> None:
+        """Compile Go's own packages once a machine, where they come as sources: each run would do it, for 10 seconds.
+
+        Raises:
+            Unavailable: they do not compile.
+        """
+        cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "grpo", "go")
+        if glob.glob(f"{self.toolchain}/pkg/linux_*/fmt.a"):
+            return
+        environment = {**os.environ, "GOCACHE": cache, "GOROOT": self.toolchain, "GOTOOLCHAIN": "local"}
+        there = [name for name in GO_PACKAGES if os.path.isdir(f"{self.toolchain}/src/{name}")]  # a new Go has more
+        command = [*self._found(["go"]), "build", *there]
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, umask=0o022)
+        if ran.returncode:
+            raise Unavailable("Go cannot compile its own packages", ran.stderr[-300:])
+        self.shown = (*self.shown, cache)
+        self.around = ("/usr/bin/env", f"GOROOT={self.toolchain}", f"GOCACHE={cache}")
 
     def _programs(self) -> list[str]:
         commands = [self.language.compile, self.language.run]
         return [argv[0] for argv in commands if argv and not argv[0].startswith("./")]
+
+    def _found(self, argv: Sequence[str]) -> list[str]:
+        """The command with the full path of its program; one made by compiling stays as it is."""
+        if argv[0].startswith("./"):
+            return list(argv)
+        path = os.path.join(self.toolchain, "bin") if self.toolchain else None
+        return [*self.around, shutil.which(argv[0], path=path) or shutil.which(argv[0]) or argv[0], *argv[1:]]
 
     def prove(self, lanes: Lanes) -> None:
         """Put a program that prints `ok` through the same commands and limits, once a process.
@@ -162,9 +252,9 @@ class CommandVerifier(SandboxedVerifier):
     def _silent_program(self, lanes: Lanes) -> str:
         """A program that says its version on this machine and cannot in the sandbox, in words."""
         for name in self._programs():
-            argv = [*_found([name]), "--version"]
+            argv = [*self._found([name]), "--version"]
             with lanes.slot() as slot:
-                ran = run_program(slot.lane("programs", "command"), argv, {}, ProgramLimits(10.0, 2048))
+                ran = run_program(slot.lane("programs", "command"), argv, {}, ProgramLimits(10.0, COMPILE_MB))
             if (ran.report.killed or ran.report.exit_code != 0) and _runs_here(argv):
                 return f"`{name} --version` works outside and not in it: {ran.stderr[-300:].strip()}"
         return ""
@@ -184,14 +274,14 @@ class CommandVerifier(SandboxedVerifier):
 
     def _run(self, slot: LaneSlot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         o = self.options
-        files: dict[str, str] = {self.language.source: source}
+        files = {self.language.source: source, **self.language.beside}
         products: Mapping[str, bytes] = {}
         if self.language.compile:
             made = run_program(
                 slot.lane("programs", "command"),
-                _found(self.language.compile),
+                self._found(self.language.compile),
                 files,
-                ProgramLimits(o.compile_timeout, 2048),
+                ProgramLimits(o.compile_timeout, COMPILE_MB),
                 keep=True,
             )
             seconds = time.perf_counter() - started
@@ -207,7 +297,7 @@ class CommandVerifier(SandboxedVerifier):
             stdin = test.input.encode("utf-8", "surrogatepass")
             ran = run_program(
                 slot.lane("programs", "command"),
-                _found(self.language.run),
+                self._found(self.language.run),
                 files,
                 ProgramLimits(o.timeout, o.mem_mb),
                 stdin,
@@ -250,11 +340,6 @@ def _runs_here(argv: Sequence[str]) -> bool:
         return subprocess.run(argv, capture_output=True, timeout=30, stdin=subprocess.DEVNULL).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
-
-
-def _found(argv: Sequence[str]) -> list[str]:
-    """The command with the full path of its program; one made by compiling stays as it is."""
-    return [argv[0] if argv[0].startswith("./") else shutil.which(argv[0]) or argv[0], *argv[1:]]
 
 
 def source_of(completion: str, tags: Sequence[str]) -> str | None:

@@ -29,6 +29,8 @@ PROGRAMS = (
     "/etc/alternatives",
     "/usr/share/nodejs",
     "/usr/share/perl",
+    "/usr/local/lib/node_modules",
+    *glob.glob("/usr/share/go-*"),
     *glob.glob("/etc/java-*"),
 )
 COMPANIONS = (
