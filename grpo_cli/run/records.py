@@ -252,6 +252,7 @@ def read_verdict(line: object) -> Verdict:
         reason=_of(line, "reason", str, ""),
         seconds=seconds,
         detail=_of(line, "detail", str, ""),
+        way=_of(line, "way", str, ""),
     )
 
 

@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 class Verdict:
     """Outcome, score (a finite number; None for `error`), the extracted answer, a reason code, and the seconds it took.
 
-    Verifiers of ours score in [0, 1]; a function of the user's gives any finite number. `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people. Both may come from code of others, and are made printable here.
+    Verifiers of ours score in [0, 1]; a function of the user's gives any finite number. `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people. Both may come from code of others, and are made printable here. `way` is how a program was judged: `values`, `wall` or `trusted`.
     """
 
     outcome: Outcome
@@ -39,6 +39,7 @@ class Verdict:
     reason: str = ""
     seconds: float = 0.0
     detail: str = ""
+    way: str = ""
 
     def __post_init__(self) -> None:
         if not (self.reason.isprintable() and self.detail.isprintable()):
@@ -59,8 +60,7 @@ class Verdict:
             "reason": self.reason,
             "seconds": round(self.seconds, 6),
         }
-        if self.detail:
-            out["detail"] = self.detail
+        out |= {name: said for name, said in (("detail", self.detail), ("way", self.way)) if said}
         return out
 
 

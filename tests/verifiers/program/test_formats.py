@@ -241,15 +241,16 @@ def test_what_the_wall_does_not_carry_is_counted_by_its_kind(verifier: CodeVerif
     assert verifier.describe([broken]) == ["mbpp: 1 wall"]
 
 
-def test_a_right_verdict_carries_its_way(verifier: CodeVerifier) -> None:
+def test_a_verdict_carries_its_way(verifier: CodeVerifier) -> None:
     tests = "xs = shift([1], 2)\nxs.append(4)\nassert xs == [3, 4]"
     for row, way in (
         ({"tests": ASSERTS[0]}, "values"),
         ({"tests": tests}, "wall"),
         ({"tests": tests, "trusted_objects": True}, "trusted"),
     ):
-        verdict = verifier.verify(FUNCTION, {"entry_point": "shift", **row})
-        assert (verdict.score, verdict.detail) == (1.0, f"way: {way}")
+        for code, score in ((FUNCTION, 1.0), (FUNCTION.replace("+", "-"), 0.0), (FUNCTION + "\nraise OSError", 0.0)):
+            verdict = verifier.verify(code, {"entry_point": "shift", **row})
+            assert (verdict.score, verdict.as_json()["way"]) == (score, way)
 
 
 def plus(body: str, inputs: list[Any], **more: object) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class CodeVerifier(SandboxedVerifier):
             except NotCarried as err:
                 return error(err.args[0], err.args[1], time.perf_counter() - started)
             self._learn(task, trial)
-            verdict = _verdict(task, trial, _shown(answer), time.perf_counter() - started)
+            verdict = replace(_verdict(task, trial, _shown(answer), time.perf_counter() - started), way=trial.way)
             absent = packages_in(answer) - {name for name, _ in host_view(PACKAGES).packages}
             if absent and verdict.outcome is not Outcome.RIGHT:
                 return error("no_library", f"`{'`, `'.join(sorted(absent))}` is not installed here", verdict.seconds)
@@ -191,7 +191,7 @@ def _verdict(task: CodeTask, trial: Trial, shown: str, seconds: float) -> Verdic
     passed = sum(r.fate == "passed" for r in trial.results)
     bad = next((r for r in trial.results if r.fate != "passed"), None)
     if bad is None and passed == task.count:
-        return replace(right(shown, f"passed:{passed}", seconds), detail=f"way: {trial.way}")
+        return right(shown, f"passed:{passed}", seconds)
     if bad is None:
         return wrong(shown, "tests_not_run", seconds)
     if bad.fate == "no_code":

@@ -9,13 +9,18 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import traceback
 import types
-from collections.abc import Callable
+import unittest.main
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .wall import plan, pytest_shim, trial
+
+
+MAIN = vars(sys.modules["unittest.main"])
 
 
 class OneProcess:
@@ -27,21 +32,35 @@ class OneProcess:
         self.calls, self.requests = 0, 1
         self.swallowed, self.raised = dict[str, BaseException](), list[BaseException]()
         self.functions, self.shared = list[Any](), dict[int, Any]()
+        self.begun = set[types.FrameType]()
 
     def names(self, wanted: list[str]) -> dict[str, Any]:
         """Those of these names that the solution defines."""
         return {n: self.module.__dict__[n] for n in wanted if n in self.module.__dict__}
 
     def commit(self) -> None:
-        """Nothing is kept back."""
+        """Note that the check which the caller has begun is done; nothing is kept back."""
+        self.begun.discard(sys._getframe(1))
 
     def same(self, one: object, other: object) -> bool:
         """`is`."""
         return one is other
 
 
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A program's code and all that is defined in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from codes_of(inner)
+
+
 class TrustedRun(trial.TestRun):
     """A trial without a wall."""
+
+    def __init__(self, prepared: plan.Plan, job: dict[str, Any], link: Any) -> None:
+        super().__init__(prepared, job, link)
+        self.own = [code for program in prepared.tests for code in codes_of(program)]
 
     def set_up(self) -> str:
         """The solution has run it, and its names are here."""
@@ -50,10 +69,20 @@ class TrustedRun(trial.TestRun):
     def blame(self, err: BaseException) -> None:
         """A program that fails by itself fails in plain Python, too: that is a failed test."""
 
+    def _note(self) -> None:
+        super()._note()
+        self.link.begun.add(sys._getframe(1))
+
+    def _one(self, code: types.CodeType, namespace: dict[str, Any] | None = None) -> str:
+        """Run one test. One that an exception has ended inside a check, as an exit or a skip may, has not passed."""
+        why = super()._one(code, namespace)
+        return why or ("a check was begun and left" if self.link.begun else "")
+
     def leaves(self, err: SystemExit) -> bool:
-        """Whether the solution has called `sys.exit`, and not the test program (`unittest.main`)."""
-        frames = traceback.extract_tb(err.__traceback__)
-        return bool(frames) and frames[-1].filename == "<solution>"
+        """Whether an exit is not the test program's own: a statement of it, or `unittest.main`."""
+        *_, (frame, _) = traceback.walk_tb(err.__traceback__)
+        self.link.begun.discard(frame)
+        return not (any(frame.f_code is code for code in self.own) or frame.f_globals is MAIN)
 
 
 def run(
@@ -84,6 +113,9 @@ def run(
         except plan.BrokenTests as err:
             report = {"broken": str(err)[:300]}
         report["checks"] = test.reached
+        # what no test asks for, the solution has asked for
+        if report.get("ended") == "not_supported" and not re.search(rf"{report['detail']}|from pytest", "\n".join(tests)):
+            report |= {"ended": "left_the_run"}
     data = json.dumps({**report, "number": number}).encode() + b"\n"
     while data:
         data = data[write(out, data) :]

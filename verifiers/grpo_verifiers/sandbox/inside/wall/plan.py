@@ -334,6 +334,8 @@ class Instrumented(ast.NodeTransformer):
                 _commit_between(statement)
             if at >= future and _is_check(statement):
                 out.append(_call(CHECK))
+                # a check whose frame is left by its own statement counts as done; so does none that an exception leaves
+                out += [_call(COMMIT)] if isinstance(statement, ast.Raise | ast.Return) else []
             out.append(statement)
             is_docstring = (
                 len(out) == 1 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
