@@ -20,16 +20,26 @@ from grpo_verifiers.program.claims import Undecided, holds, of_object
 from grpo_verifiers.program.compare import CompareRule, same, same_output
 from grpo_verifiers.program.literal_tests import LiteralCall
 from grpo_verifiers.program.task import KINDS, CodeTask, Returned, packages_of
-from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.inside.wall import values as wire
-from grpo_verifiers.sandbox.lane import STRETCH, Lane, LaneFailed, LaneReport, LaneSilent, memory_files, read_file
+from grpo_verifiers.sandbox.lane import (
+    OUTPUT_BYTES,
+    STRETCH,
+    Lane,
+    LaneFailed,
+    LaneReport,
+    LaneSilent,
+    ending,
+    limits_of,
+    memory_files,
+    read_file,
+    run_script,
+    script,
+)
 from grpo_verifiers.sandbox.lanes import LaneSlot
 
-OUTPUT_BYTES = 16 << 20
-WALL_FACTOR = 3.0
 SPARE_BYTES = 1 << 16
 LOOK_BYTES = 1 << 20
-NUMPY_MB = 1536
+LIMITS = ("time", "wall_time", "memory", "output")
 # a test process that these end was brought down by what the solution made it do: SIGABRT, SIGBUS, SIGSEGV, SIGXCPU
 CRASHES = (6, 7, 11, 24)
 
@@ -119,40 +129,22 @@ def with_reference(task: CodeTask, slot: LaneSlot) -> CodeTask:
 
 
 def _limits(task: CodeTask, kind: str, steps: int = 1) -> dict[str, Any]:
-    memory_mb = task.memory_mb if kind == "plain" else max(task.memory_mb, NUMPY_MB)
-    return {
-        "cpu_s": task.timeout_s,
-        "wall_s": task.timeout_s * WALL_FACTOR,
-        "memory_mb": memory_mb,
-        "output_bytes": OUTPUT_BYTES,
-        "steps": steps,
-    }
+    return limits_of(kind, task.timeout_s, task.memory_mb, steps)
 
 
 def _payload(task: CodeTask, code: str, **more: object) -> bytes:
-    return json.dumps(
-        {"code": code, "entry": task.entry, "prompt": task.prompt, "before": task.before, **more}
-    ).encode()
+    return script(code, task.entry, task.prompt, task.before, **more)
 
 
 def _ended(report: LaneReport) -> TestResult | None:
     """What the end of a run says by itself; None for a clean end, and for one that we asked for."""
-    if report.killed == "asked":
-        if report.exit_code == -9:
-            return None
-    elif report.killed:
-        return TestResult("limit", {"cpu": "time", "output": "output"}.get(report.killed, "wall_time"))
-    if report.exit_code == NO_CODE:
-        return TestResult("no_code", "no_code")
-    if report.exit_code == NO_MEMORY:
-        return TestResult("limit", "memory")
-    if report.exit_code in (-24, -25):
-        return TestResult("limit", "time" if report.exit_code == -24 else "output")
-    if report.exit_code != 0:
-        return TestResult(
-            "failed", f"signal:{-report.exit_code}" if report.exit_code < 0 else f"exit:{report.exit_code}"
-        )
-    return None
+    why = ending(report)
+    return _of_end(why) if why else None
+
+
+def _of_end(why: str) -> TestResult:
+    fate: Fate = "limit" if why in LIMITS else "no_code" if why == "no_code" else "failed"
+    return TestResult(fate, why)
 
 
 def _run_stdio(
@@ -174,22 +166,18 @@ def _one_stdio(
     task: CodeTask, index: int, shared: dict[str, int], lane: Lane, options: TrialOptions
 ) -> tuple[TestResult, LaneReport]:
     test = task.outputs[index]
-    with memory_files(stdin=test.input.encode("utf-8", "surrogatepass"), stdout=None, stderr=None) as fds:
-        report = lane.run("stdio", {**shared, **fds}, _limits(task, lane.kind))
-        ended = _ended(report)
-        size = os.fstat(fds["stdout"]).st_size
-        if size >= OUTPUT_BYTES:
-            return TestResult("limit", "output"), report
-        if ended is not None:
-            said = read_file(fds["stderr"], 1 << 16)[-400:].decode("utf-8", "replace")
-            return TestResult(ended.fate, ended.reason, said.strip()), report
-        if size > 4 * max(len(o) for o in test.outputs) * 4 + SPARE_BYTES:
-            return TestResult("failed", "output_differs"), report
-        printed = read_file(fds["stdout"], size).decode("utf-8", "replace")
+    most = 16 * max(len(o) for o in test.outputs) + SPARE_BYTES
+    stdin = test.input.encode("utf-8", "surrogatepass")
+    ran = run_script(lane, shared, _limits(task, lane.kind), stdin, most + 1)
+    if ran.ended:
+        return replace(_of_end(ran.ended), detail=ran.stderr[-400:].strip()), ran.report
+    if len(ran.stdout) > most:
+        return TestResult("failed", "output_differs"), ran.report
+    printed = ran.stdout.decode("utf-8", "replace")
     how = test.compare or options.compare
     if any(same_output(o, printed, how, test.tolerance) for o in test.outputs):
-        return PASSED, report
-    return TestResult("failed", "output_differs"), report
+        return PASSED, ran.report
+    return TestResult("failed", "output_differs"), ran.report
 
 
 def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.processes.linked import PLAIN_ENVIRONMENT, LinkedProcess, ProcessFailed, ProcessSilent
+from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.view import PACKAGES, PROGRAMS, HostView, host_view, landlock_paths
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
@@ -24,6 +25,9 @@ FLAGS = ("-s", "-P", "-S", "-B", "-X", "utf8")
 START_S = 30.0
 LARGEST = 1 << 16
 GRACE_S = 20.0
+OUTPUT_BYTES = 16 << 20
+WALL_FACTOR = 3.0
+NUMPY_MB = 1536
 STRETCH = 2  # as in `inside.server`
 SEALS = 0x1 | 0x2 | 0x4 | 0x8  # F_SEAL_SEAL, SHRINK, GROW, WRITE
 F_ADD_SEALS = 1033
@@ -154,6 +158,56 @@ class Lane(LinkedProcess):
         if answer.get("recycle"):
             self.close()
         return LaneReport(answer["status"], answer["cpu"], answer["wall"], answer["killed"], answer["rss_kb"])
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """How a Python program ended, why if not by itself, and what it printed."""
+
+    report: LaneReport
+    ended: str
+    stdout: bytes
+    stderr: str
+
+
+def script(code: str, entry: str | None = None, prompt: str = "", before: str = "", **more: object) -> bytes:
+    """The payload of a run of Python code: a text that holds the program, and what stands before it."""
+    return json.dumps({"code": code, "entry": entry, "prompt": prompt, "before": before, **more}).encode()
+
+
+def limits_of(
+    kind: str, cpu_s: float, memory_mb: int, steps: int = 1, output_bytes: int = OUTPUT_BYTES
+) -> dict[str, Any]:
+    """The limits of a run of Python code in a lane of this kind; `steps` is how many results may each take `cpu_s`."""
+    memory_mb = memory_mb if kind == "plain" else max(memory_mb, NUMPY_MB)
+    return {
+        "cpu_s": cpu_s, "wall_s": cpu_s * WALL_FACTOR, "memory_mb": memory_mb, "output_bytes": output_bytes, "steps": steps,
+    }  # fmt: skip
+
+
+def run_script(
+    lane: Lane, payload: Mapping[str, int], limits: Mapping[str, Any], stdin: bytes = b"", most: int = OUTPUT_BYTES
+) -> ScriptRun:
+    """Run a Python program, whose payload is a memory file, to its end; of what it prints `most` bytes are read.
+
+    Raises:
+        LaneFailed: the sandbox broke.
+    """
+    with memory_files(stdin=stdin, stdout=None, stderr=None) as fds:
+        report = lane.run("stdio", {**payload, **fds}, limits)
+        is_cut = os.fstat(fds["stdout"]).st_size >= limits["output_bytes"]
+        said = read_file(fds["stderr"], 1 << 16).decode("utf-8", "replace")
+        return ScriptRun(report, "output" if is_cut else ending(report), read_file(fds["stdout"], most), said)
+
+
+def ending(report: LaneReport) -> str:
+    """Why a run of Python code ended, if not by itself or because it was asked to: a limit, `no_code`, `signal:9`, `exit:1`."""
+    code = report.exit_code
+    if report.killed not in ("", "asked"):
+        return {"cpu": "time", "output": "output"}.get(report.killed, "wall_time")
+    known = {0: "", NO_CODE: "no_code", NO_MEMORY: "memory", -24: "time", -25: "output"}
+    known |= {-9: ""} if report.killed else {}
+    return known.get(code, f"signal:{-code}" if code < 0 else f"exit:{code}")
 
 
 def _settings(view: HostView, tier: str, kind: str, role: str, fd: int, scratch: str) -> dict[str, Any]:

@@ -9,13 +9,15 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from grpo_verifiers.processes.linked import end_with
 from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.sandbox.folder import ScratchFolder
-from grpo_verifiers.sandbox.lane import Lane
+from grpo_verifiers.sandbox.lane import Lane, LaneFailed
 
+T = TypeVar("T")
 RUNS_OF_A_LANE = 20_000
 RUNS_OF_A_TESTER = 2_000
 
@@ -53,6 +55,25 @@ class LaneSlot:
         if lane is None or not lane.is_open:
             lane = self._lanes[kind, role] = Lane(self.tier, kind, role, self._scratch_path(), self.shown)
         return lane
+
+    def attempt(self, run: Callable[[LaneSlot], T]) -> T:
+        """What `run` returns in this slot; after a fault of the sandbox it is tried once more, in fresh lanes.
+
+        Raises:
+            LaneFailed, OSError: they broke as well.
+        """
+        for is_last in (False, True):
+            try:
+                return run(self)
+            except (LaneFailed, OSError):
+                self.discard()
+                if is_last:
+                    raise
+            except BaseException:
+                # an interrupt leaves lanes in the middle of a run: the next one must not find them so
+                self.discard()
+                raise
+        raise AssertionError("not reached")
 
     def _scratch_path(self) -> str:
         """The folder that the lanes of this slot share, empty; "" in tiers that have their own or none."""

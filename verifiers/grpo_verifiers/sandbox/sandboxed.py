@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from abc import abstractmethod
@@ -10,13 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from grpo_verifiers.sandbox.lane import LaneFailed, memory_files, read_file
+from grpo_verifiers.sandbox.lane import LaneFailed, limits_of, memory_files, run_script, script
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot, default_count
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.verdict import Verdict, error, over_limit
 from grpo_verifiers.verifier import Sample, Verifier
-
-TRIES = 2
 
 
 class SandboxedVerifier(Verifier):
@@ -94,19 +91,12 @@ class SandboxedVerifier(Verifier):
 
     def in_a_slot(self, lanes: Lanes, run: Callable[[LaneSlot], Verdict], started: float) -> Verdict:
         """Run something in a slot of its own. A fault of the sandbox is never a zero: a fresh lane once, then no verdict."""
-        trouble = ""
         with lanes.slot() as slot:
-            for _ in range(TRIES):
-                try:
-                    return run(slot)
-                except (LaneFailed, OSError) as err:
-                    trouble = str(err)
-                    slot.discard()
-                except BaseException:
-                    # an interrupt leaves lanes in the middle of a run: the next sample must not find them so
-                    slot.discard()
-                    raise
-            if trouble and works(slot):
+            try:
+                return slot.attempt(run)
+            except (LaneFailed, OSError) as err:
+                trouble = str(err)
+            if works(slot):
                 # two fresh lanes broke under it and a third one is sound: that is the completion's own doing
                 return over_limit("broke_the_sandbox", None, time.perf_counter() - started)
         return error("sandbox", trouble[:300], time.perf_counter() - started)
@@ -114,12 +104,10 @@ class SandboxedVerifier(Verifier):
 
 def works(slot: LaneSlot) -> bool:
     """Whether a fresh lane of the slot runs a program that is known to be good."""
-    job = json.dumps({"code": "print(6 * 7)", "entry": None, "prompt": "", "before": ""}).encode()
-    limits = {"cpu_s": 4.0, "wall_s": 20.0, "memory_mb": 512, "output_bytes": 1 << 16}
     try:
-        with memory_files(payload=job, stdin=b"", stdout=None, stderr=None) as fds:
-            report = slot.lane("plain").run("stdio", fds, limits)
-            return report.exit_code == 0 and read_file(fds["stdout"], 100) == b"42\n"
+        with memory_files(payload=script("print(6 * 7)")) as payload:
+            ran = run_script(slot.lane("plain"), payload, limits_of("plain", 6.0, 512))
+        return not ran.ended and ran.stdout == b"42\n"
     except (LaneFailed, OSError):
         slot.discard()
         return False
