@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -21,7 +22,7 @@ from grpo_verifiers.program.hello import hello
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
-from grpo_verifiers.sandbox.programs import ProgramLimits, ProgramResult, need_programs, run_program
+from grpo_verifiers.sandbox.programs import PRODUCT_BYTES, TAIL, ProgramLimits, ProgramResult, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.thinking import answer_text
@@ -32,6 +33,11 @@ MOST_SOURCE = 256 << 10
 COMPILE_MB = 2048
 DIED = "compiler_died"
 NOT_STARTED = 127  # what a shell ends with for a program that it does not find; above are signals
+SHORT_OF = re.compile(
+    r"No space left|[Oo]ut of memory|annot allocate memory|memory exhausted|memory allocation of|OutOfMemory|out of resources|"
+    r"\b[Kk]illed\b|temporarily unavailable"
+)
+"""What compilers print that lack room, and anything else that a program has them print."""
 _proved = set[str]()
 _proof = threading.Lock()
 
@@ -268,9 +274,12 @@ class CommandVerifier(SandboxedVerifier):
         if len(source) > MOST_SOURCE:
             return over_limit("source_size")
         verdict = self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
-        if verdict.reason == DIED and (trouble := self._trouble(lanes)):
+        if verdict.reason not in (DIED, "compile_memory"):
+            return verdict
+        # the machine's doing where a good program fails as well; else it may have lacked room for a moment
+        if trouble := self._trouble(lanes):
             return error("compiler", trouble, time.perf_counter() - started)
-        return verdict
+        return self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
 
     def _run(self, slot: LaneSlot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         o = self.options
@@ -281,16 +290,16 @@ class CommandVerifier(SandboxedVerifier):
                 slot.lane("programs", "command"),
                 self._found(self.language.compile),
                 files,
-                ProgramLimits(o.compile_timeout, COMPILE_MB),
+                ProgramLimits(o.compile_timeout, COMPILE_MB, PRODUCT_BYTES),
                 keep=True,
             )
             seconds = time.perf_counter() - started
             if made.report.killed or made.is_over_memory:
                 return over_limit("compile_memory" if made.is_over_memory else "compile_time", source, seconds)
-            code = made.report.exit_code
-            if code != 0:
-                reason = "does_not_compile" if 0 < code < NOT_STARTED else DIED
-                return wrong(source, reason, seconds, 0.0, made.stderr[-400:])
+            if (code := made.report.exit_code) != 0:
+                said = made.stderr or made.stdout[-TAIL:].decode("utf-8", "replace")
+                has_died = not 0 < code < NOT_STARTED or SHORT_OF.search(said)
+                return wrong(source, DIED if has_died else "does_not_compile", seconds, 0.0, said[-400:])
             products = made.products
         passed, bad, printed = 0, "", ""
         for test in tests:
@@ -299,7 +308,7 @@ class CommandVerifier(SandboxedVerifier):
                 slot.lane("programs", "command"),
                 self._found(self.language.run),
                 files,
-                ProgramLimits(o.timeout, o.mem_mb),
+                ProgramLimits(o.timeout, o.mem_mb, reserved=3),
                 stdin,
                 products=products,
             )

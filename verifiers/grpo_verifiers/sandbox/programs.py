@@ -21,10 +21,14 @@ TAIL = 4000
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """Limits of one run of a program; wall time may be three times its CPU time."""
+    """Limits of one run of a program; wall time may be three times its CPU time, on a machine that is busy six times.
+
+    `reserved` is how many times its memory a process may reserve: a thread's stack is reserved and hardly ever used.
+    """
 
     cpu_s: float
     memory_mb: int
+    reserved: int = 1
     output_bytes: int = OUTPUT_BYTES
 
     def as_json(self) -> dict[str, Any]:
@@ -32,7 +36,7 @@ class ProgramLimits:
         return {
             "cpu_s": self.cpu_s,
             "wall_s": 3 * self.cpu_s,
-            "memory_mb": self.memory_mb,
+            "memory_mb": self.reserved * self.memory_mb,
             "output_bytes": self.output_bytes,
             "data_only": True,
             "tasks": 128,
