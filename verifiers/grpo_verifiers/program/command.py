@@ -121,13 +121,13 @@ class CommandOptions:
     """Options of `command`."""
 
     language: str = "cpp"
-    """cpp | c | java | javascript | bash, or any name together with `run`."""
+    """bash | c | cpp | go | java | javascript | rust | typescript, or any name together with `run`."""
     compile: list[str] = field(default_factory=list)
     """Command that compiles the source; the files it makes are there when they are run. The preset's if empty."""
     run: list[str] = field(default_factory=list)
     """Command that runs what was compiled, or the source; the preset's if empty."""
     show: list[str] = field(default_factory=list)
-    """Folders that these commands may read besides the system's, such as `/usr/local/go`; model code can read them too."""
+    """Folders that these commands may read besides the system's, such as `/opt/node`; model code can read them too."""
     source: str = ""
     """Name of the source file; the preset's if empty."""
     hello: str = ""
@@ -135,7 +135,7 @@ class CommandOptions:
     scoring: str = "all"
     """all: every test must pass. fraction: the score is the share of tests passed."""
     timeout: float = 4.0
-    """CPU seconds for a test."""
+    """CPU seconds for a test; wall time may be three times that, six times on a busy machine."""
     compile_timeout: float = 20.0
     """CPU seconds for compiling; more is the completion's fault."""
     mem_mb: int = 1024

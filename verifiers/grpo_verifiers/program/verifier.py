@@ -34,7 +34,7 @@ class CodeOptions:
     scoring: str = "all"
     """all: every test must pass. fraction: the score is the share of tests passed."""
     timeout: float = 4.0
-    """CPU seconds for a test (for a whole assert program); wall time may be three times that."""
+    """CPU seconds for a test (for a whole assert program); wall time may be three times that, six times on a busy machine."""
     mem_mb: int = 512
     """Address space of a run; programs that import numpy get at least 1536."""
     max_tests: int | None = None
