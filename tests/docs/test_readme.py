@@ -42,6 +42,10 @@ def test_the_readme_is_short() -> None:
     assert max(map(len, text.splitlines())) <= 300
 
 
+def test_the_page_of_programs_judged_by_tests_is_at_most_400_words() -> None:
+    assert len((ROOT / "docs" / "verifiers" / "code.md").read_text().split()) <= 400
+
+
 def test_the_guide_is_fourteen_pages_of_at_most_16000_words() -> None:
     guide = dict(navigation())["Guide"]
     words = {place: len((ROOT / "docs" / place).read_text().split()) for _, place in guide}

@@ -40,7 +40,9 @@ def python(code: str) -> str:
 
     with _verifier().ready().slot() as slot:
         ran = slot.attempt(run)
-    ended = ENDINGS.get(ran.ended) or ("it was ended by " + ran.ended.replace(":", " ") if "signal" in ran.ended else "")
+    ended = ENDINGS.get(ran.ended) or (
+        "it was ended by " + ran.ended.replace(":", " ") if "signal" in ran.ended else ""
+    )
     out, err = ran.stdout.decode("utf-8", "replace").rstrip("\n"), ran.stderr.rstrip("\n")
     # of the error its end: the lines above are of the interpreter
     text = "\n".join(part for part in (out, err[-1_500:], ended and f"error: {ended}") if part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,78 @@ def test_commands_that_want_more_than_a_plain_program_take_a_trial_of_ones_own()
     assert judged("java", code, hello=hello, **options).outcome == "right"
 
 
+@needs_java
+def test_threads_may_reserve_their_stacks() -> None:
+    body = (
+        "int a = new Scanner(System.in).nextInt(); var pool = java.util.concurrent.Executors.newFixedThreadPool(12); "
+        "var all = new ArrayList<java.util.concurrent.Future<Integer>>(); var gate = new java.util.concurrent.CyclicBarrier(12); "
+        "for (int i = 0; i < 12; i++) all.add(pool.submit(() -> { gate.await(); return a; })); "
+        "int sum = 0; for (var one : all) sum += one.get(); pool.shutdown(); System.out.println(sum / 6);"
+    )
+    code = f"```java\nimport java.util.*;\npublic class Main {{ public static void main(String[] x) throws Exception {{ {body} }} }}\n```"
+    assert judged("java", code).outcome == "right"
+
+
+PROGRAMS = {
+    "go": 'package main\nimport ("bufio"; "fmt"; "os")\nfunc main() {\n\tvar a int\n\tfmt.Fscan(bufio.NewReader(os.Stdin), &a)\n\tfmt.Println(a * 2)\n}',
+    "rust": "fn main() {\n    let mut s = String::new();\n    std::io::stdin().read_line(&mut s).unwrap();\n"
+    '    let a: u32 = s.trim().parse().unwrap();\n    println!("{}", a * 2);\n}',
+    "typescript": "import * as readline from 'readline';\nconst lines = readline.createInterface({ input: process.stdin });\n"
+    "const twice = (a: number): number => a * 2;\nlines.on('line', (line: string) => console.log(twice(Number(line))));",
+}
+COMPILERS = {"go": "go", "rust": "rustc", "typescript": "tsc"}
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_language_is_compiled_where_its_compiler_is_installed(language: str) -> None:
+    if shutil.which(COMPILERS[language]) is None:
+        pytest.skip(f"{COMPILERS[language]} is not installed")
+    code = PROGRAMS[language]
+    verifier = build("command", language=language, lanes=1)
+    try:
+        assert verifier.verify(f"```{language}\n{code}\n```", TESTS).outcome == "right"
+        assert verifier.verify(code.replace("a * 2", "a * 3"), TESTS).reason == "output_differs"
+        assert verifier.verify(code.replace("a * 2", "b * 2"), TESTS).reason == "does_not_compile"
+    finally:
+        verifier.close()
+
+
+@pytest.mark.parametrize("language", COMPILERS)
+def test_a_compiler_that_is_missing_is_named(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Unavailable, match=COMPILERS[language]):
+        build("command", language=language).start()
+
+
+LOOPS = {
+    "loops": "for (;;) n++;",
+    "sleeps": "for (;;) pause();",
+    "ignores signals": "for (int i = 1; i < 65; i++) signal(i, SIG_IGN); for (;;) n++;",
+    "forks": "for (int i = 1; i < 65; i++) signal(i, SIG_IGN); for (;;) fork();",
+    "leaves a daemon": "if (!fork()) { setsid(); for (;;) n++; } for (;;) pause();",
+    "writes": 'signal(SIGXFSZ, SIG_IGN); for (;;) puts("without end");',
+    "writes errors": 'for (;;) fputs("without end", stderr);',
+    "stops": "raise(SIGSTOP); for (;;) n++;",
+}
+
+
+@needs_cpp
+def test_what_never_ends_is_ended_by_the_clock_on_a_busy_machine_too() -> None:
+    verifier = build("command", language="cpp", lanes=1, timeout=0.5)
+    head = "#include <csignal>\n#include <cstdio>\n#include <unistd.h>\nvolatile int n;\nint main() {"
+    try:
+        verifier.start()
+        for body in LOOPS.values():
+            made = verifier.verify(f'{head} puts("8"); fflush(stdout); return 0; {body} }}', TESTS)
+            started = time.monotonic()
+            verdict = verifier.verify(f"{head} {body} }}", TESTS)
+            took = time.monotonic() - started - made.seconds  # of it the compiler's
+            assert verdict.score == 0.0 and verdict.outcome == "over_limit", (body, verdict)
+            assert took < 6 * 0.5 + 2.0 + made.seconds, (body, took)
+    finally:
+        verifier.close()
+
+
 def tool(folder: Path, text: str, name: str = "tool") -> str:
     path = folder / name
     path.write_text(f"#!/bin/bash\n{text}\n")
@@ -231,6 +304,32 @@ def test_a_compiler_that_breaks_during_the_run_is_no_verdict(shown: Path) -> Non
     broken = verifier.verify(code, TESTS)
     verifier.close()
     assert broken.outcome == "error" and broken.score is None and broken.reason == "compiler"
+
+
+def test_a_compiler_that_lacked_room_for_a_moment_is_asked_again(shown: Path) -> None:
+    """As where the system has ended a part of it, or the disk was full; the words alone are no excuse for a program."""
+    words = "echo 'fatal error: Killed signal terminated program cc1plus' >&2; exit 1"
+    once = f"if grep -q BOOM main.sh; then {words}; fi; cp main.sh main"
+    options: dict[str, Any] = {"source": "main.sh", "compile": [tool(shown, once), "main.sh"], "run": ["bash", "main"]}
+    verifier = build("command", language="bash", lanes=1, show=[str(shown)], **options)
+    ran = verifier._run
+    calls = list[str]()
+
+    def mended(slot: Any, source: str, *rest: Any) -> Verdict:
+        calls.append(source)
+        if len(calls) == 3:
+            tool(shown, "cp main.sh main")
+        return ran(slot, source, *rest)
+
+    verifier.start()
+    verifier._run = mended
+    code = "read x; echo $((x * 2)) # BOOM"
+    assert verifier.verify(code, TESTS).outcome == "right" and len(calls) == 3
+    tool(shown, once)
+    calls.clear()
+    calls.extend("four")
+    assert verifier.verify(code, TESTS).reason == "compiler_died"
+    verifier.close()
 
 
 def test_what_is_shown_is_a_folder_by_its_full_path() -> None:

@@ -397,15 +397,59 @@ def test_one_process_carries_it_where_the_row_trusts_its_objects(
     assert verdict.score == 1.0, verdict
 
 
-ENDS = ("raise SystemExit(0)", "import sys; sys.exit()", "raise KeyboardInterrupt", "import os; os._exit(0)")
+ENDS = (
+    "raise SystemExit(0)",
+    "import sys; sys.exit()",
+    "quit()",
+    "exec('raise SystemExit(0)')",
+    "import argparse; argparse.ArgumentParser().exit()",
+    "raise KeyboardInterrupt",
+    "import os; os._exit(0)",
+    "import unittest; raise unittest.SkipTest('')",
+    "import unittest.case; raise unittest.case._ShouldStop",
+)
+
+
+LEFT = (
+    "for n in (1, 2):\n    assert double(n) == twice(n)",
+    "def test_a():\n    assert double(1) == twice(1)\ndef test_b():\n    assert double(2) == twice(2)",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(double(1), twice(1))\n"
+    "    def test_b(self):\n        self.assertEqual(double(2), twice(2))\nif __name__ == '__main__':\n    unittest.main()",
+    "import sys\nassert double(1) == twice(1)\nassert double(2) == twice(2)\nsys.exit(0)",
+)
+TWICE = "def twice(n):\n    return 2 * n\n"
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_solution_chooses_no_verdict_by_leaving(verifier: CodeVerifier, end: str) -> None:
-    tests = "for n in (1, 2):\n    assert double(n) == 2 * n"
     for row in ({}, {"trusted_objects": True}):
-        verdict = verifier.verify(f"def double(n):\n    {end}", {"entry_point": "double", "tests": tests, **row})
-        assert verdict.score == 0.0, verdict
+        for tests in LEFT:
+            for at in (1, 2):
+                code = f"def double(n):\n    if n < {at}: return 2 * n\n    {end}"
+                verdict = verifier.verify(code, {"entry_point": "double", "tests": TWICE + tests, **row})
+                assert verdict.score == 0.0, (tests, verdict)
+
+
+@pytest.mark.parametrize("end", ["pytest.skip('')", "pytest.exit('')", "pytest.xfail('')"])
+def test_nor_by_asking_for_pytest(verifier: CodeVerifier, end: str) -> None:
+    row = {"entry_point": "double", "tests": TWICE + LEFT[1], "trusted_objects": True}
+    assert verifier.verify(f"def double(n):\n    import pytest\n    {end}", row).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        *LEFT,
+        "import pytest\ndef test_a():\n    with pytest.raises(TypeError):\n        double()\ndef test_b():\n    assert double(2) == twice(2)",
+        "def test_a():\n    try:\n        assert double(1) == twice(2)\n    except AssertionError:\n        pass\n    assert double(1) == twice(1)",
+        "def call(n):\n    raise KeyError(n)\ndef test_a():\n    try:\n        call(double(1))\n    except KeyError as err:\n        assert err.args == (twice(1),)",
+        "import unittest\nclass T(unittest.TestCase):\n    def equal(self, n):\n        return self.assertEqual(double(n), twice(n))\n"
+        "    def test_a(self):\n        self.equal(1)\n    @unittest.skip('')\n    def test_b(self):\n        self.fail()",
+    ],
+)
+def test_what_leaves_a_check_by_itself_is_paid_in_one_process(verifier: CodeVerifier, tests: str) -> None:
+    row = {"entry_point": "double", "tests": TWICE + tests, "trusted_objects": True}
+    assert verifier.verify("def double(n):\n    return n + n", row).score == 1.0
 
 
 def test_a_test_that_fails_before_it_asks_for_more_has_failed(verifier: CodeVerifier) -> None:

@@ -22,7 +22,14 @@ from grpo_verifiers.program.hello import hello
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
-from grpo_verifiers.sandbox.programs import PRODUCT_BYTES, TAIL, ProgramLimits, ProgramResult, need_programs, run_program
+from grpo_verifiers.sandbox.programs import (
+    PRODUCT_BYTES,
+    TAIL,
+    ProgramLimits,
+    ProgramResult,
+    need_programs,
+    run_program,
+)
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.thinking import answer_text
@@ -90,8 +97,20 @@ LANGUAGES = {
     "typescript": Language(
         "main.ts",
         ("typescript", "ts"),
-        ("tsc", "--target", "es2022", "--lib", "es2022", "--module", "commonjs", "--esModuleInterop", "--typeRoots", ".",
-         "main.ts", "node.d.ts"),
+        (
+            "tsc",
+            "--target",
+            "es2022",
+            "--lib",
+            "es2022",
+            "--module",
+            "commonjs",
+            "--esModuleInterop",
+            "--typeRoots",
+            ".",
+            "main.ts",
+            "node.d.ts",
+        ),
         ("node", "main.js"),
         beside={"node.d.ts": NODE_TYPES},
     ),

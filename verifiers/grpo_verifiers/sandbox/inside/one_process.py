@@ -114,7 +114,9 @@ def run(
             report = {"broken": str(err)[:300]}
         report["checks"] = test.reached
         # what no test asks for, the solution has asked for
-        if report.get("ended") == "not_supported" and not re.search(rf"{report['detail']}|from pytest", "\n".join(tests)):
+        if report.get("ended") == "not_supported" and not re.search(
+            rf"{report['detail']}|from pytest", "\n".join(tests)
+        ):
             report |= {"ended": "left_the_run"}
     data = json.dumps({**report, "number": number}).encode() + b"\n"
     while data:
