@@ -13,14 +13,14 @@ import re
 import sys
 import traceback
 import types
-import unittest.main
+import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .wall import plan, pytest_shim, trial
 
 
-MAIN = vars(sys.modules["unittest.main"])
+MAIN = unittest.TestProgram.runTests.__globals__  # type: ignore[attr-defined]
 
 
 class OneProcess:
