@@ -19,7 +19,6 @@ from typing import Any
 
 from .wall import plan, pytest_shim, trial
 
-
 MAIN = unittest.TestProgram.runTests.__globals__  # type: ignore[attr-defined]
 
 
