@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.literal_tests import LiteralCall, literal_calls
@@ -231,6 +231,9 @@ def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:
         common["entry"] = entry = called_name(programs)
     calls = literal_calls(programs, entry) if entry else None
     if not calls:
+        records = [node for node in ast.parse("\n".join(programs)).body if _is_record(node) and node.name != entry]
+        common["before"] = "\n".join([common["before"], *map(ast.unparse, records)]).strip()
+        common["shared"] += tuple(node.name for node in records)
         return CodeTask(count=len(programs), programs=tuple(programs), **common)
     claims = [claim for call in calls for claim in call.claims]
     is_told = all(claim.op in EQUAL and not claim.views for claim in claims)
@@ -242,6 +245,22 @@ def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:
         calls=calls,
         programs=tuple(programs),
         **common,
+    )
+
+
+def _is_record(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
+    """Whether a statement of a test program defines a class that does nothing but hold what it is made of, as nodes of lists do.
+
+    Such a class is the solution's as well, and its objects cross by their fields.
+    """
+    if not isinstance(node, ast.ClassDef) or node.bases or node.keywords or node.decorator_list or len(node.body) != 1:
+        return False
+    made = node.body[0]
+    return (
+        isinstance(made, ast.FunctionDef)
+        and made.name == "__init__"
+        and all(isinstance(default, ast.Constant) for default in (*made.args.defaults, *made.args.kw_defaults))
+        and all(isinstance(one, ast.Assign) and isinstance(one.value, ast.Name | ast.Constant) for one in made.body)
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from .wall import plan, pytest_shim, trial
 
-MAIN = unittest.TestProgram.runTests.__globals__  # type: ignore[attr-defined]
+MAIN = unittest.TestProgram.runTests.__globals__
 
 
 class OneProcess:
