@@ -212,9 +212,10 @@ class CommandVerifier(SandboxedVerifier):
             folder = ran.stdout.strip()
             if os.path.isabs(folder) and os.path.exists(os.path.join(folder, self.language.mark)):
                 self.toolchain = folder
-                self.shown = (*self.options.show, folder)
+                self.shown = (*self.shown, folder)
                 if asked[0] == "go":
                     self._compile_packages()
+            self.shown = (*self.shown, os.path.realpath(self._found([asked[0]])[-1]))
         return tier
 
     def _compile_packages(self) -> None:

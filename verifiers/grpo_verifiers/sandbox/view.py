@@ -74,6 +74,12 @@ def host_view(packages: tuple[str, ...] = (), programs: tuple[str, ...] = ()) ->
             readable.add(os.path.realpath(path))
         elif os.path.exists(path):
             readable.add(path)
+            # a compiler that finds itself through /proc, of which this link is all there is
+            links += (
+                [("/proc/self/exe", path)]
+                if path in programs and os.path.isfile(path) and os.access(path, os.X_OK)
+                else []
+            )
     readable |= {stdlib, os.path.realpath(dynload), *_libraries(), *_mapped_files()}
     found = package_places(packages)
     readable |= {place for _, place in found}
