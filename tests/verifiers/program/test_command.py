@@ -70,6 +70,9 @@ int main() {{
 def test_javascript_is_run() -> None:
     code = "const x = require('fs').readFileSync(0, 'utf8'); console.log(parseInt(x) * 2)"
     assert judged("javascript", code).outcome == "right"
+    module = "import fs from 'fs';\nconsole.log(parseInt(fs.readFileSync(0, 'utf8')) * 2)"
+    assert judged("javascript", module).outcome == "right"
+    assert judged("javascript", f"{code}\n/*\nimport fs from 'fs'\n*/").outcome == "right"
     assert judged("javascript", "require('net').connect(47613, '127.0.0.1')").outcome == "wrong"
 
 

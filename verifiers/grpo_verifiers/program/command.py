@@ -45,6 +45,8 @@ SHORT_OF = re.compile(
     r"\b[Kk]illed\b|temporarily unavailable"
 )
 """What compilers print that lack room, and anything else that a program has them print."""
+MODULE = re.compile(r"^(import\b[^(\n]*[\"']|export\b)", re.M)
+"""What makes a JavaScript file a module, which Node up to 22.6 finds out by its folder alone."""
 _proved = set[str]()
 _proof = threading.Lock()
 
@@ -304,6 +306,8 @@ class CommandVerifier(SandboxedVerifier):
     def _run(self, slot: LaneSlot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         o = self.options
         files = {self.language.source: source, **self.language.beside}
+        if self.language.source == "main.js" and MODULE.search(source) and "require(" not in source:
+            files["package.json"] = '{"type": "module"}'
         products: Mapping[str, bytes] = {}
         if self.language.compile:
             made = run_program(
