@@ -314,11 +314,11 @@ def test_a_compiler_that_lacked_room_for_a_moment_is_asked_again(shown: Path) ->
     words = "echo 'fatal error: Killed signal terminated program cc1plus' >&2; exit 1"
     once = f"if grep -q BOOM main.sh; then {words}; fi; cp main.sh main"
     options: dict[str, Any] = {"source": "main.sh", "compile": [tool(shown, once), "main.sh"], "run": ["bash", "main"]}
-    verifier = build("command", language="bash", lanes=1, show=[str(shown)], **options)
+    verifier: Any = build("command", language="bash", lanes=1, show=[str(shown)], **options)
     ran = verifier._run
     calls = list[str]()
 
-    def mended(slot: Any, source: str, *rest: Any) -> Verdict:
+    def mended(slot: Any, source: str, *rest: Any) -> Any:
         calls.append(source)
         if len(calls) == 3:
             tool(shown, "cp main.sh main")
