@@ -117,7 +117,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if g == "base" or a == "base":
         return same_bases(gold, answer)
     # what no rule knows is equal to itself only
-    return bool(gold == answer) and g in ("inf", "dots", "neg", "+")
+    return bool(gold == answer) and g in ("inf", "dots", "neg", "+", "date")
 
 
 # Answers in sentences: the same words and the same formulas, sign for sign.

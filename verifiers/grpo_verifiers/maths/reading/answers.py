@@ -12,7 +12,16 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.forms import MARKS, capitals_of, read_half, read_range, read_residues, split_parts
+from grpo_verifiers.maths.reading.forms import (
+    MARKS,
+    capitals_of,
+    read_chance,
+    read_date,
+    read_half,
+    read_range,
+    read_residues,
+    split_parts,
+)
 from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
@@ -52,7 +61,7 @@ _BASE = re.compile(
 _UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z]+)\s*+\}")
 _MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*+\\(?:text|mathrm)\s*+\{\s*+([msgLFCA])\s*+\}")
 _CONDITION = re.compile(
-    r"(?:,\s*+)?\\text\s*+\{\s*+,?\s*+(?:for|where|when)\s*+\}(?=(?:\s|\\[ ,;])*+[a-z]\s*+(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
+    r"(?:,\s*+)?\\text\s*+\{\s*+,?\s*+(?:for|where|when|with)\s*+\}(?=(?:\s|\\[ ,;])*+[a-z]\s*+(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
 )
 _EXCEPT = re.compile(
     r"^\\text\s*+\{\s*+all\s++reals?(?:\s++numbers?)?(?:\s++x)?\s++except(?:\s++for)?\s*+(?:x\s*+=\s*+)?\}(?:\s|\\[ ,;])*+(?:x\s*+=\s*+)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
@@ -100,6 +109,7 @@ _COUNTED = re.compile(
     r"^(?:\{\})?[_^]\s*+\{?(?P<a>\d+)\}?\s*+(?P<how>[CP])\s*+_\s*+\{?(?P<b>\d+)\}?$|^C\s*+_\s*+\{?(?P<c>\d+)\}?\s*+\^\s*+\{?(?P<d>\d+)\}?$"
     r"|^C\s*+\(\s*+(?P<e>\d+)\s*+,\s*+(?P<f>\d+)\s*+\)$"
 )
+_REASON = re.compile(r"(?:\\text\s*+\{\s*+[,(]?\s*+|\s\(?)(?:since|because)\b")
 _WRAPPED = re.compile(r"\A(\(+)([^()]*)(\)+)")
 _MACRO = re.compile(
     r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"
@@ -300,6 +310,9 @@ def _respelt(clean: str) -> str:
         clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
     if "C" in clean or "P" in clean:
         clean = _COUNTED.sub(_counted, clean)
+    if ("since" in clean or "because" in clean) and (reason := _REASON.search(clean)):
+        head = clean[: reason.start()].rstrip(" ,;\\")
+        clean = head + "}" * (head.count("{") - head.count("}")) if head else clean
     return clean
 
 
@@ -335,9 +348,12 @@ def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Nod
     if "mod" in clean and any(t.value in MARKS for t in tokens):
         return read_residues(tokens)
     if words:
-        compound = read_compound(plain(clean))
-        return read_range(clean, words) if compound is None else compound
-    return None
+        said = plain(clean)
+        for reader in (read_compound, read_date, read_chance):
+            if found := reader(said):
+                return found
+        return read_range(clean, words)
+    return read_date(clean) if len(clean) == 10 else None
 
 
 def _splits(text: str) -> bool:

@@ -187,6 +187,39 @@ def _below(bound: Node | None, closed: bool) -> Node:
     return ("tuple", "(", "]" if closed else ")", (("neg", _INFINITY), bound))
 
 
+# Dates and chances: `March 14, 2024`, `the 3rd of May`, `1 in 36`.
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_DATE = re.compile(
+    r"(?:on )?(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)?(?: of)? (?P<month>[a-z]{3,9})\.?(?:,? (?P<year>\d{4}))?"
+    r"|(?:on )?(?P<m>[a-z]{3,9})\.? (?:the )?(?P<d>\d{1,2})(?:st|nd|rd|th)?(?:,? (?P<y>\d{4}))?"
+    r"|(?P<iso>\d{4})-(?P<number>\d\d)-(?P<last>\d\d)"
+)
+_CHANCE = re.compile(r"(?:an? )?(\d{1,9}) (?:chances? )?(?:in|out of) (?:an? )?(\d{1,9})(?: chance)?")
+
+
+def read_date(text: str) -> Node | None:
+    """`("date", year | None, month, day)` of a day in words or as `2024-03-14`, or None."""
+    found = _DATE.fullmatch(text.strip(" .").lower())
+    if found is None:
+        return None
+    day, name, year = (
+        found[a] or found[b] or found[c]
+        for a, b, c in (("day", "d", "last"), ("month", "m", "number"), ("year", "y", "iso"))
+    )
+    name = name.replace("sept", "sep") if len(name) < 5 else name
+    month = int(name) if name.isdigit() else 1 + next((i for i, m in enumerate(_MONTHS) if name in (m, m[:3])), -1)
+    return ("date", year and int(year), month, int(day)) if 1 <= month <= 12 and 1 <= int(day) <= 31 else None
+
+
+def read_chance(text: str) -> Node | None:
+    """The quotient that `1 in 36` or `3 out of 10` names, or None."""
+    found = _CHANCE.fullmatch(text.strip(" .").lower())
+    return None if found is None else ("/", number(int(found[1])), number(int(found[2])))
+
+
 # Residue classes: `4 (mod 9)`, `x ≡ 2, 5 (mod 7)`, `17 mod 5 = 2`. Read here, computed where they are
 # compared. A tree is `("congruence", joiner, clauses)`, a clause `(sides, residues, modulus, after)`: what stands before
 # the last sign of congruence, the residues, the modulus, and what an equals sign behind the modulus gives.

@@ -179,6 +179,7 @@ _LEX = re.compile(
 )
 # what was printed as JSON or as a Python string has each backslash twice; `\\` is a line break in environments only
 _ESCAPED = re.compile(r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])")
+_TEN = re.compile(r"\s?\{?([+-]?)(\d{1,4})\}?(?![\d.])")
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _SHORT_ARGUMENT = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL)
 _NEGATED = re.compile(r"(?:(?<!\s)\s++)?(?:=|\\(?:in|subset|equiv|eq)\b)")
@@ -237,6 +238,10 @@ def lex(text: str, commas: bool = True) -> list[Token]:
     if "\\\\" in text and "begin" not in text:
         text = _ESCAPED.sub(r"\\\1", text)
     _lex(tidy_numbers(text, commas), tokens, False, 0)
+    if "max" in text or "min" in text:
+        for at, token in enumerate(tokens[:-1]):
+            if token.value in ("max", "min") and tokens[at + 1].value in ("=", ":"):
+                tokens[at] = Token("w", f"{token.value}imum", token.spaced)
     # `5 m` by itself is five metres; within a longer formula the same letter is a variable
     if any(token.kind == "u" for token in tokens):
         alone = [t.kind for t in tokens if t.value not in "+-"] == ["n", "u"]
@@ -392,6 +397,10 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     if bare in LETTER_JOINING and argument == f" {bare} " and name in TEXT_MACROS and text[pos:].strip():
         out.append(Token("w", LETTER_JOINING[bare], True))
         return pos
+    # `3\text{E}8`: an upright letter right between a number and digits is a power of ten
+    if bare in ("e", "E") and out and out[-1].kind == "n" and (power := _TEN.match(text, pos)):
+        out[-1] = out[-1]._replace(value=f"{out[-1].value}e{power[1]}{power[2]}")
+        return power.end()
     # space before the macro is space before its first token: it distinguishes `5 m` from `5m`
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()

@@ -150,9 +150,13 @@ def respell(text: str) -> str:
 
 # `1{,}234`, `1\,234` and `1 234`, in groups of three only; before a stroke the gap may be that of a mixed number, and
 # an exponent, an index or a bare radicand ends at it
-_MERGED = re.compile(r"(?<![\d.,^_])(?<!\\sqrt)\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
+_MERGED = re.compile(
+    r"(?<![\d.,^_])(?<!\\sqrt)(?:\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+"
+    r"|\d{1,2}(?:(?:\{,\}|,\\!\s*)\d\d)+(?:\{,\}|,\\!\s*)\d{3})(?!\d)(?!\s*/)"
+)
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
-PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
+# in threes, or in twos before the last three (lakhs and crores)
+PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d)+,\d{3})(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
 # `1.234,5` and `1.234.567`; one point by itself stays a decimal point
 _CONTINENTAL = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])")

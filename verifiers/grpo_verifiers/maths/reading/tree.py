@@ -11,7 +11,7 @@ Shapes
     ("tuple", open, close, items)  ("set", items)  ("list", joiner, items)  ("dots",)
     ("rel", first, ((op, next), ...))  ("cup" | "cap" | "minus", a, b)  ("all", name)
     ("builder", name, conditions)  ("matrix", rows)  ("cases", rows)
-  ("congruence", joiner, clauses)   see `forms.Clause`
+    ("congruence", joiner, clauses)   see `forms.Clause`   ("date", year | None, month, day)
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def children(node: Node) -> list[Node]:
 _SHAPES = names(
     """
     inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases
-    congruence
+    congruence date
     """
 )
 

@@ -58,12 +58,6 @@ _EXISTENCE = re.compile(
     r"^(?:there (?:is|are|exist)|(?:(?:given )?(?:equation|system|inequality|problem)(?: of equation)?|it) has)(?= (?:no|infinite|infinitely) )"
 )
 """What `no solution` and `infinitely many solutions` begin with where they are a sentence."""
-_MONTHS = names(
-    """
-    january february march april may june july august september october november december jan feb mar apr
-    jun jul aug sep sept oct nov dec
-    """
-)
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
 )
@@ -117,11 +111,7 @@ def plain_words(text: str) -> str:
     # `the answer is B`: the words before it carry no meaning
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
-    if "of" in words and _MONTHS & set(words):
-        words.remove("of")
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
-    if len(singulars) == 2 and set(singulars) & _MONTHS and not all(w in _MONTHS for w in singulars):
-        singulars.sort()
     phrase = " ".join(singulars)
     if len(words) > 2:
         phrase = _EXISTENCE.sub("", phrase).strip()
