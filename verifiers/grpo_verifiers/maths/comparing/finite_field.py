@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 
 from grpo_verifiers.maths.comparing.values import NotRational, NoValue, Undefined, approximate, rational
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import ONE, Node, children, symbols
+from grpo_verifiers.maths.reading.tree import ONE, WHOLE_LETTERS, Node, children, symbols
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 SMOOTH = 67
@@ -117,12 +118,14 @@ def _exact(node: Node) -> Fraction | None:
 class Field:
     """Maps trees; `opaque` records whether a function was drawn rather than mapped since the last reset."""
 
-    def __init__(self, log10: bool = False, positive: bool = False) -> None:
+    def __init__(self, log10: bool = False, positive: bool = False, parities: Mapping[str, int] | None = None) -> None:
         if not _P:
             _draw_prime()
         self.log10 = log10
         self.positive = positive
         """Whether letters represent positive numbers only."""
+        self.parities = parities or {}
+        """Letters that are whole numbers, and whether each is odd: with one of them for its exponent a power has any base."""
         self.opaque = False
 
     def image(self, node: Node) -> Pair:
@@ -197,6 +200,8 @@ class Field:
         if value is not None:
             return self._rational_power(base, value, False)
         image = self.image(base)
+        if image[1] == 0 and image[0] and (whole := _whole_exponent(exponent, self.parities)) is not None:
+            return (pow(image[0], whole, _P), 0)
         # a letter to a power that is no number is positive, or the power represents a whole number: (ab)^n is a^n b^n
         if image == (0, 0) or not _is_square(base, True):
             return self._drawn("^", image, self.image(exponent))
@@ -363,6 +368,40 @@ def _is_positive(node: Node) -> bool:
     except NoValue:
         return False
     return value.real > 8 * error and abs(value.imag) <= 8 * error
+
+
+def _whole_exponent(node: Node, parities: Mapping[str, int]) -> int | None:
+    """The image modulo P - 1, the order of all residues, of a polynomial in letters that are whole numbers; None for others.
+
+    Modulo Q it is that of `_exponent`, so that both maps give one image to a power.
+    """
+    kind = node[0]
+    if kind == "n":
+        return node[1].numerator % (2 * _Q) if node[1].denominator == 1 else None
+    if kind == "s":
+        value = _draw("exponent", node[1]) % _Q
+        # Q is odd: the two residues modulo 2 Q differ in parity
+        return None if node[1] not in parities else value if value % 2 == parities[node[1]] else value + _Q
+    if kind in ("neg", "+", "*"):
+        parts = [_whole_exponent(part, parities) for part in node[1:]]
+        if None in parts:
+            return None
+        found = math.prod(parts) if kind == "*" else sum(parts)  # type: ignore[arg-type]
+        return (-found if kind == "neg" else found) % (2 * _Q)
+    return None
+
+
+def whole_names(node: Node) -> set[str]:
+    """Letters for whole numbers that are exponents of what need not be positive: `n` in `(x - 1)^n`."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] == "^" and not _is_square(at[1], True):
+            found |= symbols(at[2]) & WHOLE_LETTERS
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return found
 
 
 def _exponent(field: Field, node: Node) -> int:

@@ -8,6 +8,7 @@ of several unknowns, which become tuples of values first.
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing.expansion import (
@@ -126,7 +127,7 @@ def _is_condition(items: tuple[Node, ...]) -> bool:
 
 
 def written_out(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """`2, ..., 7` as its six members, if the steps are whole and few; otherwise as it is."""
+    """`2, ..., 7` as its six members, if the steps are whole and few; otherwise with the fewest terms before the dots."""
     places = [i for i, item in enumerate(items) if item[0] == "dots"]
     if len(places) != 1 or not 0 < places[0] < len(items) - 1:
         return items
@@ -136,8 +137,11 @@ def written_out(items: tuple[Node, ...]) -> tuple[Node, ...]:
         end = value_of(items[at + 1]) if items[at + 1][0] in SCALARS else None
     except Undefined:
         return items
-    if end is None or not before or None in before:
+    if len(before) < at or None in before:
         return items
+    if end is None:  # `1, 2, 3, ..., n`: terms that go on from those before them add nothing
+        steps = {b - a for a, b in pairwise(before)}  # type: ignore[operator]
+        return (*items[: 1 if steps == {1} else 2], *items[at:]) if len(steps) == 1 else items
     last = before[-1]
     step = before[-1] - before[-2] if len(before) > 1 else Fraction(1)  # type: ignore[operator]
     if (

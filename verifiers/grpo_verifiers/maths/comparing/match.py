@@ -24,7 +24,7 @@ from grpo_verifiers.maths.comparing.lists import (
     same_tuples,
     unordered,
 )
-from grpo_verifiers.maths.comparing.parameters import renamed, same_residues
+from grpo_verifiers.maths.comparing.parameters import renamed, same_family, same_residues
 from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
@@ -97,7 +97,11 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if "*" in (g, a) and {g, a} <= {"*", "all"} and contains(gold, _GROUPS) and contains(answer, _GROUPS):
         return unordered(_groups(gold), _groups(answer), trial)
     if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
-        return same_values(gold, answer, trial)
+        mark = len(trial.pending)
+        if same_values(gold, answer, trial):
+            return True
+        del trial.pending[mark:]
+        return same_family(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:
         return same_regions(gold, answer, trial)
     if g == "set" or a == "set":

@@ -1,7 +1,7 @@
 """Names that mean nothing outside an answer: parameters with their range, constants of integration, residue classes.
 
 How this works: `renamed` yields the answer under each naming that could make it the gold, as written first.
-`same_residues` turns congruences, `n = 3k + 1` and `{3k + 1 : k in Z}` into sets of remainders modulo a common multiple.
+`same_family` compares what a whole parameter runs through, and `same_residues` turns congruences, `n = 3k + 1` and `{3k + 1 : k in Z}` into sets of remainders modulo a common multiple.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.scalars import value_of
-from grpo_verifiers.maths.comparing.values import Undefined
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
+from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate, sample_points
 from grpo_verifiers.maths.reading.forms import Clause
 from grpo_verifiers.maths.reading.tree import (
     SCALARS,
     WHOLE,
+    WHOLE_LETTERS,
     Node,
     anywhere,
     choose_signs,
@@ -167,7 +168,28 @@ def _remainder(node: Node, modulus: int) -> int | None:
     return None if value is None else value % modulus
 
 
-_INTEGERS = frozenset("kmnjl")
+def same_family(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Whether `a + k p` and `b + k q` run through the same values for whole k: one period, and offsets apart by whole periods."""
+
+    def at(node: Node, k: int) -> Node:
+        return replaced(node, ("s", WHOLE), number(k))
+
+    def step(node: Node, k: int) -> Node:
+        return ("+", at(node, k + 1), ("neg", at(node, k)))
+
+    if not all(WHOLE in symbols(node) and trial.same(step(node, 0), step(node, 4)) for node in (gold, answer)):
+        return False
+    period, other = step(gold, 0), step(answer, 0)
+    if not (trial.same(period, other) or trial.same(period, ("neg", other))):
+        return False
+    (point, _) = sample_points(sorted(symbols(gold) | symbols(answer)), True)
+    try:
+        apart = approximate(("/", ("+", at(answer, 0), ("neg", at(gold, 0))), period), point).value.real
+    except NoValue:
+        return False
+    return abs(apart) < 1000 and trial.same(at(gold, round(apart)), at(answer, 0))
+
+
 _CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
 _NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
 _RANGES = frozenset((">", "<", ">=", "<=", "in"))
@@ -214,7 +236,7 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
 
 def _whole_names(wanted: set[str], found: set[str]) -> dict[str, str]:
     """The new name of the parameter of an answer where only one side states that it is any whole number."""
-    letters = sorted((found if WHOLE in wanted else wanted) & _INTEGERS)
+    letters = sorted((found if WHOLE in wanted else wanted) & WHOLE_LETTERS)
     if len(letters) != 1:
         return {}
     return {letters[0]: WHOLE} if WHOLE in wanted else {WHOLE: letters[0]}
@@ -222,7 +244,7 @@ def _whole_names(wanted: set[str], found: set[str]) -> dict[str, str]:
 
 def _is_period(gold: Node, wanted: str, found: str) -> bool:
     """The whole number in `k pi` or `3k + 1`."""
-    if wanted not in _INTEGERS or found not in _INTEGERS:
+    if not {wanted, found} <= WHOLE_LETTERS:
         return False
     if contains(gold, {"c"}) and contains(gold, {"+", "*"}):
         return True

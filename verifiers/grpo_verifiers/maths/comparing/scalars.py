@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
-from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times
+from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times, whole_names
 from grpo_verifiers.maths.comparing.values import (
     NotRational,
     NoValue,
@@ -86,12 +87,13 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         trial.bare_log = anywhere(gold, _is_bare_log) or anywhere(answer, _is_bare_log)
     # roots and logarithms on both sides are asked about positive letters only: sqrt(x^2) is x there
     positive = has_radical(gold) and has_radical(answer)
-    verdict = _floats(gold, answer, sorted(names), positive, trial)
+    whole = sorted(whole_names(gold) | whole_names(answer)) if names else []
+    verdict = _floats(gold, answer, sorted(names), positive, trial, whole)
     # apart as floats: equal only if one is the other's rounding
     if verdict is False:
         return not names and _rounds(gold, answer, trial)
     mark = len(trial.pending)
-    if _field(gold, answer, verdict, positive, trial) and len(trial.pending) == mark:
+    if _field(gold, answer, verdict, positive, trial, whole) and len(trial.pending) == mark:
         return True
     # a rounding is proof enough: what the field left open is taken back
     if verdict and not names and _rounds(gold, answer, trial):
@@ -124,12 +126,15 @@ def has_radical(node: Node) -> bool:
     return False
 
 
-def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: ComparisonTrial) -> bool | None:
+def _floats(
+    gold: Node, answer: Node, names: list[str], positive: bool, trial: ComparisonTrial, whole: list[str]
+) -> bool | None:
     """False: apart at some point. True: together at all points that have a value. None: no point has one."""
     seen = False
     small = bool(names) and (anywhere(gold, _is_arc) or anywhere(answer, _is_arc))
     # without letters all points are the same
-    for point in sample_points(names, positive or small, small)[: 2 if names else 1]:
+    for turn, point in enumerate(sample_points(names, positive or small, small)[: 2 if names else 1]):
+        point |= {name: float(i + turn + 2) for i, name in enumerate(whole)}
         try:
             a = approximate(gold, point, trial.log10)
         except NoValue:
@@ -145,10 +150,17 @@ def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: C
     return True if seen else None
 
 
-def _field(gold: Node, answer: Node, floats: bool | None, positive: bool, trial: ComparisonTrial) -> bool:
+def _field(
+    gold: Node, answer: Node, floats: bool | None, positive: bool, trial: ComparisonTrial, whole: list[str]
+) -> bool:
     images = Field(trial.log10, positive)
     try:
-        if images.image(gold) == images.image(answer):
+        # (-1)^n has one image for an even and one for an odd n: all parities must agree
+        for odd in product((0, 1), repeat=min(len(whole), 4)):
+            images.parities = dict(zip(whole, odd, strict=False))
+            if images.image(gold) != images.image(answer):
+                break
+        else:
             trial.note("equal:exact")
             return True
     except (NoImage, TooBig, RecursionError):

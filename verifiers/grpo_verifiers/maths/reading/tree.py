@@ -34,6 +34,8 @@ SCALARS = frozenset(
 
 WHOLE = "k in Z"
 """The name of the one parameter that stands for any whole number in an answer."""
+WHOLE_LETTERS = frozenset(("k", "m", "n", "j", "l", WHOLE))
+"""Letters that name whole numbers where they are an exponent or a parameter."""
 
 
 def number(value: int | Fraction) -> Node:
