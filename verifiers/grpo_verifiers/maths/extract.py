@@ -72,6 +72,13 @@ _FACTOR_GOES_ON = re.compile(
     r"\A\s*+(?:\\(?:sqrt|pi|theta|alpha|beta|lambda|phi|ln|log|sin|cos|tan|cot|sec|csc)(?![a-zA-Z])|[a-zA-Z](?![a-zA-Z{]))[^$\n=<>]{0,60}"
 )
 """A factor behind a box in the same formula: `\\boxed{5}\\pi`, `\\boxed{5}x`."""
+_PROSE_GOES_ON = re.compile(
+    r"\A(?:\\[)\]]|[\s$*])*+(?:and\s(?:a|one|two|three)[\s-](?:half|third|quarter|fourth)|(?:times|plus|minus|to)\s++[$\\]{0,2}\(?\s?-?(?:\d|\\[a-z]))",
+    re.I,
+)
+_PROSE_BEFORE = re.compile(
+    r"\b(?:minus|negative|(?:more|less|greater|fewer|larger|smaller) than|between [^.\n]{1,30} and)[\s$*\\(]*+\Z"
+)
 _FORMULA_ENDS = re.compile(r"\\[)\]]|\\(?:text|mathrm|quad|qquad|ldots|dots)(?![a-zA-Z])|[.,;:](?=\s|\Z)|\Z")
 _SCALE_BEHIND = re.compile(
     r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b", re.I
@@ -241,7 +248,14 @@ def _last_box(text: str) -> Extraction | None:
         content = _within_formula(text, box, tail, content)
         if not content:
             return Extraction((), "unread")
-    content = _with_what_goes_on(text, box, tail, content)
+    if _PROSE_GOES_ON.match(tail):
+        return Extraction((), "unread")
+    whole = _with_what_goes_on(text, box, tail, content)
+    if (tail and tail[0] not in "$\n") or text[box.start - 1 : box.start] not in _OPENING:
+        formula = _formula_of(text, box)
+        if formula is not None and not _is_read(*formula, goes_on=whole != content):
+            return Extraction((), "unread")
+    content = whole
     before = text[max(0, box.start - 48) : box.start].lower()
     if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
         return Extraction((other[1].strip("$"), content))
@@ -250,6 +264,8 @@ def _last_box(text: str) -> Extraction | None:
         "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before
     ) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
+    if _PROSE_BEFORE.search(before):
+        return Extraction((), "unread")
     if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
         return Extraction((f"{sign} {content}",))
     return Extraction((content,)) if alone else _joined(text, box, content)
@@ -289,7 +305,7 @@ def _with_what_goes_on(text: str, box: _Box, tail: str, content: str) -> str:
         return content
     if tail and tail[0] not in "$ \n" and (match := _NUMBER_GOES_ON.match(tail)):
         return content + _formula(match[0])
-    if tail and tail[0] != "$" and (match := _FACTOR_GOES_ON.match(tail)) and _in_formula(text, box):
+    if tail and tail[0] != "$" and (match := _FACTOR_GOES_ON.match(tail)) and _formula_of(text, box):
         return f"{content} {_formula(match[0])}"
     if match := _SCALE_BEHIND.match(tail):
         return f"{content} {match[1]}"
@@ -310,13 +326,72 @@ def _formula(text: str) -> str:
     return (text if found is None else text[: found.start()]).strip()
 
 
-def _in_formula(text: str, box: _Box) -> bool:
-    """Whether the box stands between dollars, or in another formula that ends behind it."""
-    before, behind = text[max(0, box.start - 200) : box.start], text[box.end : box.end + 80]
-    line = before.rsplit("\n\n", 1)[-1]
-    if line.count("$") % 2 and "$" in behind:
-        return True
-    return line.rfind("\\(") > line.rfind("\\)") or line.rfind("\\[") > line.rfind("\\]")
+_DOLLAR = re.compile(r"(?<!\\)\$\$?")
+_SENTENCE_BEFORE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,30}[,;:]?\s{1,3}[a-zA-Z]{2}")
+_UPRIGHT = re.compile(r"\\(?:text\w{0,6}|mbox|mathrm|tag|label)\s?\{([^{}]*)\}")
+_ROW = re.compile(r"\\\\|\\begin\s?\{[a-z]{1,12}\*?\}(?:\{[^{}]*\})?|\\(?:boxed|fbox)(?![a-zA-Z])")
+_CLOSED = re.compile(r"(?<!\\)\$|\\[)\]]|\\end(?![a-zA-Z])|\\\\|\n\s{0,9}\n")
+_BESIDE = re.compile(
+    r"(?:\s|[&~{}]|\\[,;:!> ]|\\(?:q?quad|(?:display|text)style|left|right|mathbf|boldsymbol|bm|underline|[Ll]arge|LARGE|[Hh]uge)(?![a-zA-Z])"
+    r"|\\(?:text)?color\s?\{\w{1,20}\})++"
+)
+_RELATION = r"[=≈≡→⇒∴:,;.\x00]|\\(?:approx|equiv|sim(?:eq)?|cong|in|to|mapsto|therefore|iff|implies|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|[lg]e(?:q|qslant)?|pounds|euro|\$)"
+_READ_BEFORE = re.compile(rf"(?:{_RELATION}|[<>≠≤≥]|\\(?:neq?|[lg]t))\Z")
+_READ_BEHIND = re.compile(
+    rf"(?:{_RELATION}|\\(?:checkmark|blacksquare|square|Box|qed|[bp]?mod)(?![a-zA-Z])|\((?:\x00|\s*+\\[bp]?mod(?![a-zA-Z])))"
+)
+_MARK_BEHIND = re.compile(r"\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\\?%|°")
+_OPENING = frozenset(("", "$", "\n"))
+
+
+def _formula_of(text: str, box: _Box) -> tuple[str, str] | None:
+    """What stands before and behind a box in its formula, or in its row of one; None where it stands in no formula."""
+    start = max(text.rfind("\n\n", 0, box.start), box.start - 1_000, 0)
+    before, behind = text[start : box.start], text[box.end : box.end + 300]
+    dollars = [mark.end() for mark in _DOLLAR.finditer(before)]
+    opened = max(before.rfind("\\("), before.rfind("\\["))
+    if len(dollars) % 2:
+        at = dollars[-1]
+    elif opened > max(before.rfind("\\)"), before.rfind("\\]")):
+        at = opened + 2
+    elif (at := before.rfind("\\begin")) <= before.rfind("\\end"):
+        return None
+    closed = _CLOSED.search(behind)
+    # dollars of money are not round formulas
+    if closed is None or _SENTENCE_BEFORE.search(_UPRIGHT.sub("", before[at:])):
+        return None
+    rows = list(_ROW.finditer(before, at))
+    if rows and "box" in rows[-1].group():
+        previous = _box_at(before, start=rows[-1].start(), after=rows[-1].end())
+        at = previous.end
+    elif rows:
+        at = rows[-1].end()
+    return before[at:], behind[: closed.start()]
+
+
+def _is_read(before: str, behind: str, goes_on: bool) -> bool:
+    """Whether all that stands beside a box in its formula is read: sides of an equation, a sign, a unit, words, layout."""
+    before, behind = _UPRIGHT.sub(_upright, before), _UPRIGHT.sub(_upright, behind)
+    if sum(map(before.count, "([")) + before.count("\\{") > sum(map(before.count, ")]")) + before.count("\\}"):
+        return False  # a coordinate, an argument
+    before = without_end(before, _BESIDE)
+    before = without_end(before[:-1], _BESIDE) if before[-1:] in _SIGNS else before
+    if before and (_READ_BEFORE.search(before[-20:]) is None or _UNREAD in before):
+        return False
+    mark = _MARK_BEHIND.match(behind)
+    rest = behind[mark.end() if mark else 0 :]
+    start = _BESIDE.match(rest)
+    rest = rest[start.end() if start else 0 :]
+    return goes_on or not rest or _READ_BEHIND.match(rest) is not None
+
+
+_SIGNS = frozenset("-−")
+_UNREAD = "\x01"
+
+
+def _upright(match: re.Match[str]) -> str:
+    r"""Upright words beside a box say what it is; another value may follow an "or", and `\mathrm{i}` is a factor."""
+    return _UNREAD if match[1].strip() in ("i", "e") or re.search(r"\bor\b", match[1]) else "\0"
 
 
 def _outermost(text: str, box: _Box) -> _Box:
