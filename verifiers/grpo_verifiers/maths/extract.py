@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.text import without_end
 from grpo_verifiers.thinking import after_thinking
 
@@ -254,7 +255,11 @@ def _last_box(text: str) -> Extraction | None:
     if (tail and tail[0] not in "$\n") or text[box.start - 1 : box.start] not in _OPENING:
         formula = _formula_of(text, box)
         if formula is not None and not _is_read(*formula, goes_on=whole != content):
-            return Extraction((), "unread")
+            measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
+            tree = read_answer(measured).tree if _is_read(formula[0], "", goes_on=True) else None
+            if tree is None or tree[0] not in ("unit", "pct"):
+                return Extraction((), "unread")
+            whole = measured
     content = whole
     before = text[max(0, box.start - 48) : box.start].lower()
     if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
@@ -338,9 +343,10 @@ _BESIDE = re.compile(
 _RELATION = r"[=≈≡→⇒∴:,;.\x00]|\\(?:approx|equiv|sim(?:eq)?|cong|in|to|mapsto|therefore|iff|implies|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|[lg]e(?:q|qslant)?|pounds|euro|\$)"
 _READ_BEFORE = re.compile(rf"(?:{_RELATION}|[<>≠≤≥]|\\(?:neq?|[lg]t))\Z")
 _READ_BEHIND = re.compile(
-    rf"(?:{_RELATION}|\\(?:checkmark|blacksquare|square|Box|qed|[bp]?mod)(?![a-zA-Z])|\((?:\x00|\s*+\\[bp]?mod(?![a-zA-Z])))"
+    rf"(?:{_RELATION}|\\(?:AA|checkmark|blacksquare|square|Box|qed|[bp]?mod)(?![a-zA-Z])|[(\[](?:\x00|\s*+\\[bp]?mod(?![a-zA-Z])))"
 )
 _MARK_BEHIND = re.compile(r"\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\\?%|°")
+_LETTERS = re.compile(r"(?<![a-zA-Z])(?:\{[\s~]?([A-Za-z]+)\}|(?<![\\{^_])(nm|[kM]?eV|k[JN]|[kMG]Hz|Volt)(?![a-zA-Z]))")
 _OPENING = frozenset(("", "$", "\n"))
 
 
@@ -378,14 +384,14 @@ def _is_read(before: str, behind: str, goes_on: bool) -> bool:
     before = without_end(before[:-1], _BESIDE) if before[-1:] in _SIGNS else before
     if before and (_READ_BEFORE.search(before[-20:]) is None or _UNREAD in before):
         return False
-    mark = _MARK_BEHIND.match(behind)
-    rest = behind[mark.end() if mark else 0 :]
-    start = _BESIDE.match(rest)
-    rest = rest[start.end() if start else 0 :]
-    return goes_on or not rest or _READ_BEHIND.match(rest) is not None
+    at = 0
+    for pattern in (_BESIDE, _MARK_BEHIND, _BESIDE):
+        found = pattern.match(behind, at)
+        at = found.end() if found else at
+    return goes_on or at == len(behind) or _READ_BEHIND.match(behind, at) is not None
 
 
-_SIGNS = frozenset("-−")
+_SIGNS = frozenset("-−+")
 _UNREAD = "\x01"
 
 
