@@ -57,7 +57,8 @@ def test_our_own_rows_are_judged_as_labelled(maths: Verifier) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("math_dev2.jsonl", 148), ("math_fresh.jsonl", 320), ("math_fresh2.jsonl", 300)]
+    ("name", "count"),
+    [("math_dev2.jsonl", 148), ("math_dev3.jsonl", 93), ("math_fresh.jsonl", 320), ("math_fresh2.jsonl", 300)],
 )
 def test_later_sets_are_judged_as_labelled(maths: Verifier, name: str, count: int) -> None:
     """Written by others than the verifier, against its tiers; half of the answers are wrong."""

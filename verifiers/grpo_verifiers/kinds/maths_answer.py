@@ -90,6 +90,8 @@ class MathVerifier(Verifier):
             if not found.texts:
                 verdicts.append(no_answer(found.reason, perf_counter() - start))
                 continue
+            if found.listed and sample.gold.is_several:
+                found = Extraction((found.listed,))
             matches = []
             for text in found.texts:
                 known = self._seen.get(key := (sample.gold.texts, text))

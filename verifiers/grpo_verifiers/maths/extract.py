@@ -31,6 +31,8 @@ _AND = re.compile(
     r"(?:,|;|and|&|,and|;and|et|und|y|和|и|と|\\text\{(?:and|et|und|y)\}|\\text\{,?and\}|\\land),?(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
     re.I,
 )
+_PART = re.compile(r"[,;.]?(?:\(?([a-h]|i{1,3}|[1-8])\)[:.]?)?\Z")
+"""What stands between boxes on lines of their own: nothing, or the label of a part."""
 _OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(
     r"\A[\s$)\]\\*,.(]*+\b(?:or|alternatively)\b[\s,]*+(?:(?:maybe|possibly|perhaps|even|else|it could be|it is|is it)\s*+)?"
@@ -132,6 +134,8 @@ class Extraction(NamedTuple):
     texts: tuple[str, ...]
     reason: str = ""
     source: str = "box"
+    listed: str = ""
+    """What several boxes on lines of their own state together: the answer to a gold that has several parts."""
 
 
 def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4000) -> Extraction:
@@ -432,32 +436,39 @@ def _second_opinion(text: str, end: int, tail: str) -> str | None:
 
 
 def _joined(text: str, box: _Box, content: str) -> Extraction:
-    parts = [content]
-    joined_by_or = False
+    parts, labels, stated, is_or = [content], [""], 0, False
     start = box.start
     for _ in range(50):
         earlier = _rfind_box(text, start)
         if earlier is None or start - earlier[0] > 600:
             break
         previous = _box_at(text[:start], *earlier)
-        if not previous.content:
-            break
         gap = text[previous.end : start]
-        if len(gap) > 80:
+        if not previous.content or len(gap) > 80:
             break
         bare = _FILLER.sub("", gap)
-        if _OR.fullmatch(bare) or _OR_AT_END.search(gap):
-            joined_by_or = True
-        elif not _AND.fullmatch(bare):
+        if (hedged := _OR.fullmatch(bare) is not None or _OR_AT_END.search(gap) is not None) or _AND.fullmatch(bare):
+            is_or = is_or or (hedged and not stated)
+        elif label := _PART.fullmatch(bare):
+            stated = stated or len(parts)  # boxes on lines of their own: one list only if the gold is one
+            labels[-1] = label[1] or ""
+        else:
             break
         parts.append(previous.content)
+        labels.append("")
         start = previous.start
     if len(parts) == 1:
         return Extraction((content,))
-    parts.reverse()
-    if joined_by_or or len(set(parts)) == 1:
-        return Extraction(tuple(dict.fromkeys(parts)))
-    return Extraction((", ".join(parts),))
+    if first := _PART.search(_FILLER.sub("", text[max(0, start - 12) : start])):
+        labels[-1] = first[1] or ""
+    marks = [f"({label}) " for label in labels] if all(labels) else [""] * len(parts)
+    listed = (
+        ", ".join(mark + part for mark, part in zip(reversed(marks), reversed(parts), strict=True)) if stated else ""
+    )
+    parts = parts[: stated or None][::-1]
+    if is_or or len(set(parts)) == 1:
+        return Extraction(tuple(dict.fromkeys(parts)), listed=listed)
+    return Extraction((", ".join(parts),), listed=listed)
 
 
 def _line(text: str) -> Extraction | None:

@@ -110,6 +110,11 @@ class MathGold:
         return self.read or (_read_once(self.texts[0]),)
 
     @property
+    def is_several(self) -> bool:
+        """Whether the gold is a list or has parts."""
+        return bool(self.read) and (bool(self.read[0].parts) or (self.read[0].tree or ("",))[0] == "list")
+
+    @property
     def kind(self) -> str:
         """What the gold is, for people."""
         if self.letter:
