@@ -110,7 +110,8 @@ def causes(probe: Probe) -> list[Cause]:
         found.append(
             Cause(
                 f"no answer is found in {share['no_answer']:.0%} of the samples",
-                "ask for the form that the verifier reads in `data.system` or `data.prompt`; see the examples",
+                "ask for the form that the verifier reads in `data.system` or `data.prompt`, or name the line that `math` and `numeric` "
+                "shall read by `verify.NAME.mark`; see the examples",
             )
         )
     if share["over_limit"] >= 0.01:

@@ -40,8 +40,8 @@ class StatedAnswers(NamedTuple):
     reason: str = ""
 
 
-def find_answer(completion: str, where: Where) -> StatedAnswers:
-    """The answer a completion states, after its thinking."""
+def find_answer(completion: str, where: Where, mark: str = "") -> StatedAnswers:
+    """The answer a completion states, after its thinking, behind `mark` where a line begins with it."""
     if where in ("whole", "last_line"):
         text, is_open, _ = after_thinking(completion)
         if is_open:
@@ -50,7 +50,7 @@ def find_answer(completion: str, where: Where) -> StatedAnswers:
         if not lines:
             return StatedAnswers((), "empty")
         return StatedAnswers((text.strip() if where == "whole" else lines[-1],))
-    found = extract(completion, "last_box_or_line" if where == "box_or_line" else where)
+    found = extract(completion, "last_box_or_line" if where == "box_or_line" else where, mark)
     return StatedAnswers(tuple(found.texts), found.reason)
 
 
@@ -76,7 +76,7 @@ class StatedAnswer(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """No answer, or a hedge; else the verdict of `compare`."""
-        found = find_answer(sample.turn, self.options.extract)
+        found = find_answer(sample.turn, self.options.extract, getattr(self.options, "mark", ""))
         if not found.texts:
             return no_answer(found.reason or "no_answer")
         verdicts = [self.compare(text, sample.gold) for text in found.texts]

@@ -209,8 +209,15 @@ class VerifyJob:
         out = [*self._plan.proxies, *cancelling(report.counts.pairs, self._plan.terms)]
         outcomes, n = report.totals.outcomes, report.samples
         if n and outcomes[Outcome.NO_ANSWER.value] > 0.5 * n:
+            (mark, times), *_ = [*report.counts.marks.most_common(1), ("A:", 0)]
+            often = (
+                f"; {times:,} of them end in a line that begins with `{mark}`"
+                if 2 * times > outcomes[Outcome.NO_ANSWER.value]
+                else ""
+            )
             out.append(
-                "more than half of the completions state no answer: does the prompt ask for the form that is looked for?"
+                "more than half of the completions state no answer: does the prompt ask for the form that is looked for? "
+                f'`math` and `numeric` read a line of its own by `mark: "{mark}"`{often}'
             )
         if report.counts.failures.failed:
             out.append(report.counts.failures.text())

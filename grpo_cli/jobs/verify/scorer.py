@@ -19,6 +19,7 @@ from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
 from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome, without_skipped
 from grpo_verifiers.kinds.environment import is_episode, recorded
+from grpo_verifiers.maths.extract import mark_of
 from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.thinking import opening_at_end
@@ -110,6 +111,8 @@ class VerdictCounts:
     score_n: dict[str, int] = field(default_factory=dict)
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
+    marks: Counter[str] = field(default_factory=Counter)
+    """What begins the last line of completions without an answer, where something does that could mark one."""
     episodes: int = 0
     """Lines with the turns of an episode."""
 
@@ -136,6 +139,7 @@ class VerdictCounts:
             self.score_sum[name] = self.score_sum.get(name, 0.0) + total
             self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
         self.episodes += other.episodes
+        self.marks += Counter(dict(other.marks.most_common(MOST_REASONS)))
         for names, sums in other.pairs.items():
             self.pairs.setdefault(names, PairSums()).merge(sums)
 
@@ -260,6 +264,8 @@ class Scorer:
                 turns = read.value["turns"] if is_episode(read.value) else ()
                 invalid = sum(not turn.get("valid", True) for turn in turns)
                 told = self._outcome.pays(verdicts, told - math.fsum(shaping.values()), invalid)
+            if found is Outcome.NO_ANSWER and (mark := mark_of(read.completions[i])):
+                scored.counts.marks[mark] += 1
             scored.samples.append((read.group, one["outcome"], one["reward"], told))
             scored.counts.failures.add(verdicts, str(read.line.number), read.value)
             for name, verdict in verdicts.items():

@@ -12,6 +12,7 @@ import pytest
 
 from grpo_verifiers import BadGold, BadOption, Outcome, build
 from grpo_verifiers.maths.extract import extract as find_answer
+from grpo_verifiers.maths.extract import mark_of
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Path(os.environ.get("GRPO_DATA", ROOT.parent / "shared" / "data"))
@@ -115,9 +116,55 @@ def test_extract_decides_where_the_answer_is_looked_for() -> None:
         )
 
 
+@pytest.mark.parametrize("kind", ["math", "numeric"])
+@pytest.mark.parametrize(
+    ("mark", "response", "expected"),
+    [
+        ("A:", "She makes 9 * 2 = $18 every day.\nA: 18", Outcome.RIGHT),
+        ("A:", "A: 17\nA: 18", Outcome.RIGHT),
+        ("A:", "A: 18\nA: 17", Outcome.WRONG),
+        ("A:", "A: 18\nNote that \\boxed{3} is another.", Outcome.RIGHT),
+        ("A:", "- A: \\boxed{18}", Outcome.RIGHT),
+        ("A:", "\\boxed{18}", Outcome.RIGHT),
+        ("A:", "It is 18", Outcome.NO_ANSWER),
+        ("A:", "Q: A: 18", Outcome.NO_ANSWER),
+        ("A:", "A:", Outcome.NO_ANSWER),
+        ("A:", "A: 18 or 19", Outcome.WRONG),
+        ("A:", "<think>A: 18", Outcome.NO_ANSWER),
+        ("Final answer:", "**Final answer:** $18$.", Outcome.RIGHT),
+        ("<SOLUTION>", "x\n<SOLUTION>\n18\n</SOLUTION>", Outcome.RIGHT),
+        ("<SOLUTION>", "So <SOLUTION>18</SOLUTION>", Outcome.RIGHT),
+        ("<SOLUTION>", "<SOLUTION>18", Outcome.NO_ANSWER),
+    ],
+)
+def test_a_mark_names_the_line_that_gives_the_answer(kind: str, mark: str, response: str, expected: Outcome) -> None:
+    assert build(kind, mark=mark).verify(response, {"answer": "18"}).outcome is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("Done.\nA: 18", "A:"),
+        ("**Final Answer:** 5", "Final Answer:"),
+        ("<SOLUTION>\n5", "<SOLUTION>"),
+        ("So it is 5.", ""),
+    ],
+)
+def test_the_mark_of_a_last_line_is_named(text: str, mark: str) -> None:
+    assert mark_of(text) == mark
+
+
 @pytest.mark.parametrize(
     "bad",
-    [{"extract": "last"}, {"tolerance": 2.0}, {"max_chars": 0}, {"units": "si"}, {"seconds": 0}, {"extracts": "boxed"}],
+    [
+        {"mark": " A:"},
+        {"extract": "last"},
+        {"tolerance": 2.0},
+        {"max_chars": 0},
+        {"units": "si"},
+        {"seconds": 0},
+        {"extracts": "boxed"},
+    ],
 )
 def test_an_option_that_cannot_be_meant_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(BadOption):

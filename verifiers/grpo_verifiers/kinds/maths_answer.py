@@ -86,7 +86,7 @@ class MathVerifier(Verifier):
         waiting: list[tuple[int, float, MathGold, Extraction, list[Match]]] = []
         for i, sample in enumerate(samples):
             start = perf_counter()
-            found = extract(sample.turn, options.extract)
+            found = extract(sample.turn, options.extract, options.mark)
             if not found.texts:
                 verdicts.append(no_answer(found.reason, perf_counter() - start))
                 continue

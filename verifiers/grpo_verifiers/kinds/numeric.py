@@ -51,6 +51,9 @@ class NumericOptions:
 
     extract: Where = "box_or_line"
     """Where the answer is looked for."""
+    mark: str = ""
+    """What a line of its own begins with that gives the answer: `A:`, `Final answer:`, `<SOLUTION>` (up to `</SOLUTION>`).
+    The last such line comes before boxes and other lines; a completion without one is read as without this option."""
     rel_tol: float = 0.0
     """Largest error as a share of the gold."""
     abs_tol: float = 0.0
@@ -85,6 +88,8 @@ class NumericVerifier(StatedAnswer):
 
     def __init__(self, options: NumericOptions) -> None:
         super().__init__(options)
+        if options.mark != options.mark.strip() or "\n" in options.mark:
+            raise BadOption("mark", "`mark` must be one line of text without blanks round it")
         for name in ("rel_tol", "abs_tol"):
             value = getattr(options, name)
             if not math.isfinite(value) or value < 0:

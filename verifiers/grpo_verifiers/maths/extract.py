@@ -138,8 +138,8 @@ class Extraction(NamedTuple):
     """What several boxes on lines of their own state together: the answer to a gold that has several parts."""
 
 
-def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4000) -> Extraction:
-    """The final answer of a completion under one of the three modes."""
+def extract(response: object, mode: str = "last_box_or_line", mark: str = "") -> Extraction:
+    """The final answer of a completion under one of the three modes; what follows `mark` on a line comes before all else."""
     if not isinstance(response, str):
         return Extraction((), "not_text")
     text = response
@@ -149,11 +149,45 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
         text, is_open, _ = after_thinking(text)
         if is_open:
             return Extraction((), "in_thinking")
+    if mark and mark in text and (marked := _marked(text[-LOOK_BACK:], mark)):
+        return marked
     if mode != "answer_line":
         found = _last_box(text)
         if found is not None or mode == "boxed":
             return found or Extraction((), "no_box")
     return _line(text[-LOOK_BACK:]) or Extraction((), "no_line" if mode == "answer_line" else "no_box")
+
+
+_MARKUP = r"^[\s>*_#-]{0,9}"
+_HEAD = re.compile(
+    _MARKUP
+    + r"(?:(<(?!answer|think)[A-Za-z_]{1,20}>)\s{0,9}|([A-Za-z][A-Za-z ]{0,20}:)[^\S\n*]{0,9}\**[^\S\n]{0,9})\S",
+    re.M | re.I,
+)
+
+
+def mark_of(text: str) -> str:
+    """The mark that begins the last line that has one: `A:`, `Final answer:`, `<SOLUTION>`; `` where none does."""
+    last = None
+    for last in _HEAD.finditer(text[-1_000:]):  # noqa: B007 - the last one counts
+        pass
+    return (last[1] or last[2]) if last is not None else ""
+
+
+def _marked(text: str, mark: str) -> Extraction | None:
+    """The answer behind the last mark that begins a line; behind a tag up to its end."""
+    last = None
+    for last in re.finditer(("" if mark[:1] == "<" else _MARKUP) + re.escape(mark), text, re.M):  # noqa: B007 - the last one counts
+        pass
+    if last is None:
+        return None
+    rest = text[last.end() :]
+    end = rest.find(f"</{mark[1:]}") if mark[:1] == "<" else rest.find("\n")
+    line = rest[: end if end >= 0 else None].strip(" \t\n*_")
+    if mark[:1] == "<" and end < 0:
+        return Extraction((), "unterminated_mark", "mark")
+    found = _last_box(line) if "box" in line else None
+    return found or (Extraction((_first_formula(line),), "", "mark") if line else Extraction((), "empty_mark", "mark"))
 
 
 class _Box(NamedTuple):

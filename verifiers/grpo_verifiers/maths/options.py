@@ -17,6 +17,10 @@ class MathOptions:
     `answer_line`: `<answer>`, `####` or an "answer is" line only. `last_box_or_line`: the last box, without one the line.
     The default marks no answer that was clearly stated as missing; a bare last number is never guessed."""
 
+    mark: str = ""
+    """What a line of its own begins with that gives the answer: `A:`, `Final answer:`, `<SOLUTION>` (up to `</SOLUTION>`).
+    The last such line comes before boxes and other lines; a completion without one is read as without this option."""
+
     units: Literal["agree", "ignore", "convert"] = "agree"
     """`agree`: a unit may be missing on either side, two units must be the same one, because `5 m` is not `5 cm`.
     `convert`: 2 feet equal 24 inches. `ignore`: units are dropped."""
@@ -53,6 +57,8 @@ class MathOptions:
                 raise BadOption(field.name, f"`{field.name}` must be one of {', '.join(allowed)}, not `{value}`")
         if not isinstance(self.tolerance, int | float) or not 0.0 <= self.tolerance < 1.0:
             raise BadOption("tolerance", f"`tolerance` must be in [0, 1), not `{self.tolerance}`")
+        if not isinstance(self.mark, str) or self.mark != self.mark.strip() or "\n" in self.mark:
+            raise BadOption("mark", "`mark` must be one line of text without blanks round it")
         if not isinstance(self.max_chars, int) or self.max_chars < 1:
             raise BadOption("max_chars", f"`max_chars` must be a positive whole number, not `{self.max_chars}`")
         if not isinstance(self.seconds, int | float) or not 0.0 < self.seconds <= 60.0:
