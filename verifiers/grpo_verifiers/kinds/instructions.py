@@ -1,11 +1,10 @@
 """`instructions`: does a completion obey what the row asks of its form (counts, keywords, case, structure)?
 
-How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`, or has IFEval's own
-columns (`instruction_id_list` and `kwargs`), which `_translated` turns into such a list. Each row of `CHECKS` is a
-function of the text and its arguments. Thinking is not counted.
-
-In the manner of IFEval (Zhou et al. 2023, arXiv:2311.07911), written anew. Counting rules are stated at each check; all are
-linear in the text, and an empty text obeys none.
+How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`; each row of `CHECKS` is a
+function of the text and its arguments, with its counting rule. Rows of IFEval and IFBench bring `instruction_id_list` and `kwargs`
+instead, which `published_instructions` judges as those sets do. A kind that nothing here judges costs that kind: the row is wrong
+where another is disobeyed, and has no verdict where all others are obeyed. Thinking is not counted, an empty text obeys nothing,
+and all is linear in the text.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import AnswerVerifier, Example
+from grpo_verifiers.kinds.published_instructions import PUBLISHED, Given
 from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.thinking import after_thinking
-from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
+from grpo_verifiers.verdict import Verdict, error, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
 
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
@@ -169,9 +169,17 @@ _COUNTED = frozenset((
 ))  # fmt: skip
 
 
-def obeys(text: str, kind: str, args: Args) -> bool:
-    """Whether a text obeys one instruction; an empty text never does."""
-    return bool(text.strip()) and CHECKS[kind](text, args)
+def obeys(text: str, kind: str, args: Args | Given) -> bool | None:
+    """Whether a text obeys one instruction, None where nothing here can decide; an empty text never does.
+
+    A kind has a colon where it is one of a published set, and then the row's own arguments.
+    """
+    if not text.strip():
+        return False
+    if isinstance(args, Args):
+        return CHECKS[kind](text, args)
+    check = PUBLISHED.get(kind)
+    return None if check is None else check(text, args)
 
 
 def read_instruction(written: object) -> tuple[str, Args]:
@@ -205,7 +213,24 @@ def read_instruction(written: object) -> tuple[str, Args]:
     return kind, Args(**given)
 
 
-Instructions = tuple[tuple[str, Args], ...]
+def read_published(name: str, given: Given, prompt: str) -> tuple[str, Given]:
+    """Name and arguments of an instruction of a published set, those that are None left out.
+
+    Raises:
+        BadGold: the arguments cannot be read.
+    """
+    whole = {
+        key: int(value) if isinstance(value, float) and value == int(value) else value for key, value in given.items()
+    }
+    given = {"prompt": prompt} | {key: value for key, value in whole.items() if value is not None}
+    try:
+        obeys("A text.", name, given)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        raise BadGold(f"the arguments of `{name}` cannot be read: {str(given)[:200]}") from None
+    return name, given
+
+
+Instructions = tuple[tuple[str, Args | Given], ...]
 
 
 @dataclass(frozen=True)
@@ -234,10 +259,12 @@ class InstructionsVerifier(AnswerVerifier):
         listed = row.get("instructions")
         if listed is None and "instruction_id_list" in row:
             arguments = [*(row.get("kwargs") or []), *[None] * len(row["instruction_id_list"])]
-            listed = [
-                _translated(str(name), given or {}, str(row.get("prompt", "")))
-                for name, given in zip(row["instruction_id_list"], arguments, strict=False)
-            ]
+            named = list(zip(map(str, row["instruction_id_list"]), arguments, strict=False))
+            if not any(name in PUBLISHED for name, _ in named):
+                raise BadGold(
+                    f"none of {', '.join(name for name, _ in named)[:200] or 'no instructions'} is judged here"
+                )
+            return tuple(read_published(name, given or {}, str(row.get("prompt", ""))) for name, given in named)
         if not isinstance(listed, list) or not listed:
             raise BadGold("no column `instructions` with a list of instructions")
         return tuple(map(read_instruction, listed))
@@ -254,11 +281,17 @@ class InstructionsVerifier(AnswerVerifier):
             lines = text.strip().split("\n")
             texts = ["\n".join(part) for part in (lines, lines[1:], lines[:-1], lines[1:-1])]
             texts += [one.replace("*", "") for one in texts]
-        failed = [kind for kind, args in sample.gold if not any(obeys(one, kind, args) for one in texts)]
+        failed, open_kinds = [], []
+        for kind, args in sample.gold:
+            found = [obeys(one, kind, args) for one in texts]
+            if not any(found):
+                (open_kinds if None in found else failed).append(kind)
+        if not failed and open_kinds:
+            return error("not_judged", f"nothing here judges {', '.join(open_kinds)}; all else is obeyed")
         if not failed:
             return right(None, "obeyed")
-        score = 1 - len(failed) / len(sample.gold) if self.options.partial else 0.0
-        return wrong(None, failed[0], score=score)
+        score = 1 - len(failed) / (len(sample.gold) - len(open_kinds)) if self.options.partial else 0.0
+        return wrong(None, failed[0].rpartition(":")[2], score=score)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -268,69 +301,3 @@ class InstructionsVerifier(AnswerVerifier):
             Example("Short, and to the point.", row, "a comma"),
             Example("one two three four five six", row, "half of them", {"partial": True}),
         ]
-
-
-_RELATION = {"at least": "least", "less than": "most"}
-
-
-def _counted(
-    kind: str, given: Mapping[str, Any], key: str, relation: str = "relation", **more: object
-) -> dict[str, Any]:
-    bound = _RELATION.get(str(given.get(relation, "at least")), "least")
-    count = int(given.get(key) or 0)
-    return {"kind": kind, bound: max(0, count - 1) if bound == "most" else count, **more}
-
-
-def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-    """The instruction that an IFEval name and its arguments (None where not given) mean.
-
-    Raises:
-        BadGold: there is no such check here, or the arguments cannot be read.
-    """
-    given = {key: value for key, value in given.items() if value is not None}
-    plain: dict[str, dict[str, Any]] = {
-        "punctuation:no_comma": {"kind": "no_commas"},
-        "detectable_format:json_format": {"kind": "json"},
-        "detectable_format:title": {"kind": "title"},
-        "startend:quotation": {"kind": "quoted"},
-        "change_case:english_capital": {"kind": "upper_case"},
-        "change_case:english_lowercase": {"kind": "lower_case"},
-        "combination:two_responses": {"kind": "two_answers"},
-        "detectable_format:constrained_response": {
-            "kind": "contains_one",
-            "words": ["My answer is yes.", "My answer is no.", "My answer is maybe."],
-        },
-    }
-    if name in plain:
-        return plain[name]
-    makers: dict[str, Callable[[], dict[str, Any]]] = {
-        "length_constraints:number_words": lambda: _counted("words", given, "num_words"),
-        "length_constraints:number_sentences": lambda: _counted("sentences", given, "num_sentences"),
-        "length_constraints:number_paragraphs": lambda: {"kind": "parts", "exactly": int(given["num_paragraphs"])},
-        "length_constraints:nth_paragraph_first_word": lambda: {
-            "kind": "nth_paragraph", "n": int(given["nth_paragraph"]), "text": str(given["first_word"]),
-            "exactly": int(given["num_paragraphs"]),
-        },
-        "detectable_format:number_bullet_lists": lambda: {"kind": "bullets", "exactly": int(given["num_bullets"])},
-        "detectable_format:number_highlighted_sections": lambda: {"kind": "highlights", "least": int(given["num_highlights"])},
-        "detectable_format:multiple_sections": lambda: {
-            "kind": "sections", "text": str(given["section_spliter"]).strip(), "least": int(given["num_sections"]),
-        },
-        "detectable_content:number_placeholders": lambda: {"kind": "placeholders", "least": int(given["num_placeholders"])},
-        "detectable_content:postscript": lambda: {"kind": "postscript", "text": str(given.get("postscript_marker") or "P.S.")},
-        "keywords:existence": lambda: {"kind": "include", "words": list(given["keywords"])},
-        "keywords:forbidden_words": lambda: {"kind": "avoid", "words": list(given["forbidden_words"])},
-        "keywords:frequency": lambda: _counted("keyword", given, "frequency", text=str(given["keyword"]).strip()),
-        "keywords:letter_frequency": lambda: _counted("letter", given, "let_frequency", "let_relation", text=str(given["letter"])),
-        "change_case:capital_word_frequency": lambda: _counted(
-            "capital_words", given, "capital_frequency", "capital_relation"
-        ),
-        "startend:end_checker": lambda: {"kind": "ends_with", "text": str(given["end_phrase"]).strip()},
-        "combination:repeat_prompt": lambda: {"kind": "repeats", "text": str(given.get("prompt_to_repeat") or prompt)},
-    }  # fmt: skip
-    if name not in makers:
-        raise BadGold(f"IFEval's `{name}` is not among the checks")
-    try:
-        return makers[name]()
-    except (KeyError, TypeError, ValueError):
-        raise BadGold(f"the arguments of IFEval's `{name}` cannot be read: {given}") from None
