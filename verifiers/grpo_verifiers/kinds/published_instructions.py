@@ -99,6 +99,12 @@ _LETTERS = {
 _DEVANAGARI = {"hi": "है में और नहीं लिए", "mr": "आहे आणि च्या मध्ये नाही", "ne": "छ हरू बाट गर्न पनि"}
 
 
+def _frequent(text: str) -> tuple[dict[str, int], int]:
+    """How many of the words are frequent ones of each language, and how many words there are."""
+    said = Counter(re.findall(r"[^\s\d.,;:!?\"()*]+", text.lower()))
+    return {code: sum(map(said.__getitem__, listed.split())) for code, listed in _FREQUENT.items()}, said.total()
+
+
 @lru_cache(maxsize=4_096)
 def language(text: str) -> str | None:
     """The code of a text's language as IFEval writes it, None where the text is too short or too mixed to tell."""
@@ -115,14 +121,13 @@ def language(text: str) -> str | None:
         return next(code for own, code in _LETTERS[script] if not own or sum(counts[char] for char in own) > least)
     if script == "DEVANAGARI":
         hits = {code: sum(map(text.count, listed.split())) for code, listed in _DEVANAGARI.items()}
-        said = ["?"]
+        said = 1
     elif script == "LATIN":
-        said = re.findall(r"[^\s\d.,;:!?\"()*]+", text.lower())
-        hits = {code: sum(map(said.count, names(listed))) for code, listed in _FREQUENT.items()}
+        hits, said = _frequent(text)
     else:
         return None
     first, second = sorted(hits, key=hits.__getitem__, reverse=True)[:2]
-    return first if hits[first] > max(0.06 * len(said), 1.2 * hits[second]) else None
+    return first if hits[first] > max(0.06 * said, 1.2 * hits[second]) else None
 
 
 def _is_language(text: str, code: str) -> bool | None:
@@ -162,13 +167,12 @@ def _highlights(text: str) -> int:
 
 
 def _first_word(text: str, given: Given) -> bool:
-    """As IFEval: blocks between two line breaks, empty ones not counted but numbered; a word ends at a mark."""
-    blocks = text.split("\n\n")
-    full = sum(bool(block.strip()) for block in blocks)
+    """Blocks between two line breaks; an empty one is none, where IFEval numbers it. A word ends at a mark."""
+    blocks = [block for block in text.split("\n\n") if block.strip()]
     at = int(given["nth_paragraph"])
-    said = blocks[at - 1].split() if at <= full else []
+    said = blocks[at - 1].split() if at <= len(blocks) else []
     first = re.split(r"[.,?!'\"]", said[0].lstrip("'").lstrip('"'))[0] if said else ""
-    return full == int(given["num_paragraphs"]) and first.lower() == str(given["first_word"]).lower()
+    return len(blocks) == int(given["num_paragraphs"]) and first.lower() == str(given["first_word"]).lower()
 
 
 def _postscript(text: str, given: Given) -> bool:
@@ -191,8 +195,12 @@ def _repeats(text: str, given: Given) -> bool:
     return text.strip().lower().startswith(wanted.strip().lower())
 
 
-def _english(text: str, is_cased: bool) -> bool | None:
-    return is_cased and (language(text) or ("en" if text.isascii() else "")) == "en"
+def _english(text: str, is_cased: bool) -> bool:
+    """English, or too short to tell and in plain letters: a name, one word."""
+    if not is_cased:
+        return False
+    hits, _ = _frequent(text)
+    return (language(text) or ("en" if text.isascii() and hits["en"] == max(hits.values()) else "")) == "en"
 
 
 def _capital_words(text: str, given: Given) -> bool:
@@ -227,8 +235,9 @@ IFEVAL: dict[str, Check] = {
     ),
     "detectable_content:postscript": _postscript,
     "detectable_format:number_bullet_lists": lambda text, given: _bullets(text) == int(given["num_bullets"]),
-    "detectable_format:constrained_response": lambda text, given: any(
-        f"My answer is {said}." in text for said in ("yes", "no", "maybe")
+    # IFEval takes two of them as well: a hedge
+    "detectable_format:constrained_response": lambda text, given: (
+        sum(f"My answer is {said}." in text for said in ("yes", "no", "maybe")) == 1
     ),
     "detectable_format:number_highlighted_sections": lambda text, given: (
         _highlights(text) >= int(given["num_highlights"])
