@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from grpo_verifiers.kinds.json_formats import FORMATS, python_pattern
 from grpo_verifiers.strict_json import RepeatedKey, once
 from grpo_verifiers.thinking import after_thinking
 
@@ -110,16 +112,7 @@ def last_value(text: str) -> str | None:
 # JSON Schema.
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_FORMATS = frozenset(
-    [
-        *("date", "date-time", "time", "duration", "email", "idn-email", "hostname", "idn-hostname"),
-        *("ipv4", "ipv6", "uri", "uri-reference", "uri-template", "iri", "iri-reference", "uuid"),
-        *("json-pointer", "relative-json-pointer", "regex"),
-    ]
-)
-_FORMATS_OF_DRAFT_3 = frozenset(
-    ["date", "date-time", "time", "email", "ipv6", "ip-address", "host-name", "uri", "regex", "color"]
-)
+_KNOWN_FORMATS = frozenset((*FORMATS, "idn-hostname", "color"))
 
 
 def schema_problem(schema: object, asserts_formats: bool = True) -> str:
@@ -153,17 +146,34 @@ def _draft(schema: dict[str, Any] | bool) -> Any:
     return jsonschema.validators.validator_for(schema, None) if isinstance(name, str) else None
 
 
-def _format_checker(draft: object) -> Any:
-    """Checks of formats: draft 3's own for it, else those of 2020-12, which hold all names of the drafts since."""
+@lru_cache(maxsize=2)
+def _format_checker(is_third: bool) -> Any:
+    """Checks of formats, draft 3's or those of all drafts since: ours, and the library's of what is not among them."""
     import jsonschema
 
-    is_third = draft is jsonschema.Draft3Validator
     kind = jsonschema.Draft3Validator if is_third else jsonschema.Draft202012Validator
-    return kind.FORMAT_CHECKER
+    checker = jsonschema.FormatChecker(formats=())
+    checker.checkers = {
+        name: check for name, check in kind.FORMAT_CHECKER.checkers.items() if name in ("idn-hostname", "color")
+    }
+    for name, is_fine in FORMATS.items():
+        if is_third == (name in ("ip-address", "host-name")) or name in (
+            "date",
+            "date-time",
+            "time",
+            "email",
+            "ipv6",
+            "uri",
+            "regex",
+        ):
+            checker.checks(name)(lambda value, is_fine=is_fine: not isinstance(value, str) or is_fine(value))
+    return checker
 
 
-def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[str]:
-    """Problems of a schema and of every place that it refers to.
+def _problems(
+    schema: dict[str, Any] | bool, asserts_formats: bool, parts: list[dict[str, Any]] | None = None
+) -> Iterator[str]:
+    """Problems of a schema and of every place that it refers to, each of which is added to `parts`.
 
     Raises:
         jsonschema.SchemaError: a part is no schema of its draft.
@@ -176,9 +186,8 @@ def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[
     if draft is None:
         yield "the schema's `$schema` is no draft that is known here"
         return
-    draft.check_schema(schema)
-    checkable = _format_checker(draft).checkers
-    named = _FORMATS_OF_DRAFT_3 if draft is jsonschema.Draft3Validator else _FORMATS
+    checker = _format_checker(draft is jsonschema.Draft3Validator)
+    draft.check_schema(schema, format_checker=checker)
     kind = specification_with(draft.META_SCHEMA["$schema"])
     root = kind.create_resource(schema)
     own = {id(one) for one in _objects(schema)}
@@ -189,9 +198,11 @@ def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[
         if not isinstance(held, dict) or id(held) in seen:
             continue
         seen.add(id(held))
+        if parts is not None:
+            parts.append(held)
         if _draft(held) is None:
             yield f"the schema has a `$schema` inside that is no draft that is known here: {held['$schema']!r:.100}"
-        if asserts_formats and held.get("format") in named - checkable.keys():
+        if asserts_formats and held.get("format") in _KNOWN_FORMATS - checker.checkers.keys():
             yield (
                 f"checking `format: {held['format']}` needs `pip install 'jsonschema[format-nongpl]'`; "
                 "`assert_format: false` leaves formats unchecked"
@@ -204,7 +215,7 @@ def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[
             if isinstance(found, str):
                 yield found
             elif id(found.contents) in own - seen:  # not a metaschema: that is the library's
-                draft.check_schema(found.contents)
+                draft.check_schema(found.contents, format_checker=checker)
                 waiting.append((kind.detect(found.contents).create_resource(found.contents), found.resolver))
         # `referencing` does not list the schemas of draft 3, nor those of `dependencies` that begin with a name
         places = [*map(held.get, ("extends", "type", "disallow")), list((held.get("dependencies") or {}).values())]
@@ -242,7 +253,7 @@ def _followed(resolver: Resolver[Any], target: object) -> Resolved[Any] | str:
 
 def serve(asserts_formats: bool) -> tuple[Callable[[tuple[dict[str, Any], str]], str | None], None]:
     """The pool's task: the first violation of a schema, in words, or None."""
-    import jsonschema  # noqa: F401 - here, since the work is timed
+    import jsonschema  # here, since the work is timed
     from referencing import Registry
 
     known: dict[str, Any] = {}
@@ -251,10 +262,17 @@ def serve(asserts_formats: bool) -> tuple[Callable[[tuple[dict[str, Any], str]],
         schema, text = item
         key = json.dumps(schema, sort_keys=True)
         if key not in known:
-            draft = _draft(schema)
-            checker = _format_checker(draft) if asserts_formats else None
+            own, parts = json.loads(key), list[dict[str, Any]]()
+            list(_problems(own, False, parts))
+            for part in parts:
+                if isinstance(part.get("pattern"), str):
+                    part["pattern"] = python_pattern(part["pattern"])
+                if isinstance(part.get("patternProperties"), dict):
+                    part["patternProperties"] = {python_pattern(k): v for k, v in part["patternProperties"].items()}
+            draft = _draft(own)
+            checker = _format_checker(draft is jsonschema.Draft3Validator) if asserts_formats else None
             # a registry of its own: the library's default one fetches what it does not hold
-            known[key] = draft(schema, format_checker=checker, registry=Registry())
+            known[key] = draft(own, format_checker=checker, registry=Registry())
         first = next(iter(known[key].iter_errors(parse(text))), None)
         if first is None:
             return None
