@@ -21,8 +21,11 @@ _WIDE = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U000efffd"
 
 def _address(wide: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Patterns of an absolute address and of a relative one (RFC 3986, 3987); group 1 is the address between brackets."""
-    one, private = rf"(?:[{_OPEN}{wide}:@]|{_HEX})", "\ue000-\uf8ff" if wide else ""
-    host = rf"(?:\[([0-9A-Fa-f:.]+|v[0-9A-Fa-f]+\.[{_OPEN}:]+)\]|(?:[{_OPEN}{wide}]|{_HEX})*+)"
+    one, private = (
+        rf"(?:[{_OPEN}{wide}:@]|{_HEX})",
+        "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd" if wide else "",
+    )
+    host = rf"(?:\[([0-9A-Fa-f:.]+|[vV][0-9A-Fa-f]+\.[{_OPEN}:]+)\]|(?:[{_OPEN}{wide}]|{_HEX})*+)"
     authority = rf"//(?:(?:[{_OPEN}{wide}:]|{_HEX})*+@)?{host}(?::[0-9]*+)?(?:/{one}*+)*+"
     rest = rf"(?:\?(?:[{_OPEN}{wide}{private}:@/?]|{_HEX})*+)?(?:#(?:[{_OPEN}{wide}:@/?]|{_HEX})*+)?"
     rooted = rf"/(?:{one}++(?:/{one}*+)*+)?"
@@ -39,7 +42,7 @@ _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:[Zz]|([+-])
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LOCAL = re.compile(rf'{_ATOM}(?:\.{_ATOM})*|"(?:[^"\\\x00-\x1f\x7f-\U0010ffff]|\\[\x20-\x7e])*"')
-_WIDE_LOCAL = re.compile(r"[^\s@\"(),:;<>\[\\\].]+(?:\.[^\s@\"(),:;<>\[\\\].]+)*")
+_WIDE_LOCAL = re.compile(r"\"[^\"\\\x00-\x1f\x7f]*\"|[^\s@\"(),:;<>\[\\\].]+(?:\.[^\s@\"(),:;<>\[\\\].]+)*")
 _VARIABLE = rf"(?:[A-Za-z0-9_]|{_HEX})+(?:\.(?:[A-Za-z0-9_]|{_HEX})+)*(?::[1-9][0-9]{{0,3}}|\*)?"
 _POINTER = r"(?:/(?:[^~/]|~[01])*)*"
 
@@ -48,7 +51,7 @@ def _is_address(text: str, kind: str, may_be_relative: bool = False) -> bool:
     absolute, relative = _ADDRESSES[kind]
     found = absolute.fullmatch(text) or (relative.fullmatch(text) if may_be_relative else None)
     return found is not None and all(
-        group is None or group[0] == "v" or _is_ip(IPv6Address, group) for group in found.groups()
+        group is None or group[0] in "vV" or _is_ip(IPv6Address, group) for group in found.groups()
     )
 
 
@@ -81,10 +84,23 @@ def _is_time(text: str) -> bool:
 
 
 def _is_host(text: str) -> bool:
-    parts = text.split(".")
     return len(text) < 254 and all(
-        _LABEL.fullmatch(part) and (part[2:4] != "--" or part[:4].lower() == "xn--") for part in parts
+        _LABEL.fullmatch(part) and (part[2:4] != "--" or _is_wide_label(part)) for part in text.split(".")
     )
+
+
+def _is_wide_label(label: str) -> bool:
+    """Whether `xn--...` is a label of RFC 5891; by its form alone where the package idna is not there."""
+    if label[:4].lower() != "xn--":
+        return False
+    try:
+        import idna
+    except ModuleNotFoundError:
+        return True
+    try:
+        return bool(idna.decode(label.lower()))
+    except UnicodeError:
+        return False
 
 
 def _is_mail(text: str, local: re.Pattern[str]) -> bool:
@@ -130,7 +146,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "iri": lambda text: _is_address(text, "iri"),
     "iri-reference": lambda text: _is_address(text, "iri", may_be_relative=True),
     "uri-template": _matches(
-        rf"(?:[^\x00-\x20\"'%<>\\^`{{|}}\x7f]|{_HEX}|\{{[+#./;?&=,!@|]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
+        rf"(?:[^\x00-\x20\"%<>\\^`{{|}}\x7f]|{_HEX}|\{{[+#./;?&=,!@|]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
     ),
     "uuid": _matches(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"),
     "json-pointer": _matches(_POINTER),
@@ -140,7 +156,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
 
 _ESCAPE = re.compile(
     r"\\(?:(?P<set>[pP])\{(?P<name>[^{}]{1,60})\}|c(?P<control>[A-Za-z])|u\{(?P<code>[0-9A-Fa-f]{1,6})\}|k<(?P<group>\w+)>"
-    r"|(?P<plain>x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[dDwWbBtnrvfsS0-9]|[^A-Za-z0-9]))|(?P<other>\\.?)|(?P<mark>[\[\]$^.]|\(\?<(?=[A-Za-z_]))",
+    r"|(?P<plain>x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[dDwWbBtnrvfsS0-9]|[^A-Za-z0-9]))|(?P<other>\\.?)|(?P<mark>\[\^?\]|[\[\]$]|\(\?<(?=[A-Za-z_])|\(\?(?![:=!<]))",
     re.S,
 )
 _SPACE = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -198,9 +214,11 @@ def python_pattern(pattern: str) -> str:
         if plain:
             return f"\\{plain}"
         mark = found["mark"]
-        was_inside, inside = inside, mark == "[" or (inside and mark != "]")
+        if mark == "(?" and not inside:
+            raise ValueError("a group that is none of ECMA 262")
+        was_inside, inside = inside, mark == "[" or (inside and mark[-1] != "]")
         if was_inside:
-            return "\\[" if mark == "[" else mark
-        return {"$": r"\Z", "(?<": "(?P<"}.get(mark, mark)
+            return mark.replace("[", "\\[")
+        return {"$": r"\Z", "(?<": "(?P<", "[]": "(?!)", "[^]": r"[\s\S]"}.get(mark, mark)
 
     return "(?a)" + _ESCAPE.sub(written, pattern)

@@ -154,7 +154,9 @@ def _format_checker(is_third: bool) -> Any:
     kind = jsonschema.Draft3Validator if is_third else jsonschema.Draft202012Validator
     checker = jsonschema.FormatChecker(formats=())
     checker.checkers = {
-        name: check for name, check in kind.FORMAT_CHECKER.checkers.items() if name in ("idn-hostname", "color")
+        name: check
+        for name, check in kind.FORMAT_CHECKER.checkers.items()
+        if name in ("idn-hostname", "color") or (is_third and name == "time")
     }
     for name, is_fine in FORMATS.items():
         if is_third == (name in ("ip-address", "host-name")) or name in (
