@@ -189,7 +189,9 @@ def _problems(
         yield "the schema's `$schema` is no draft that is known here"
         return
     checker = _format_checker(draft is jsonschema.Draft3Validator)
-    draft.check_schema(schema, format_checker=checker)
+    only_patterns = jsonschema.FormatChecker(formats=())
+    only_patterns.checkers = {"regex": checker.checkers["regex"]}
+    draft.check_schema(schema, format_checker=only_patterns)
     kind = specification_with(draft.META_SCHEMA["$schema"])
     root = kind.create_resource(schema)
     own = {id(one) for one in _objects(schema)}
@@ -217,7 +219,7 @@ def _problems(
             if isinstance(found, str):
                 yield found
             elif id(found.contents) in own - seen:  # not a metaschema: that is the library's
-                draft.check_schema(found.contents, format_checker=checker)
+                draft.check_schema(found.contents, format_checker=only_patterns)
                 waiting.append((kind.detect(found.contents).create_resource(found.contents), found.resolver))
         # `referencing` does not list the schemas of draft 3, nor those of `dependencies` that begin with a name
         places = [*map(held.get, ("extends", "type", "disallow")), list((held.get("dependencies") or {}).values())]
