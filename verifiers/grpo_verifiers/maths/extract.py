@@ -15,6 +15,7 @@ from grpo_verifiers.text import without_end
 from grpo_verifiers.thinking import after_thinking
 
 _MOST_UNSEEN = 200
+_BRACKETED_THINK = re.compile(r"\[/?THINK\]", re.I)
 LOOK_BACK = 20_000
 """How far from the end the fallbacks look, in characters."""
 
@@ -79,9 +80,8 @@ _PROSE_GOES_ON = re.compile(
     r"\A(?:\\[)\]]|[\s$*])*+(?:and\s(?:a|one|two|three)[\s-](?:half|third|quarter|fourth)|(?:times|plus|minus|to)\s++[$\\]{0,2}\(?\s?-?(?:\d|\\[a-z]))",
     re.I,
 )
-_PROSE_BEFORE = re.compile(
-    r"\b(?:minus|negative|(?:more|less|greater|fewer|larger|smaller) than|between [^.\n]{1,30} and)[\s$*\\(]*+\Z"
-)
+_COMPARED_BEFORE = re.compile(r"\b(?:more|less|greater|fewer|larger|smaller) than[\s$*\\(]*+\Z")
+_SIGNED_BEFORE = re.compile(r"\b(?:minus|negative|between [^.\n]{1,30} and)[\s$*\\(]*+\Z")
 _FORMULA_ENDS = re.compile(r"\\[)\]]|\\(?:text|mathrm|quad|qquad|ldots|dots)(?![a-zA-Z])|[.,;:](?=\s|\Z)|\Z")
 _SCALE_BEHIND = re.compile(
     r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b", re.I
@@ -145,7 +145,7 @@ def extract(response: object, mode: str = "last_box_or_line", mark: str = "") ->
     text = response
     if "\x08oxed" in text:
         text = text.replace("\x08oxed", "\\boxed")  # "\boxed" written in a string that was not raw
-    if "<" in text or "◁" in text or "[" in text or "&lt;" in text:
+    if "<" in text or "◁" in text or "&lt;" in text or ("[" in text and _BRACKETED_THINK.search(text)):
         text, is_open, _ = after_thinking(text)
         if is_open:
             return Extraction((), "in_thinking")
@@ -287,27 +287,34 @@ def _last_box(text: str) -> Extraction | None:
         content = _within_formula(text, box, tail, content)
         if not content:
             return Extraction((), "unread")
-    if _PROSE_GOES_ON.match(tail):
-        return Extraction((), "unread")
-    whole = _with_what_goes_on(text, box, tail, content)
-    if (tail and tail[0] not in "$\n") or text[box.start - 1 : box.start] not in _OPENING:
-        formula = _formula_of(text, box)
-        if formula is not None and not _is_read(*formula, goes_on=whole != content):
-            measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
-            tree = read_answer(measured).tree if _is_read(formula[0], "", goes_on=True) else None
-            if tree is None or tree[0] not in ("unit", "pct"):
-                return Extraction((), "unread")
-            whole = measured
-    content = whole
     before = text[max(0, box.start - 48) : box.start].lower()
+    whole = _with_what_goes_on(text, box, tail, content)
+    start = before.rstrip(" \n&")
+    is_alone = start[-1:] == "$" == tail[:1] or (
+        # the last side of an equation, or all of a formula
+        (start[-1:] in _OPENING or start[-2:] in _OPENING)
+        and (not (rest := tail.lstrip(" \n.,")) or rest[0] == "$" or rest[:2] in _CLOSING)
+        and "or" not in before
+    )
+    formula = None if is_alone else _formula_of(text, box)
+    if formula is not None and not _is_read(*formula, goes_on=whole != content):
+        measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
+        tree = read_answer(measured).tree if _is_read(formula[0], "", goes_on=True) else None
+        if tree is None or tree[0] not in ("unit", "pct"):
+            return Extraction((), "unread")
+        whole = measured
+    if len(tail) > 3 and _PROSE_GOES_ON.match(tail):
+        return Extraction((), "unread")
+    content = whole
     if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
         return Extraction((other[1].strip("$"), content))
-    # whether one of the words occurs that a denial needs; cheaper than its pattern, and rarely so
-    if (
-        "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before
-    ) and _DENIED_BEFORE.search(before):
-        return Extraction((), "denied")
-    if _PROSE_BEFORE.search(before):
+    # whether one of the words occurs that a denial or a comparison needs; cheaper than their patterns, and rarely so
+    if "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before:
+        if _DENIED_BEFORE.search(before):
+            return Extraction((), "denied")
+        if _COMPARED_BEFORE.search(before):
+            return Extraction((), "unread")
+    if ("minus" in before or "negative" in before or "between" in before) and _SIGNED_BEFORE.search(before):
         return Extraction((), "unread")
     if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
         return Extraction((f"{sign} {content}",))
@@ -385,7 +392,8 @@ _READ_BEHIND = re.compile(
 )
 _MARK_BEHIND = re.compile(r"\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\\?%|°")
 _LETTERS = re.compile(r"(?<![a-zA-Z])(?:\{[\s~]?([A-Za-z]+)\}|(?<![\\{^_])(nm|[kM]?eV|k[JN]|[kMG]Hz|Volt)(?![a-zA-Z]))")
-_OPENING = frozenset(("", "$", "\n"))
+_OPENING = frozenset(("", "$", "=", "\\[", "\\("))
+_CLOSING = frozenset(("\\]", "\\)", "\\e"))
 
 
 def _formula_of(text: str, box: _Box) -> tuple[str, str] | None:

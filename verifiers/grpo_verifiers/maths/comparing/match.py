@@ -33,7 +33,7 @@ from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholde
 from grpo_verifiers.maths.reading.forms import Formula, repeated_capitals, sentence, written_capitals
 from grpo_verifiers.maths.reading.reader import labels_differ
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, symbols
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import plain_words, same_words
 
@@ -101,7 +101,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if same_values(gold, answer, trial):
             return True
         del trial.pending[mark:]
-        return same_family(gold, answer, trial)
+        return WHOLE in symbols(gold) and WHOLE in symbols(answer) and same_family(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:
         return same_regions(gold, answer, trial)
     if g == "set" or a == "set":

@@ -26,7 +26,7 @@ from grpo_verifiers.maths.comparing.values import (
 )
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import Node, anywhere, children, contains, rename, symbols
+from grpo_verifiers.maths.reading.tree import WHOLE_LETTERS, Node, anywhere, children, contains, rename, symbols
 
 MOST_SYMBOLS = 64
 _RADICAL = frozenset(("root", "log"))
@@ -87,7 +87,7 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         trial.bare_log = anywhere(gold, _is_bare_log) or anywhere(answer, _is_bare_log)
     # roots and logarithms on both sides are asked about positive letters only: sqrt(x^2) is x there
     positive = has_radical(gold) and has_radical(answer)
-    whole = sorted(whole_names(gold) | whole_names(answer)) if names else []
+    whole = sorted(whole_names(gold) | whole_names(answer)) if not names.isdisjoint(WHOLE_LETTERS) else []
     verdict = _floats(gold, answer, sorted(names), positive, trial, whole)
     # apart as floats: equal only if one is the other's rounding
     if verdict is False:
