@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Outcome, Verdict, build
-from grpo_verifiers.kinds.published_instructions import IFBENCH, IFEVAL, language, sentences, tokens
+from grpo_verifiers.kinds.ifbench import IFBENCH
+from grpo_verifiers.kinds.ifeval import IFEVAL, language, sentences, tokens
 
 SUITES = Path(os.environ.get("GRPO_SUITES", Path(__file__).resolve().parents[4] / "shared" / "suites"))
 

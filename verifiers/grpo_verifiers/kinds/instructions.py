@@ -2,7 +2,7 @@
 
 How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`; each row of `CHECKS` is a
 function of the text and its arguments, with its counting rule. Rows of IFEval and IFBench bring `instruction_id_list` and `kwargs`
-instead, which `published_instructions` judges as those sets do. A kind that nothing here judges costs that kind: the row is wrong
+instead, which `ifeval` and `ifbench` judge as those sets do. A kind that nothing here judges costs that kind: the row is wrong
 where another is disobeyed, and has no verdict where all others are obeyed. Thinking is not counted, an empty text obeys nothing,
 and all is linear in the text.
 """
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import AnswerVerifier, Example
-from grpo_verifiers.kinds.published_instructions import PUBLISHED, Given
+from grpo_verifiers.kinds.ifbench import IFBENCH
+from grpo_verifiers.kinds.ifeval import IFEVAL, Given
 from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.thinking import after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, right, wrong
@@ -36,6 +37,7 @@ _HEADING = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKUP = r"(?:[^\w\n]|_){0,10}"
 
 Check = Callable[[str, "Args"], bool]
+PUBLISHED = IFEVAL | IFBENCH
 
 
 @dataclass(frozen=True, slots=True)

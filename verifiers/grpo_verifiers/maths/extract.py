@@ -10,19 +10,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.answers import read_answer
+from grpo_verifiers.maths.boxes import COMPARING, FILLER, Box, box_at, compared, outermost, rfind_box, with_formula
 from grpo_verifiers.text import without_end
 from grpo_verifiers.thinking import after_thinking
 
-_MOST_UNSEEN = 200
 _BRACKETED_THINK = re.compile(r"\[/?THINK\]", re.I)
 LOOK_BACK = 20_000
 """How far from the end the fallbacks look, in characters."""
-
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
-_BARE_BOX = re.compile(r"-?(?<![.,])[.,]*+\d++(?:[.,]++\d++)*+|\\[a-zA-Z]+|[A-Za-z0-9]")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
     r"\A[,.;:\-–—(]*(?:or|ou|oder|oppure|或者?|или|または|또는|vs\.?|versus|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{(?:or|ou|oder|o)\}|\\lor|\\vee)"
     r"(?:[,:\-–—]|else|maybe|possibly|perhaps|even|alternatively|otherwise|it'?s|itis|it(?:could|can|may|might)be)*(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
@@ -64,37 +58,8 @@ _DENIED_BEFORE = re.compile(
     r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)[:$*\\(\[{\s]*+$",
     re.I,
 )
-_GOES_ON = re.compile(
-    r"\A\s*+(?:\^(?!\s*+\{?\s*+\\circ)|!(?=\s*+\$)|(?:[-+*/]|\\(?:times|cdot|pm|div)(?![a-zA-Z]))(?=\s*+(?:\d|\\(?:[dt]?frac|sqrt|pi)(?![a-zA-Z]))))"
-)
-"""What goes on with the formula behind its box: the box is not all of the answer."""
-_NUMBER_GOES_ON = re.compile(
-    r"\A(?:\.\d++|(?:\{?,\}?\d{3})++(?!\d)|\{?:\}?\d++|\d++|\s*+\\[dt]?frac(?![a-zA-Z])[^$\n]{1,40})"
-)
-"""Digits, a fraction or the minutes of a clock that touch the box: with it they are one number."""
-_FACTOR_GOES_ON = re.compile(
-    r"\A\s*+(?:\\(?:sqrt|pi|theta|alpha|beta|lambda|phi|ln|log|sin|cos|tan|cot|sec|csc)(?![a-zA-Z])|[a-zA-Z](?![a-zA-Z{]))[^$\n=<>]{0,60}"
-)
-"""A factor behind a box in the same formula: `\\boxed{5}\\pi`, `\\boxed{5}x`."""
-_PROSE_GOES_ON = re.compile(
-    r"\A(?:\\[)\]]|[\s$*])*+(?:and\s(?:a|one|two|three)[\s-](?:half|third|quarter|fourth)|(?:times|plus|minus|to)\s++[$\\]{0,2}\(?\s?-?(?:\d|\\[a-z]))",
-    re.I,
-)
 _COMPARED_BEFORE = re.compile(r"\b(?:more|less|greater|fewer|larger|smaller) than[\s$*\\(]*+\Z")
 _SIGNED_BEFORE = re.compile(r"\b(?:minus|negative|between [^.\n]{1,30} and)[\s$*\\(]*+\Z")
-_FORMULA_ENDS = re.compile(r"\\[)\]]|\\(?:text|mathrm|quad|qquad|ldots|dots)(?![a-zA-Z])|[.,;:](?=\s|\Z)|\Z")
-_SCALE_BEHIND = re.compile(
-    r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b", re.I
-)
-_UNIT_BEHIND = re.compile(
-    r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
-    r"((?:square |cubic )?(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents?|dollars?|euros?|degrees?|radians?"
-    r"|inch(?:es)?|feet|foot|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|kilomet(?:er|re)s?"
-    r"|grams?|kilograms?|pounds?|ounces?|lit(?:er|re)s?|millilit(?:er|re)s?|gallons?|[ckm]m|kg|mg|km/h|mph))\b\}?(\^\{?\d\}?)?(?![\w/])",
-    re.I,
-)
-"""A unit behind the box. Only words that are nothing else; letters such as `m` may be variables."""
-_NUMBER_BEFORE = re.compile(r"(?:\$|\\\()\s*+(\d++:)\Z")
 _ALTERNATIVE_BEFORE = re.compile(
     r"(?:\A|[\s(])(\$[^$\n]{1,40}\$|-?\d++(?:\.\d++)?)\)?\s{1,3}(?:or|oder|ou)\s{1,3}(?:\$|\\\()?\s?\Z", re.I
 )
@@ -103,7 +68,6 @@ _STATED_AFTER = re.compile(
     r"\b(?:final |correct |right |real |true |actual )?answer\s++(?:is|should be|must be|equals|would be)\b[:\s]*+((?:[$\d\\(-])[^\n]{0,80})",
     re.I,
 )
-_SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|hold on|oops|scratch that|on second thought)\b[^\n]{0,40})"
     r"\b(?:final |correct |right |real |true )?answer\s++(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})",
@@ -190,91 +154,18 @@ def _marked(text: str, mark: str) -> Extraction | None:
     return found or (Extraction((_first_formula(line),), "", "mark") if line else Extraction((), "empty_mark", "mark"))
 
 
-class _Box(NamedTuple):
-    start: int
-    end: int
-    content: str | None  # None: never closed
-
-
-def _box_at(text: str, start: int, after: int) -> _Box:
-    """The box whose macro starts at `start` and ends before `after`."""
-    i, n = after, len(text)
-    while i < n and text[i] in " \t\n*":
-        i += 1
-    if i >= n:
-        return _Box(start, n, None)
-    if text[i] == "{":
-        end = text.find("}", i)
-        inside = text[i + 1 : end]
-        if end > 0 and "{" not in inside and "\\" not in inside:
-            return _Box(start, end + 1, inside)
-        depth = 0
-        for match in _BRACE.finditer(text, i):
-            mark = match.group()
-            if mark == "{":
-                depth += 1
-            elif mark == "}":
-                depth -= 1
-                if depth == 0:
-                    return _Box(start, match.end(), text[i + 1 : match.start()])
-        return _Box(start, n, None)
-    if i == after and text[i] not in "0123456789-":
-        return _Box(start, i, "")
-    bare = _BARE_BOX.match(text, i)
-    return _Box(start, bare.end(), bare.group()) if bare else _Box(start, i, "")
-
-
-def _rfind_box(text: str, before: int) -> tuple[int, int] | None:
-    """Start and end of the last box macro that starts before `before`; gives up behind many that are not shown."""
-    for _ in range(_MOST_UNSEEN):
-        last = text.rfind("box", 0, before)  # what every name of a box holds
-        if last < 0:
-            return None
-        start = last - 1
-        if not text.startswith("\\boxed", start, before):
-            start = text.rfind("\\boxed", 0, before)
-            for other in ("\\fbox", "\\framebox"):
-                start = max(start, text.rfind(other, max(start, 0), before))
-            if start < 0:
-                return None
-        match = _BOX.match(text, start)
-        if match is not None and not _is_comment(text, start):
-            return start, match.end()
-        before = start
-    return None
-
-
-_UNSEEN = re.compile(r"\\(?:[hv]?phantom|label|tag|x?cancel|sout|textcolor\s*\{white\})\s*\{\Z")
-
-
-def _is_comment(text: str, at: int) -> bool:
-    if text.startswith("%") or text.find("%", max(0, at - 200), at) >= 0:
-        line = text.rfind("\n", max(0, at - 200), at) + 1
-        if text[line : line + 1] == "%" and line <= at:
-            return line > 0 or at < 200
-        mark = text.rfind("%", max(line, at - 200), at)
-        if mark > line and text[max(line, mark - 40) : mark].rstrip(" \t$.").endswith("}") and text[mark - 1].isspace():
-            return True
-    if text[at - 1 : at] == "{" and _UNSEEN.search(text, max(0, at - 40), at):
-        return True
-    if text.find("<", max(0, at - 2000), at) < 0:
-        return False
-    opened = text.rfind("<!--", max(0, at - 2000), at)
-    return opened >= 0 and text.find("-->", opened, at) < 0
-
-
 def _last_box(text: str) -> Extraction | None:
-    found = _rfind_box(text, len(text))
+    found = rfind_box(text, len(text))
     if found is None:
         return None
-    box = _box_at(text, *found)
+    box = box_at(text, *found)
     if box.content is None:
         return Extraction((), "unterminated_box")
     alone = text.find("box", 0, box.start) < 0
     if not alone:
-        box = _outermost(text, box)
+        box = outermost(text, box)
     content = box.content or ""
-    if not content.isalnum() and not _FILLER.sub("", content.replace("{", "").replace("}", "")):
+    if not content.isalnum() and not FILLER.sub("", content.replace("{", "").replace("}", "")):
         return Extraction((), "empty_box")
     tail = text[box.end : box.end + 300]
     if len(tail) > 3:
@@ -283,29 +174,10 @@ def _last_box(text: str) -> Extraction | None:
         second = _second_opinion(text, box.end, tail)
         if second is not None:
             return Extraction((content, second))
-    if (tail and tail[0] not in "$.,;") or text[box.start - 1 : box.start] in _TOUCHING:
-        content = _within_formula(text, box, tail, content)
-        if not content:
-            return Extraction((), "unread")
     before = text[max(0, box.start - 48) : box.start].lower()
-    whole = _with_what_goes_on(text, box, tail, content)
-    start = before.rstrip(" \n&")
-    is_alone = start[-1:] == "$" == tail[:1] or (
-        # the last side of an equation, or all of a formula
-        (start[-1:] in _OPENING or start[-2:] in _OPENING)
-        and (not (rest := tail.lstrip(" \n.,")) or rest[0] == "$" or rest[:2] in _CLOSING)
-        and "or" not in before
-    )
-    formula = None if is_alone else _formula_of(text, box)
-    if formula is not None and not _is_read(*formula, goes_on=whole != content):
-        measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
-        tree = read_answer(measured).tree if _is_read(formula[0], "", goes_on=True) else None
-        if tree is None or tree[0] not in ("unit", "pct"):
-            return Extraction((), "unread")
-        whole = measured
-    if len(tail) > 3 and _PROSE_GOES_ON.match(tail):
+    content = with_formula(text, box, tail, before)
+    if not content:
         return Extraction((), "unread")
-    content = whole
     if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
         return Extraction((other[1].strip("$"), content))
     # whether one of the words occurs that a denial or a comparison needs; cheaper than their patterns, and rarely so
@@ -316,151 +188,9 @@ def _last_box(text: str) -> Extraction | None:
             return Extraction((), "unread")
     if ("minus" in before or "negative" in before or "between" in before) and _SIGNED_BEFORE.search(before):
         return Extraction((), "unread")
-    if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
+    if before.rstrip()[-1:] in COMPARING and (sign := compared(text, box)):
         return Extraction((f"{sign} {content}",))
     return Extraction((content,)) if alone else _joined(text, box, content)
-
-
-_TOUCHING = frozenset("-−0123456789")
-_COMPARING = frozenset("<>≠qet")
-"""Last characters of what a comparison before a box can be spelt with."""
-_COMPARED = re.compile(r"(?:[\w})\]'&]\s*(?P<sign>[<>])|(?P<name>\\(?:lt|gt|neq?)(?![a-zA-Z])|≠))\s*\Z")
-_A_TAG = re.compile(r"</?[a-zA-Z|][^<>\s]*>\s*\Z")
-
-
-def _compared(text: str, box: _Box) -> str:
-    r"""The strict comparison before a box: `x > \boxed{6}` means more than 6. One that includes its bound often names a minimum."""
-    before = text[max(0, box.start - 40) : box.start]
-    match = _COMPARED.search(before)
-    return "" if match is None or _A_TAG.search(before) else (match["sign"] or match["name"])
-
-
-def _within_formula(text: str, box: _Box, tail: str, content: str) -> str:
-    """The answer with the sign before its box or the percent sign behind it; empty if the formula goes on outside."""
-    if _GOES_ON.match(tail):
-        return ""
-    if text[box.start - 1 : box.start] in _TOUCHING and text[box.start - 2 : box.start] != "--":
-        if _SIGN_BEFORE.search(text, max(0, box.start - 12), box.start) is None:
-            return ""
-        content = f"-{content}" if content[:1].isalnum() or content[:1] == "\\" else f"-({content})"
-    return content + "\\%" if tail.startswith(("%", "\\%")) else content
-
-
-def _with_what_goes_on(text: str, box: _Box, tail: str, content: str) -> str:
-    r"""The answer with what stands round its box and belongs to it: digits, factors, a scale word or a unit.
-
-    `\boxed{5}\pi` is five times pi, `\boxed{12},500` is 12,500, `\boxed{5}` million is no five.
-    """
-    if not content[-1:].isdigit() and content[-1:] not in "})":
-        return content
-    if tail and tail[0] not in "$ \n" and (match := _NUMBER_GOES_ON.match(tail)):
-        return content + _formula(match[0])
-    if tail and tail[0] != "$" and (match := _FACTOR_GOES_ON.match(tail)) and _formula_of(text, box):
-        return f"{content} {_formula(match[0])}"
-    if match := _SCALE_BEHIND.match(tail):
-        return f"{content} {match[1]}"
-    if match := _UNIT_BEHIND.match(tail):
-        return f"{content}\\text{{ {match[1]}}}{match[2] or ''}"
-    if (
-        box.start
-        and text[box.start - 1] == ":"
-        and (match := _NUMBER_BEFORE.search(text, max(0, box.start - 24), box.start))
-    ):
-        return match[1] + content
-    return content
-
-
-def _formula(text: str) -> str:
-    """A formula up to where it ends."""
-    found = _FORMULA_ENDS.search(text)
-    return (text if found is None else text[: found.start()]).strip()
-
-
-_DOLLAR = re.compile(r"(?<!\\)\$\$?")
-_SENTENCE_BEFORE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,30}[,;:]?\s{1,3}[a-zA-Z]{2}")
-_UPRIGHT = re.compile(r"\\(?:text\w{0,6}|mbox|mathrm|tag|label)\s?\{([^{}]*)\}")
-_ROW = re.compile(r"\\\\|\\begin\s?\{[a-z]{1,12}\*?\}(?:\{[^{}]*\})?|\\(?:boxed|fbox)(?![a-zA-Z])")
-_CLOSED = re.compile(r"(?<!\\)\$|\\[)\]]|\\end(?![a-zA-Z])|\\\\|\n\s{0,9}\n")
-_BESIDE = re.compile(
-    r"(?:\s|[&~{}]|\\[,;:!> ]|\\(?:q?quad|(?:display|text)style|left|right|mathbf|boldsymbol|bm|underline|[Ll]arge|LARGE|[Hh]uge)(?![a-zA-Z])"
-    r"|\\(?:text)?color\s?\{\w{1,20}\})++"
-)
-_RELATION = r"[=≈≡→⇒∴:,;.\x00]|\\(?:approx|equiv|sim(?:eq)?|cong|in|to|mapsto|therefore|iff|implies|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|[lg]e(?:q|qslant)?|pounds|euro|\$)"
-_READ_BEFORE = re.compile(rf"(?:{_RELATION}|[<>≠≤≥]|\\(?:neq?|[lg]t))\Z")
-_READ_BEHIND = re.compile(
-    rf"(?:{_RELATION}|\\(?:AA|checkmark|blacksquare|square|Box|qed|[bp]?mod)(?![a-zA-Z])|[(\[](?:\x00|\s*+\\[bp]?mod(?![a-zA-Z])))"
-)
-_MARK_BEHIND = re.compile(r"\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\\?%|°")
-_LETTERS = re.compile(r"(?<![a-zA-Z])(?:\{[\s~]?([A-Za-z]+)\}|(?<![\\{^_])(nm|[kM]?eV|k[JN]|[kMG]Hz|Volt)(?![a-zA-Z]))")
-_OPENING = frozenset(("", "$", "=", "\\[", "\\("))
-_CLOSING = frozenset(("\\]", "\\)", "\\e"))
-
-
-def _formula_of(text: str, box: _Box) -> tuple[str, str] | None:
-    """What stands before and behind a box in its formula, or in its row of one; None where it stands in no formula."""
-    start = max(text.rfind("\n\n", 0, box.start), box.start - 1_000, 0)
-    before, behind = text[start : box.start], text[box.end : box.end + 300]
-    dollars = [mark.end() for mark in _DOLLAR.finditer(before)]
-    opened = max(before.rfind("\\("), before.rfind("\\["))
-    if len(dollars) % 2:
-        at = dollars[-1]
-    elif opened > max(before.rfind("\\)"), before.rfind("\\]")):
-        at = opened + 2
-    elif (at := before.rfind("\\begin")) <= before.rfind("\\end"):
-        return None
-    closed = _CLOSED.search(behind)
-    # dollars of money are not round formulas
-    if closed is None or _SENTENCE_BEFORE.search(_UPRIGHT.sub("", before[at:])):
-        return None
-    rows = list(_ROW.finditer(before, at))
-    if rows and "box" in rows[-1].group():
-        previous = _box_at(before, start=rows[-1].start(), after=rows[-1].end())
-        at = previous.end
-    elif rows:
-        at = rows[-1].end()
-    return before[at:], behind[: closed.start()]
-
-
-def _is_read(before: str, behind: str, goes_on: bool) -> bool:
-    """Whether all that stands beside a box in its formula is read: sides of an equation, a sign, a unit, words, layout."""
-    before, behind = _UPRIGHT.sub(_upright, before), _UPRIGHT.sub(_upright, behind)
-    if sum(map(before.count, "([")) + before.count("\\{") > sum(map(before.count, ")]")) + before.count("\\}"):
-        return False  # a coordinate, an argument
-    before = without_end(before, _BESIDE)
-    before = without_end(before[:-1], _BESIDE) if before[-1:] in _SIGNS else before
-    if before and (_READ_BEFORE.search(before[-20:]) is None or _UNREAD in before):
-        return False
-    at = 0
-    for pattern in (_BESIDE, _MARK_BEHIND, _BESIDE):
-        found = pattern.match(behind, at)
-        at = found.end() if found else at
-    return goes_on or at == len(behind) or _READ_BEHIND.match(behind, at) is not None
-
-
-_SIGNS = frozenset("-−+")
-_UNREAD = "\x01"
-
-
-def _upright(match: re.Match[str]) -> str:
-    r"""Upright words beside a box say what it is; another value may follow an "or", and `\mathrm{i}` is a factor."""
-    return _UNREAD if match[1].strip() in ("i", "e") or re.search(r"\bor\b", match[1]) else "\0"
-
-
-def _outermost(text: str, box: _Box) -> _Box:
-    r"""`\boxed{x = \boxed{5}}` is its outer box; looked for a few levels up only, so the cost stays linear."""
-    for _ in range(4):
-        outer = _rfind_box(text, box.start)
-        if outer is None or box.start - outer[1] > 400:
-            return box
-        between = text[outer[1] : box.start]
-        if between.count("{") <= between.count("}"):
-            return box
-        enclosing = _box_at(text[: box.end + 4000], *outer)
-        if enclosing.content is None or enclosing.end < box.end:
-            return box
-        inner = _FILLER.sub("", between)
-        box = _Box(enclosing.start, enclosing.end, box.content if inner == "{" else enclosing.content)
-    return box
 
 
 def _second_opinion(text: str, end: int, tail: str) -> str | None:
@@ -477,18 +207,18 @@ def _second_opinion(text: str, end: int, tail: str) -> str | None:
     return None if match is None else _first_formula(match.group(1))
 
 
-def _joined(text: str, box: _Box, content: str) -> Extraction:
+def _joined(text: str, box: Box, content: str) -> Extraction:
     parts, labels, stated, is_or = [content], [""], 0, False
     start = box.start
     for _ in range(50):
-        earlier = _rfind_box(text, start)
+        earlier = rfind_box(text, start)
         if earlier is None or start - earlier[0] > 600:
             break
-        previous = _box_at(text[:start], *earlier)
+        previous = box_at(text[:start], *earlier)
         gap = text[previous.end : start]
         if not previous.content or len(gap) > 80:
             break
-        bare = _FILLER.sub("", gap)
+        bare = FILLER.sub("", gap)
         if (hedged := _OR.fullmatch(bare) is not None or _OR_AT_END.search(gap) is not None) or _AND.fullmatch(bare):
             is_or = is_or or (hedged and not stated)
         elif label := _PART.fullmatch(bare):
@@ -501,7 +231,7 @@ def _joined(text: str, box: _Box, content: str) -> Extraction:
         start = previous.start
     if len(parts) == 1:
         return Extraction((content,))
-    if first := _PART.search(_FILLER.sub("", text[max(0, start - 12) : start])):
+    if first := _PART.search(FILLER.sub("", text[max(0, start - 12) : start])):
         labels[-1] = first[1] or ""
     marks = [f"({label}) " for label in labels] if all(labels) else [""] * len(parts)
     listed = (
