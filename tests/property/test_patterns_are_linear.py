@@ -26,6 +26,7 @@ ROOT = Path(grpo_verifiers.__file__).parent
 CALLS = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 NOT_OURS = {
     "kinds/judge.py": "the user's own pattern",
+    "kinds/json_formats.py": "the pattern of a schema, tried where no text is",
     "sandbox/inside/wall/pytest_shim.py": "a pattern of a row's tests, in the tester's process",
 }
 HEADS = ["", "5", "a", "{", "\\text{"]

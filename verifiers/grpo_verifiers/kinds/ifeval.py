@@ -141,7 +141,7 @@ def _at_bound(count: int, bound: int, relation: str | None) -> bool:
 
 
 def finds(pattern: str, text: str) -> int:
-    return len(re.findall(pattern, text, re.I))
+    return len(re.findall(rf"{pattern}", text, re.I))
 
 
 def _parts(text: str, divider: str) -> list[str] | None:
@@ -173,7 +173,7 @@ def _first_word(text: str, given: Given) -> bool:
 def _postscript(text: str, given: Given) -> bool:
     mark = str(given.get("postscript_marker") or "P.S.").strip()
     known = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
-    return re.search(known.get(mark, re.escape(mark)), text, re.I) is not None
+    return re.search(rf"{known.get(mark, re.escape(mark))}", text, re.I) is not None
 
 
 def _is_json(text: str, given: Given) -> bool:

@@ -113,11 +113,6 @@ def _is_mail(text: str, local: re.Pattern[str]) -> bool:
     return is_host and (local.fullmatch(name) is not None or _LOCAL.fullmatch(name) is not None)
 
 
-def _matches(pattern: str) -> Callable[[str], bool]:
-    compiled = re.compile(pattern)
-    return lambda text: compiled.fullmatch(text) is not None
-
-
 def is_pattern(text: str) -> bool:
     """Whether a text is a pattern of ECMA 262 that can be applied here."""
     try:
@@ -126,11 +121,11 @@ def is_pattern(text: str) -> bool:
         return False
 
 
-FORMATS: dict[str, Callable[[str], bool]] = {
+FORMATS: dict[str, Callable[[str], bool] | re.Pattern[str]] = {
     "date": _is_date,
     "time": _is_time,
     "date-time": lambda text: text[10:11] in ("T", "t") and _is_date(text[:10]) and _is_time(text[11:]),
-    "duration": _matches(
+    "duration": re.compile(
         r"P(?:[0-9]+W|(?=[0-9T])(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)?"
         r"(?:T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))?)"
     ),
@@ -145,14 +140,21 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "uri-reference": lambda text: _is_address(text, "uri", may_be_relative=True),
     "iri": lambda text: _is_address(text, "iri"),
     "iri-reference": lambda text: _is_address(text, "iri", may_be_relative=True),
-    "uri-template": _matches(
+    "uri-template": re.compile(
         rf"(?:[^\x00-\x20\"%<>\\^`{{|}}\x7f]|{_HEX}|\{{[+#./;?&=,!@|]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
     ),
-    "uuid": _matches(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"),
-    "json-pointer": _matches(_POINTER),
-    "relative-json-pointer": _matches(rf"(?:0|[1-9][0-9]*)(?:#|{_POINTER})"),
+    "uuid": re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"),
+    "json-pointer": re.compile(_POINTER),
+    "relative-json-pointer": re.compile(rf"(?:0|[1-9][0-9]*)(?:#|{_POINTER})"),
     "regex": is_pattern,
 }
+
+
+def has_format(name: str, text: str) -> bool:
+    """Whether a text has one of `FORMATS`."""
+    test = FORMATS[name]
+    return test.fullmatch(text) is not None if isinstance(test, re.Pattern) else test(text)
+
 
 _ESCAPE = re.compile(
     r"\\(?:(?P<set>[pP])\{(?P<name>[^{}]{1,60})\}|c(?P<control>[A-Za-z])|u\{(?P<code>[0-9A-Fa-f]{1,6})\}|k<(?P<group>\w+)>"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from grpo_verifiers.kinds.json_formats import FORMATS, python_pattern
+from grpo_verifiers.kinds.json_formats import FORMATS, has_format, python_pattern
 from grpo_verifiers.strict_json import RepeatedKey, once
 from grpo_verifiers.thinking import after_thinking
 
@@ -158,17 +158,16 @@ def _format_checker(is_third: bool) -> Any:
         for name, check in kind.FORMAT_CHECKER.checkers.items()
         if name in ("idn-hostname", "color") or (is_third and name == "time")
     }
-    for name, is_fine in FORMATS.items():
+    for name in FORMATS:
         if is_third == (name in ("ip-address", "host-name")) or name in (
             "date",
             "date-time",
-            "time",
             "email",
             "ipv6",
             "uri",
             "regex",
         ):
-            checker.checks(name)(lambda value, is_fine=is_fine: not isinstance(value, str) or is_fine(value))
+            checker.checks(name)(lambda value, name=name: not isinstance(value, str) or has_format(name, value))
     return checker
 
 

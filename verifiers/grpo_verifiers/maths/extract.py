@@ -141,7 +141,8 @@ def mark_of(text: str) -> str:
 def _marked(text: str, mark: str) -> Extraction | None:
     """The answer behind the last mark that begins a line; behind a tag up to its end."""
     last = None
-    for last in re.finditer(("" if mark[:1] == "<" else _MARKUP) + re.escape(mark), text, re.M):  # noqa: B007 - the last one counts
+    before = "" if mark[:1] == "<" else _MARKUP
+    for last in re.finditer(rf"{before}{re.escape(mark)}", text, re.M):  # noqa: B007 - the last one counts
         pass
     if last is None:
         return None
