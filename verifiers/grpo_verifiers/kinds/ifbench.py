@@ -138,7 +138,7 @@ def _quotes(text: str, given: Given) -> bool:
 def _option(text: str, given: Given) -> bool:
     listed = given["options"]
     options = [one.strip() for one in listed.split("/" if "/" in listed else "or" if "or" in listed else ",")]
-    if re.match(r"\W*a\W*b\W*c\W*", listed, re.I):
+    if re.match(r"\A\W*a\W*b\W*c", listed, re.I):
         return text in options
     return text.strip(_MARKS).lower() in {option.strip(_MARKS).lower() for option in options}
 
@@ -195,8 +195,12 @@ def _explained(text: str, given: Given) -> bool:
 
 
 def _thesis(text: str, given: Given) -> bool:
-    found = re.search(r"(?s)<(?:i|em)>(.*?)</(?:i|em)>(.*)", text)
-    return found is not None and bool(found[1].strip()) and bool(found[2].strip())
+    starts = [at for mark in ("<i>", "<em>") if (at := text.find(mark)) >= 0]
+    ends = [at for mark in ("</i>", "</em>") if (at := text.find(mark, min(starts, default=0))) >= 0]
+    if not starts or not ends:
+        return False
+    said, rest = text[min(starts) : min(ends)], text[min(ends) :]
+    return bool(said.partition(">")[2].strip()) and bool(rest.partition(">")[2].strip())
 
 
 def _text_then_bullets(text: str, given: Given) -> bool:
@@ -246,7 +250,9 @@ def _table(text: str, columns: str, rows: int, mark: str, quoted: str) -> bool:
     fields = [field.strip() for row in data for field in row]
     if quoted == "all":
         return all(len(field) > 0 and field[0] == field[-1] == '"' for field in fields)
-    return not quoted or any(re.match(r'".*[^\d\w\s].*"', field) for field in fields[len(head) :])
+    return not quoted or any(
+        field[:1] == field[-1:] == '"' and re.search(r"[^\w\s]", field[1:-1]) for field in fields[len(head) :]
+    )
 
 
 def _dates(text: str, given: Given) -> bool:

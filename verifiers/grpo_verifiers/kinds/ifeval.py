@@ -33,7 +33,7 @@ _ABBREVIATIONS = names(
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun u.s u.k u.n d.c a.m p.m ph.d b.c a.d n.y mt ft ave
     """
 )
-_END = re.compile(r"[.!?]++[\"'”’)\]}*_]{0,4}(?=\s)")
+_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]}*_]{0,4}(?=\s)")
 
 
 def words(text: str) -> list[str]:
@@ -156,6 +156,11 @@ def _bullets(text: str) -> int:
     return sum(line[:1] == "-" or (line[:1] == "*" and line[1:2] != "*") for line in lines)
 
 
+def _has_title(text: str, given: Given) -> bool:
+    lines = [(line, line.find("<<"), line.rfind(">>")) for line in text.split("\n")]
+    return any(0 <= start < end and line[start:end].strip("<> \t") for line, start, end in lines)
+
+
 def _highlights(text: str) -> int:
     single, double = re.findall(r"\*[^\n*]*\*", text), re.findall(r"\*\*[^\n*]*\*\*", text)
     return sum(bool(part.strip("* \t")) for part in (*single, *double))
@@ -226,7 +231,7 @@ IFEVAL: dict[str, Check] = {
     ),
     "length_constraints:nth_paragraph_first_word": _first_word,
     "detectable_content:number_placeholders": lambda text, given: (
-        len(re.findall(r"\[[^\]\n]*\]", text)) >= int(given["num_placeholders"])
+        len(re.findall(r"\[[^\[\]\n]*\]", text)) >= int(given["num_placeholders"])
     ),
     "detectable_content:postscript": _postscript,
     "detectable_format:number_bullet_lists": lambda text, given: _bullets(text) == int(given["num_bullets"]),
@@ -241,9 +246,7 @@ IFEVAL: dict[str, Check] = {
         len(re.findall(rf"{re.escape(given['section_spliter'].strip())}\s?\d", text)) >= int(given["num_sections"])
     ),
     "detectable_format:json_format": _is_json,
-    "detectable_format:title": lambda text, given: any(
-        title.strip("<> \t") for title in re.findall(r"<<[^\n]+>>", text)
-    ),
+    "detectable_format:title": _has_title,
     "combination:two_responses": lambda text, given: len(set(parts := _parts(text, "******") or [])) == len(parts) == 2,
     "combination:repeat_prompt": _repeats,
     "startend:end_checker": lambda text, given: (

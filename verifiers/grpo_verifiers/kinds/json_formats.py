@@ -31,8 +31,8 @@ def _address(wide: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     rooted = rf"/(?:{one}++(?:/{one}*+)*+)?"
     first = rf"(?:[{_OPEN}{wide}@]|{_HEX})++"  # of a relative path: no colon
     return (
-        re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*+:(?:{authority}|{rooted}|{one}++(?:/{one}*+)*+|){rest}"),
-        re.compile(rf"(?:{authority}|{rooted}|{first}(?:/{one}*+)*+|){rest}"),
+        re.compile(rf"\A[A-Za-z][A-Za-z0-9+.-]*+:(?:{authority}|{rooted}|{one}++(?:/{one}*+)*+|){rest}"),
+        re.compile(rf"\A(?:{authority}|{rooted}|{first}(?:/{one}*+)*+|){rest}"),
     )
 
 
