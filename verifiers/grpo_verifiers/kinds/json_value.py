@@ -114,7 +114,7 @@ class JsonOptions:
     json_schema: dict[str, Any] | None = None
     """JSON Schema that the value must satisfy; a row's own goes in column `schema`."""
     assert_format: bool = True
-    """Check `format` (`date`, `email`, `uri`, …) in schemas, as the package jsonschema does; `false` ignores it."""
+    """Check `format` (`date`, `email`, `uri`, …) in schemas, as the RFCs that the drafts cite define it; `false` ignores it."""
     compare: bool = True
     """Compare with the gold in column `answer`; `false` checks the schema only."""
     fields: list[str] = field(default_factory=list)

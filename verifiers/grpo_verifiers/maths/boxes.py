@@ -229,6 +229,7 @@ def _is_read(before: str, behind: str, goes_on: bool) -> bool:
 
 
 _SIGNS = frozenset("-−+")
+_MINUS = frozenset("-−")
 _UNREAD = "\x01"
 
 
@@ -274,6 +275,8 @@ def with_formula(text: str, box: Box, tail: str, before: str) -> str:
         and "or" not in before
     )
     formula = None if is_alone else _formula_of(text, box)
+    if formula is not None and text[box.start - 1] not in _SIGNS and without_end(formula[0], _BESIDE)[-1:] in _MINUS:
+        content, whole = f"-({content})", f"-({content}){whole[len(content) :]}"
     if formula is not None and not _is_read(*formula, goes_on=whole != content):
         measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
         tree = read_answer(measured).tree if _is_read(formula[0], "", goes_on=True) else None

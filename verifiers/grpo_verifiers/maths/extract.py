@@ -31,7 +31,7 @@ _PART = re.compile(r"[,;.]?(?:\(?([a-h]|i{1,3}|[1-8])\)[:.]?)?\Z")
 _OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(
     r"\A[\s$)\]\\*,.(]*+\b(?:or|alternatively)\b[\s,]*+(?:(?:maybe|possibly|perhaps|even|else|it could be|it is|is it)\s*+)?"
-    r"(\$?\\?\(?\s*+(?:-?[\d.]|\\(?:d?frac|sqrt|pi))(?:[^\n.;]|\.(?=\d)){0,80})",
+    r"(\$?\\?\(?\s*+(?:[a-zA-Z](?:_\{?\w\}?)?\s*+=\s*+)?(?:-?[\d.]|\\(?:d?frac|sqrt|pi))(?:[^\n.;]|\.(?=\d)){0,80})",
     re.I,
 )
 _DENIES = (

@@ -114,24 +114,6 @@ class MathGold:
         """Whether the gold is a list or has parts."""
         return bool(self.read) and (bool(self.read[0].parts) or (self.read[0].tree or ("",))[0] == "list")
 
-    @property
-    def kind(self) -> str:
-        """What the gold is, for people."""
-        if self.letter:
-            return "option"
-        first = self.answers[0]
-        if first.tree is None:
-            return "words" if first.words else "text"
-        names = {
-            "n": "number",
-            "tuple": "tuple",
-            "list": "list",
-            "rel": "relation",
-            "unit": "quantity",
-            "pct": "percentage",
-        }
-        return names.get(first.tree[0], first.tree[0] if first.tree[0].isalpha() else "expression")
-
 
 def compile_gold(value: object) -> MathGold:
     """The gold of a row from its `answer` field: text, a number, or a list of accepted answers.
