@@ -229,6 +229,7 @@ def _is_read(before: str, behind: str, goes_on: bool) -> bool:
 
 
 _SIGNS = frozenset("-−+")
+_LONGEST_MEASURE = 200
 _MINUS = frozenset("-−")
 _UNREAD = "\x01"
 
@@ -279,7 +280,8 @@ def with_formula(text: str, box: Box, tail: str, before: str) -> str:
         content, whole = f"-({content})", f"-({content}){whole[len(content) :]}"
     if formula is not None and not _is_read(*formula, goes_on=whole != content):
         measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
-        tree = read_answer(measured).tree if _is_read(formula[0], "", goes_on=True) else None
+        is_measure = len(content) < _LONGEST_MEASURE and _is_read(formula[0], "", goes_on=True)
+        tree = read_answer(measured).tree if is_measure else None
         if tree is None or tree[0] not in ("unit", "pct"):
             return ""
         whole = measured
