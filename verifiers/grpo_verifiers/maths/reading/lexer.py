@@ -398,7 +398,13 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         out.append(Token("w", LETTER_JOINING[bare], True))
         return pos
     # `3\text{E}8`: an upright letter right between a number and digits is a power of ten
-    if bare in ("e", "E") and out and out[-1].kind == "n" and (power := _TEN.match(text, pos)):
+    if (
+        bare in ("e", "E")
+        and out
+        and out[-1].kind == "n"
+        and "e" not in out[-1].value.lower()
+        and (power := _TEN.match(text, pos))
+    ):
         out[-1] = out[-1]._replace(value=f"{out[-1].value}e{power[1]}{power[2]}")
         return power.end()
     # space before the macro is space before its first token: it distinguishes `5 m` from `5m`
