@@ -24,6 +24,8 @@ SPELLINGS = {
     "triangles": ("◁think▷", "◁/think▷"),
     "tokens": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "thought": ("<|begin_of_thought|>", "<|end_of_thought|>\n<|begin_of_solution|>"),
+    "turned channel": ("<|channel>thought\n", "<channel|>"),
+    "unused": ("<unused94>thought", "<unused95>"),
     "channel": ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
 }
 FORMS = [pytest.param(*tags, id=name) for name, tags in SPELLINGS.items()]

@@ -9,7 +9,8 @@ How this works: `_TAG` finds the marks, `_quoted` drops those within quotes, and
 where the last thinking ended. It takes time linear in the text.
 
 Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
-`◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, and channels (`<|channel|>final` ends it, any other opens it).
+`◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, `<unused94>`, and channels (`<|channel|>final` ends it, any other opens it;
+`<|channel>thought` ends with `<channel|>`).
 A chat template may have opened the thinking, so an end without a beginning counts. Where the prompt is known, its end shows
 that (`Sample.assistant_prefix`), and a completion that was cut before the end of thinking is no answer either.
 
@@ -27,7 +28,7 @@ _NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|
 _TAG = re.compile(
     rf"(?:<|&lt;)\s*+(?P<end>/?)\s*+(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
     r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
-    r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
+    r"|<\|channel\|?>(?P<channel>\w+)(?:<\|message\|>)?|(?P<end5><(?:channel\|>|unused95>))|<unused94>",
     re.IGNORECASE,
 )
 # a fence may also stand right behind a tag, which the scan then sees to have been one
@@ -113,7 +114,7 @@ def _is_end(match: re.Match[str]) -> bool:
         return channel.lower() == "final"
     if word is not None:
         return word.lower() != "begin_of_thought"
-    return bool(match["end"] or match["end2"] or match["end3"] or match["end4"])
+    return bool(match["end"] or match["end2"] or match["end3"] or match["end4"] or match["end5"])
 
 
 def _quoted(text: str, tags: list[_Tag]) -> Iterator[bool]:
