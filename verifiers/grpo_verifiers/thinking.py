@@ -28,7 +28,7 @@ _NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|
 _TAG = re.compile(
     rf"(?:<|&lt;)\s*+(?P<end>/?)\s*+(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
     r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
-    r"|<\|channel\|?>(?P<channel>\w+)(?:<\|message\|>)?|(?P<end5><(?:channel\|>|unused95>))|<unused94>",
+    r"|<\|channel\|?>(?P<channel>\w+)(?:<\|message\|>)?|(?P<end5><(?:channel\|>|unused95>))|<unused94>(?:thought\b)?",
     re.IGNORECASE,
 )
 # a fence may also stand right behind a tag, which the scan then sees to have been one
