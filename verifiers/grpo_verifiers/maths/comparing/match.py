@@ -24,7 +24,7 @@ from grpo_verifiers.maths.comparing.lists import (
     same_tuples,
     unordered,
 )
-from grpo_verifiers.maths.comparing.parameters import renamed, same_family, same_residues
+from grpo_verifiers.maths.comparing.parameters import left_names, renamed, same_families, same_residues
 from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
@@ -87,6 +87,10 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return True
     if g in ("list", "set") and a in ("list", "set") and same_solutions(gold, answer, trial):
         return True
+    if "list" in (g, a) and len(ours := left_names(gold)) == len(theirs := left_names(answer)) == 1 and ours != theirs:
+        return False
+    if "list" in (g, a) and WHOLE in symbols(gold) and WHOLE in symbols(answer) and same_families(gold, answer, trial):
+        return True
     if g == "rel" or a == "rel":
         return same_relations(gold, answer, trial)
     if g == "list" or a == "list":
@@ -101,7 +105,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if same_values(gold, answer, trial):
             return True
         del trial.pending[mark:]
-        return WHOLE in symbols(gold) and WHOLE in symbols(answer) and same_family(gold, answer, trial)
+        return WHOLE in symbols(gold) and WHOLE in symbols(answer) and same_families(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:
         return same_regions(gold, answer, trial)
     if g == "set" or a == "set":

@@ -1,16 +1,18 @@
 """Names that mean nothing outside an answer: parameters with their range, constants of integration, residue classes.
 
 How this works: `renamed` yields the answer under each naming that could make it the gold, as written first.
-`same_family` compares what a whole parameter runs through, and `same_residues` turns congruences, `n = 3k + 1` and `{3k + 1 : k in Z}` into sets of remainders modulo a common multiple.
+`same_families` compares what a whole parameter runs through, and `same_residues` turns congruences, `n = 3k + 1` and `{3k + 1 : k in Z}` into sets of remainders modulo a common multiple.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import permutations
 from typing import NamedTuple
 
+from grpo_verifiers.maths.comparing.expansion import without_left_sides
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate, sample_points
 from grpo_verifiers.maths.reading.forms import Clause
@@ -168,27 +170,70 @@ def _remainder(node: Node, modulus: int) -> int | None:
     return None if value is None else value % modulus
 
 
-def same_family(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """Whether `a + k p` and `b + k q` run through the same values for whole k (`WHOLE`): one period, offsets apart by whole periods."""
-
-    def at(node: Node, k: int) -> Node:
-        return replaced(node, ("s", WHOLE), number(k))
-
-    def step(node: Node, k: int) -> Node:
-        return ("+", at(node, k + 1), ("neg", at(node, k)))
-
-    # steps at even and odd places: (-1)^k has none of its own
-    if not all(trial.same(step(node, 0), step(node, k)) for node in (gold, answer) for k in (1, 4)):
-        return False
-    period, other = step(gold, 0), step(answer, 0)
-    if not (trial.same(period, other) or trial.same(period, ("neg", other))):
+def same_families(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Whether `a + k p` and `b + k q` run through the same values for whole k (`WHOLE`), or lists of such: modulo the common
+    multiple of their periods each has the offsets of the other."""
+    both = [_progressions(node, trial) for node in (gold, answer)]
+    if None in both:
         return False
     (point, _) = sample_points(sorted(symbols(gold) | symbols(answer)), True)
+
+    def times(a: Node, b: Node) -> Fraction:
+        value = approximate(("/", a, b), point).value
+        return Fraction(value.real).limit_denominator(_MOST_OFFSETS) if abs(value.imag) < 1e-9 else Fraction(0)
+
+    unit = both[0][0][1]  # type: ignore[index]
+    spread: list[list[Node]] = []
     try:
-        apart = approximate(("/", ("+", at(answer, 0), ("neg", at(gold, 0))), period), point).value.real
-    except NoValue:
+        ratios = {period: abs(times(period, unit)) for side in both for _, period in side}  # type: ignore[union-attr]
+        least = Fraction(1, math.lcm(*(ratio.denominator for ratio in ratios.values())))
+        counts = {period: int(ratio / least) for period, ratio in ratios.items()}
+        common = math.lcm(*counts.values())
+        if not 0 < common <= _MOST_OFFSETS:
+            return False
+        length = ("*", number(common * least), unit)
+        for side in both:
+            spread.append([])
+            for offset, period in side:  # type: ignore[union-attr]
+                many, exact = common // counts[period], ("*", number(common // counts[period]), period)
+                if not (trial.same(length, exact) or trial.same(length, ("neg", exact))):
+                    return False
+                spread[-1] += [("+", offset, ("*", number(k), period)) for k in range(many)]
+
+        def has(others: list[Node], one: Node) -> bool:
+            turns = [(other, times(("+", one, ("neg", other)), length)) for other in others]
+            return any(
+                m.denominator == 1 and abs(m) < 1000 and trial.same(("+", other, ("*", number(m), length)), one)
+                for other, m in turns
+            )
+
+        return all(has(spread[0], one) for one in spread[1]) and all(has(spread[1], one) for one in spread[0])
+    except (NoValue, ZeroDivisionError):
         return False
-    return abs(apart) < 1000 and trial.same(at(gold, round(apart)), at(answer, 0))
+
+
+_MOST_OFFSETS = 60
+
+
+def _items(node: Node) -> tuple[Node, ...]:
+    return node[2] if node[0] == "list" else (node,)
+
+
+def left_names(node: Node) -> set[Node]:
+    """What stands left of the signs of equality: one name for `x = 3, x = -3`."""
+    return {item[1] for item in _items(node) if item[0] == "rel" and item[1][0] == "s" and item[2][0][0] == "="}
+
+
+def _progressions(node: Node, trial: ComparisonTrial) -> list[tuple[Node, Node]] | None:
+    """Offset and period of each value, None where one is no progression. Steps at even and odd places: (-1)^k has none of its own."""
+    found = []
+    for value in without_left_sides(_items(node)):
+        at = [replaced(value, ("s", WHOLE), number(k)) for k in range(6)]
+        step, *others = [("+", at[k + 1], ("neg", at[k])) for k in (0, 1, 4)]
+        if value[0] not in SCALARS or WHOLE not in symbols(value) or not all(trial.same(step, one) for one in others):
+            return None
+        found.append((at[0], step))
+    return found
 
 
 _CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
