@@ -152,7 +152,7 @@ def respell(text: str) -> str:
 # an exponent, an index or a bare radicand ends at it
 _MERGED = re.compile(
     r"(?<![\d.,^_])(?<!\\sqrt)(?:\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+"
-    r"|\d{1,2}(?:(?:\{,\}|,\\!\s*)\d\d)+(?:\{,\}|,\\!\s*)\d{3})(?!\d)(?!\s*/)"
+    r"|(?<![!}])\d{1,2}(?:(?:\{,\}|,\\!)\d\d(?!\d))++(?:\{,\}|,\\!)\d{3})(?!\d)(?!\s*/)"
 )
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
 # in threes, or in twos before the last three (lakhs and crores)
