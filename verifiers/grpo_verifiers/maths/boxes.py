@@ -176,7 +176,7 @@ _BESIDE = re.compile(
     r"(?:\s|[&~{}]|\\[,;:!> ]|\\(?:q?quad|(?:display|text)style|left|right|mathbf|boldsymbol|bm|underline|[Ll]arge|LARGE|[Hh]uge)(?![a-zA-Z])"
     r"|\\(?:text)?color\s?\{\w{1,20}\})++"
 )
-_RELATION = r"[=≈≡→⇒∴:,;.\x00]|\\(?:approx|equiv|sim(?:eq)?|cong|in|to|mapsto|therefore|iff|implies|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|[lg]e(?:q|qslant)?|pounds|euro|\$)"
+_RELATION = r"[=≈≡→⇒∴:,;.£€¥₹\x00]|\\(?:approx|equiv|sim(?:eq)?|cong|in|to|mapsto|therefore|iff|implies|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|[lg]e(?:q|qslant)?|pounds|euro|\$)"
 _READ_BEFORE = re.compile(rf"(?:{_RELATION}|[<>≠≤≥]|\\(?:neq?|[lg]t))\Z")
 _READ_BEHIND = re.compile(
     rf"(?:{_RELATION}|\\(?:AA|checkmark|blacksquare|square|Box|qed|[bp]?mod)(?![a-zA-Z])|[(\[](?:\x00|\s*+\\[bp]?mod(?![a-zA-Z])))"
