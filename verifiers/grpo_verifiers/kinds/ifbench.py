@@ -273,7 +273,7 @@ def _dates(text: str, given: Given) -> bool:
 def _at_place(text: str, given: Given) -> bool:
     found = sentences(text)[given["n"] - 1 : given["n"]]
     said = [token for token in tokens(found[0]) if any(map(str.isalnum, token))] if found else []
-    return len(said) >= given["m"] and said[given["m"] - 1].lower() == given["keyword"].strip().lower()
+    return [token.lower() for token in said[given["m"] - 1 : given["m"]]] == [given["keyword"].strip().lower()]
 
 
 def _second_words(text: str, given: Given) -> bool:

@@ -283,7 +283,8 @@ class InstructionsVerifier(AnswerVerifier):
             lines = text.strip().split("\n")
             texts = ["\n".join(part) for part in (lines, lines[1:], lines[:-1], lines[1:-1])]
             texts += [one.replace("*", "") for one in texts]
-        failed, open_kinds = [], []
+        failed: list[str] = []
+        open_kinds: list[str] = []
         for kind, args in sample.gold:
             found = [obeys(one, kind, args) for one in texts]
             if not any(found):
