@@ -23,9 +23,6 @@ from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.curriculum.strategies import Order, Uniform, weighted_sample
 from grpo_cli.errors import DataError
 
-# Rows in clusters of like ones, each from its easiest row to its hardest: what `select: ads` moves its
-# windows over.
-
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
@@ -246,10 +243,10 @@ class Ads(Uniform):
 
     def _begin(self, n_rows: int, n: int) -> None:
         made = self.clusters or Clusters((tuple(range(n_rows)),), (True,))
-        members = [(list(rows), ranked) for rows, ranked in zip(made.members, made.ranked, strict=True)]
         if self.width is None:
-            self.width = math.ceil(n / min(self.active, len(members)))
-        self.bands = [ClusterWindow(rows, ranked, self.width) for rows, ranked in members]
+            self.width = math.ceil(n / min(self.active, len(made.members)))
+        both = zip(made.members, made.ranked, strict=True)
+        self.bands = [ClusterWindow(list(rows), ranked, self.width) for rows, ranked in both]
         self.chances = [1 / len(self.bands)] * len(self.bands)
 
     def metrics(self) -> dict[str, float]:

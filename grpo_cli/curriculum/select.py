@@ -14,6 +14,18 @@ from grpo_cli.curriculum.ads import Ads
 from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Order, Priority, Screen, Uniform
 
+SELECTORS: dict[str, type[Uniform]] = {
+    "uniform": Uniform,
+    "auto": Auto,
+    "greso": Greso,
+    "mopps": Mopps,
+    "priority": Priority,
+    "screen": Screen,
+    "easy_to_hard": EasyToHard,
+    "ads": Ads,
+}
+"""Every strategy by the name that `train.select` takes."""
+
 
 class Selection:
     """The rows of a run: their ledger, their order, and the strategy that `train.select` names."""
@@ -22,7 +34,7 @@ class Selection:
         """`strategy`: the one of that name, where it is made with more than its defaults."""
         self.name, self.seed = name, seed
         self.ledger, self.order = Ledger(ids), Order(len(ids), seed)
-        self.strategy = strategy or strategies()[name]()
+        self.strategy = strategy or SELECTORS[name]()
 
     @property
     def screens(self) -> bool:
@@ -66,17 +78,3 @@ class Selection:
         """Back from a checkpoint."""
         self.roll_back(state)
         self.ledger.load_state(state["ledger"])
-
-
-def strategies() -> dict[str, type[Uniform]]:
-    """Every strategy by the name that `train.select` knows."""
-    return {
-        "uniform": Uniform,
-        "auto": Auto,
-        "greso": Greso,
-        "mopps": Mopps,
-        "priority": Priority,
-        "screen": Screen,
-        "easy_to_hard": EasyToHard,
-        "ads": Ads,
-    }

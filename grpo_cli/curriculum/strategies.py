@@ -10,6 +10,7 @@ rows from the ledger and the order before a step, gets the outcomes after it, an
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -52,6 +53,9 @@ class Order:
 class Uniform:
     """Every row once an epoch, in a new order each epoch."""
 
+    saved: tuple[str, ...] = ()
+    """Attributes of a strategy that a checkpoint keeps."""
+
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         """`n` different rows, none of `exclude`; fewer only where no others are left."""
         return order.take(n, exclude)
@@ -64,11 +68,13 @@ class Uniform:
         return {}
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {}
+        """For a checkpoint; later draws do not change it."""
+        return {name: copy.copy(getattr(self, name)) for name in self.saved}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Back from a checkpoint."""
+        for name in self.saved:
+            setattr(self, name, copy.copy(state[name]))
 
 
 class Screen(Uniform):
@@ -100,15 +106,12 @@ class Priority(Uniform):
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
-        # p (1 - p) is the variance of a right-or-wrong reward: a group whose rewards are all equal teaches nothing
-        weights = {row: variance(ledger.pass_rate(row)) for row in rows}
-        stale = sorted(
-            (row for row in rows if row in ledger.entries), key=lambda row: (ledger.entries[row].last_step, row)
-        )
+        seen = [row for row in rows if row in ledger.entries]
+        stale = sorted(seen, key=lambda row: (ledger.entries[row].last_step, row))
         retested = stale[: int(n * self.retest)]
-        chosen = retested + weighted_sample(
-            rng, {r: w for r, w in weights.items() if r not in retested}, n - len(retested)
-        )
+        # p (1 - p) is the variance of a right-or-wrong reward: a group whose rewards are all equal teaches nothing
+        weights = {row: variance(ledger.pass_rate(row)) for row in rows if row not in retested}
+        chosen = retested + weighted_sample(rng, weights, n - len(retested))
         rest = [row for row in stale if row not in chosen]
         return chosen + rest[: n - len(chosen)]
 
@@ -122,6 +125,8 @@ class Greso(Uniform):
     q is kept apart for easy and hard dead rows and moves by .01 a draw inside [.05, .95], so that a quarter of the
     groups stay dead: a twelfth all right, a sixth all wrong.
     """
+
+    saved = ("q",)
 
     def __init__(self) -> None:
         self.q = {"easy": 0.5, "hard": 0.5}
@@ -151,12 +156,6 @@ class Greso(Uniform):
             # a lower q skips more
             move = -0.01 if outcomes and dead / len(outcomes) > target else 0.01
             self.q[name] = min(max(self.q[name] + move, 0.05), 0.95)
-
-    def state(self) -> dict[str, Any]:
-        return {"q": dict(self.q)}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.q = dict(state["q"])
 
 
 def skip_chance(q: float, dead: int) -> float:
@@ -189,6 +188,8 @@ class Mopps(Uniform):
 class EasyToHard(Uniform):
     """Every row once an epoch, the easiest first: by pass rate when last seen; the first epoch is in uniform order."""
 
+    saved = ("queue",)
+
     def __init__(self) -> None:
         self.queue: list[int] = []
 
@@ -202,12 +203,6 @@ class EasyToHard(Uniform):
         self.queue = [row for row in self.queue if row not in chosen]
         return chosen
 
-    def state(self) -> dict[str, Any]:
-        return {"queue": self.queue}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.queue = list(state["queue"])
-
 
 class Auto(Uniform):
     """Uniform until dead rows prove to stay dead (persistence above .7), then in proportion to what a row promises.
@@ -218,6 +213,7 @@ class Auto(Uniform):
     that are still sampled are the doubtful ones.
     """
 
+    saved = ("is_on",)
     on_at, off_at = 0.7, 0.5
 
     def __init__(self) -> None:
@@ -234,12 +230,6 @@ class Auto(Uniform):
         if persistence is not None:
             # two bars: at one alone the choice would flip from step to step
             self.is_on = persistence > (self.off_at if self.is_on else self.on_at)
-
-    def state(self) -> dict[str, Any]:
-        return {"is_on": self.is_on}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.is_on = bool(state["is_on"])
 
 
 def row_weight(ledger: Ledger, row: int) -> float:

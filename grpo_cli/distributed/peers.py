@@ -63,6 +63,9 @@ CLOSED_S = 20.0
 """The store is gone for good after this: torchrun on machine 0 has ended, and not as the run ends."""
 
 
+_key = "grpo/rank/{}".format
+
+
 @dataclass(frozen=True)
 class RankStatus:
     """What a rank sends of itself. `count` grows, so that machines need not agree on the time; `end` is how it failed."""
@@ -91,6 +94,7 @@ class Peers:
         self.ranks, self.lost_s, self._connect = ranks, lost_s, connect or _store
         # one store serves them all
         self.every_s = max(1.0, ranks.world / 16)
+        self._old_s = OLD_S * self.every_s
         self.status = RankStatus(machine, socket.gethostname())
         self._heard: dict[int, tuple[RankStatus, float]] = {}
         self._began = self._answered = time.monotonic()
@@ -116,8 +120,11 @@ class Peers:
         try:
             yield
         except Exception as err:
-            found = self.explain(err) if is_broken_connection(err) else None
-            if found is not None:
+            from torch.distributed import DistError
+
+            # what may be another rank's end; gloo's errors have no type of their own
+            is_broken = isinstance(err, DistError) or (isinstance(err, RuntimeError) and "gloo" in str(err).lower())
+            if is_broken and (found := self.explain(err)) is not None:
                 raise found from err
             text = err.render() if isinstance(err, UserError) else f"{type(err).__name__}: {err}"
             self.status = replace(self.status, end=text.removeprefix("error: ").splitlines()[0])
@@ -180,10 +187,6 @@ class Peers:
                 return self._lost(f"machine {machine} ({host}, {which})", age)
         return None
 
-    @property
-    def _old_s(self) -> float:
-        return OLD_S * self.every_s
-
     def _age(self, rank: int) -> float:
         return time.monotonic() - self._heard[rank][1]
 
@@ -232,17 +235,6 @@ class Peers:
             if found is not None:
                 give_up(found)
                 return
-
-
-def is_broken_connection(err: Exception) -> bool:
-    """Whether a collective failed for what may be another rank's end; gloo's errors have no type of their own."""
-    from torch.distributed import DistError
-
-    return isinstance(err, DistError) or (isinstance(err, RuntimeError) and "gloo" in str(err).lower())
-
-
-def _key(rank: int) -> str:
-    return f"grpo/rank/{rank}"
 
 
 def _store() -> Any:

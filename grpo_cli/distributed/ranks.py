@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from grpo_cli.distributed.network import INTERFACE
 from grpo_cli.errors import SetupError
@@ -20,32 +20,9 @@ from grpo_cli.errors import SetupError
 T = TypeVar("T")
 
 
-class Shared(Protocol):
-    """How several processes split the rows and come together again."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def world(self) -> int: ...
-    def gathered(self, items: Sequence[Any]) -> list[Any]:
-        """The items of all ranks, on every rank."""
-
-
-@dataclass(frozen=True)
-class Alone:
-    """One process: nothing to split."""
-
-    rank: int = 0
-    world: int = 1
-
-    def gathered(self, items: Sequence[Any]) -> list[Any]:
-        """The items."""
-        return list(items)
-
-
 @dataclass(frozen=True)
 class Ranks:
-    """This process among `world`."""
+    """This process among `world`; without arguments the only one."""
 
     rank: int = 0
     world: int = 1
@@ -141,6 +118,7 @@ class Ranks:
         return range(self.rank * each, (self.rank + 1) * each)
 
 
+ALONE = Ranks()
 DEFAULTS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "GROUP_RANK": "0"}
 WAIT = timedelta(hours=2)
 """A rank may wait this long for another: rank 0 alone makes the warm-up."""

@@ -7,17 +7,12 @@ stays good. In mixed precision it holds the very numbers that the forward pass o
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
-
-from grpo_cli.distributed.sharding import gathered
-from grpo_cli.recipe.sections.course import splits_parameters
-
-if TYPE_CHECKING:
-    from grpo_cli.run.info import Level
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 
 class Replica:
@@ -32,29 +27,26 @@ class Replica:
         self.model: Any = copy.deepcopy(policy, copies)
         self.trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.updates = 0
-
-    @classmethod
-    def where_needed(
-        cls, strategy: str, policy: nn.Module, compute_dtype: torch.dtype | None, note: Callable[[Level, str], None]
-    ) -> Replica | None:
-        """A replica under a strategy that splits parameters, with a note of what it takes; None elsewhere."""
-        if not splits_parameters(strategy):
-            return None
-        made = cls(policy, compute_dtype)
-        takes = f"a whole copy of the weights for rollouts takes {made.megabytes:,.0f} MiB on each process"
-        note("info", f"`{strategy}`: {takes}")
-        return made
-
-    @property
-    def megabytes(self) -> float:
-        """What it takes on this rank."""
-        return sum(float(p.numel() * p.element_size()) for p in self.model.parameters()) / 2**20
+        self.megabytes = sum(float(p.numel() * p.element_size()) for p in self.model.parameters()) / 2**20
 
     @torch.no_grad()
     def follow(self, policy: nn.Module, updates: int) -> None:
-        """Take the weights over as they are after that many optimizer steps; all ranks together."""
+        """Take the weights over as they are after that many optimizer steps; all ranks together, one parameter at a time."""
         if updates == self.updates:
             return
-        for name, whole in gathered(policy):
-            self.trained[name].copy_(whole)
+        for module in policy.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # a forward pass without a backward leaves some whole, in the precision it ran in
+        for name, parameter in policy.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            if isinstance(parameter, DTensor):
+                self.trained[name].copy_(parameter.full_tensor())
+            elif hasattr(parameter, "ds_id"):  # DeepSpeed's
+                import deepspeed
+
+                with deepspeed.zero.GatheredParameters([parameter]):
+                    self.trained[name].copy_(parameter.detach())
+            else:
+                self.trained[name].copy_(parameter.detach())
         self.updates = updates

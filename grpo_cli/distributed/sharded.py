@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType, save_fsdp_optimizer
 from torch.distributed.tensor import DTensor
 from transformers.trainer import SCHEDULER_NAME
 from trl import GRPOTrainer
 
-from grpo_cli.distributed.sharding import bytes_of_rank, open_path
 from grpo_cli.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,6 +29,44 @@ if TYPE_CHECKING:
 
     from grpo_cli.distributed.replica import Replica
     from grpo_cli.recipe.sections.course import Strategy
+
+
+ZERO_STAGE = {"zero2": 2, "zero3": 3}
+
+
+def trainer_fields(strategy: Strategy) -> dict[str, Any]:
+    """The fields of transformers' `TrainingArguments` that switch the engine on."""
+    if strategy == "fsdp2":
+        options = {
+            "version": 2,
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "reshard_after_forward": True,
+            "state_dict_type": "SHARDED_STATE_DICT",
+            # every rank has loaded the same weights itself
+            "cpu_ram_efficient_loading": False,
+        }
+        return {"fsdp": True, "fsdp_config": options}
+    if strategy in ZERO_STAGE:
+        zero: dict[str, Any] = {"stage": ZERO_STAGE[strategy], "contiguous_gradients": True, "overlap_comm": True}
+        if strategy == "zero3":
+            sizes = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
+            zero |= dict.fromkeys(sizes, "auto")
+            zero["stage3_gather_16bit_weights_on_model_save"] = True
+        # "auto" is filled in by transformers from its own arguments
+        config = {
+            "zero_optimization": zero,
+            "bf16": {"enabled": "auto"},
+            "gradient_clipping": "auto",
+            "gradient_accumulation_steps": "auto",
+            "train_micro_batch_size_per_gpu": "auto",
+            "train_batch_size": "auto",
+            "zero_force_ds_cpu_optimizer": False,  # torch's optimizer, as with the other strategies
+            "zero_allow_untested_optimizer": True,
+            # never: what it prints would go between the lines of the display
+            "steps_per_print": 1 << 31,
+        }
+        return {"deepspeed": config}
+    return {}
 
 
 class SavedWithModel(Protocol):
@@ -48,14 +87,18 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         super().__init__(**more)
 
     def create_accelerator_and_postprocess(self) -> None:
-        open_path(self.strategy)
+        """Have accelerate take its sharded path on gloo ranks of a CPU too, as on GPUs."""
+        shared = PartialState._shared_state
+        if self.strategy == "fsdp2" and shared.get("distributed_type") == DistributedType.MULTI_CPU:
+            # accelerate looks for FSDP among accelerators alone, though nothing in it needs one
+            shared["distributed_type"] = DistributedType.MULTI_GPU
         super().create_accelerator_and_postprocess()
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The weights of a plain folder, into a model that is not sharded yet; afterwards they are there already."""
         if self.also_saved is not None:
             self.also_saved.load(Path(resume_from_checkpoint))
-        if self.is_sharded:
+        if any(isinstance(p, DTensor) for p in self.model.parameters()):
             return
         was, self.is_fsdp_enabled = self.is_fsdp_enabled, False  # type: ignore[has-type]
         try:
@@ -75,8 +118,21 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
                 place=str(checkpoint),
                 hint="begin a run of its own from the weights: `model.path` may name this folder",
             ) from err
-        if checkpoint is not None:
-            set_rate(self.lr_scheduler, self.optimizer, self.args.learning_rate)
+        # the rate of the step that comes next, by the schedule and the highest rate of now: a checkpoint brings its own along,
+        # which may have been those of a shorter run. Bit for bit what it brought where nothing has changed
+        inner: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # in accelerate's wrapper
+        if checkpoint is None or not isinstance(inner, torch.optim.lr_scheduler.LambdaLR):
+            return
+        rate = self.args.learning_rate
+        inner.base_lrs = [rate] * len(inner.base_lrs)
+        rates = [rate * factor(inner.last_epoch) for factor in inner.lr_lambdas]
+        for group, now in zip(self.optimizer.param_groups, rates, strict=True):
+            group["initial_lr"] = rate
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(now)
+            else:
+                group["lr"] = now
+        inner._last_lr = [*rates]
 
     def sync_weights(self) -> None:
         """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
@@ -89,17 +145,22 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         model: nn.Module = self.replica.model if self.replica else self.model
         return model
 
-    @property
-    def is_sharded(self) -> bool:
-        """Whether the ranks have split the model among them yet."""
-        return any(isinstance(p, DTensor) for p in self.model.parameters())
-
     def rank_memory(self) -> dict[str, float]:
-        """What one of several processes holds (rank 0's share), measured after the first update."""
+        """Parameters and optimizer state that one of several processes holds (rank 0's share), measured after the first update."""
         # which makes the optimizer's state; a batch without signal is none (DeepSpeed steps on it all the same)
         updated = self.strategy.startswith("zero") or self.optimizer.state
-        if not self._rank_memory and updated and self.accelerator.num_processes > 1:
-            self._rank_memory = {"memory/held_mib": bytes_of_rank(self.model, self.optimizer) / 2**20}
+        if self._rank_memory or not updated or self.accelerator.num_processes == 1:
+            return self._rank_memory
+        tensors: list[torch.Tensor] = [*self.model.parameters()]
+        optimizer = self.optimizer
+        while hasattr(optimizer, "optimizer"):  # accelerate's and DeepSpeed's wrappers
+            tensors += getattr(optimizer, "fp32_partitioned_groups_flat", [])  # what ZeRO-3 trains
+            optimizer = optimizer.optimizer
+        tensors += [p for group in optimizer.param_groups for p in group["params"]]  # the same of ZeRO-2
+        tensors += [v for state in optimizer.state.values() for v in state.values() if torch.is_tensor(v)]
+        # once each, by identity; of a split tensor the part that lies here (ZeRO-3 leaves an empty one and keeps its share in it)
+        here = {id(t): t.to_local() if isinstance(t, DTensor) else getattr(t, "ds_tensor", t) for t in tensors}
+        self._rank_memory = {"memory/held_mib": sum(t.numel() * t.element_size() for t in here.values()) / 2**20}
         return self._rank_memory
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -131,26 +192,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.strategy != "fsdp2":
             super()._save_optimizer_and_scheduler(output_dir)
             return
-        from accelerate.utils import save_fsdp_optimizer
-
         plugin = self.accelerator.state.fsdp_plugin
         save_fsdp_optimizer(plugin, self.accelerator, self.optimizer, self.model, output_dir)
         if self.args.should_save:
             torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER_NAME))
-
-
-def set_rate(scheduler: Any, optimizer: Any, rate: float) -> None:
-    """The rate of the step that comes next, by the schedule and the highest rate of now: a checkpoint brings its own along,
-    which may have been those of a shorter run. Bit for bit what it brought where nothing has changed."""
-    inner = getattr(scheduler, "scheduler", scheduler)  # in accelerate's wrapper
-    if not isinstance(inner, torch.optim.lr_scheduler.LambdaLR):
-        return
-    inner.base_lrs = [rate] * len(inner.base_lrs)
-    rates = [rate * factor(inner.last_epoch) for factor in inner.lr_lambdas]
-    for group, now in zip(optimizer.param_groups, rates, strict=True):
-        group["initial_lr"] = rate
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(now)
-        else:
-            group["lr"] = now
-    inner._last_lr = [*rates]

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_cli.data.split import Split
-from grpo_cli.distributed.ranks import Alone, Shared
+from grpo_cli.distributed.ranks import ALONE, Ranks
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.inputs import Environment
@@ -167,7 +167,7 @@ class Evaluator:
         engine: Engine,
         policy: Policy,
         sampling: SamplingSettings,
-        shared: Shared | None = None,
+        ranks: Ranks = ALONE,
         environment: Environment | None = None,
     ) -> None:
         """`sampling` holds for all that `spec` leaves open; its seed is that of every round. With an `environment` each sample
@@ -175,7 +175,7 @@ class Evaluator:
         """
         self.spec, self.rows, self.judge = spec, split.rows, judge
         self.episodes = Episodes.where_asked(environment, judge.worlds, engine, policy)
-        self.engine, self.policy, self.shared = engine, policy, shared or Alone()
+        self.engine, self.policy, self.ranks = engine, policy, ranks
         self.sampling = replace(
             sampling,
             max_tokens=spec.max_tokens or sampling.max_tokens,
@@ -215,7 +215,7 @@ class Evaluator:
     def _measure(
         self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
     ) -> MeasuredSamples:
-        began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
+        began, rank, world = time.perf_counter(), self.ranks.rank, self.ranks.world
         # of the first `n` rows: an evaluation in between measures the same rows each time
         some = slice(rank, n, world)
         if self.episodes is not None:
@@ -246,7 +246,7 @@ class Evaluator:
         ]
         place = {row.id: i for i, row in enumerate(self.rows)}
         # back into the order of the rows, so that files and sums do not depend on the number of ranks
-        records = sorted(self.shared.gathered(local_records), key=lambda record: place[record.row])
+        records = sorted(self.ranks.gathered(local_records), key=lambda record: place[record.row])
         ks, seconds = [k for k in self.spec.k if k <= samples], time.perf_counter() - began
         measured = measure(records, samples, ks, seconds, {row.id: row.place for row in self.rows})
         self.judge.lines.see(measured.failures)

@@ -15,7 +15,7 @@ import torch
 
 from grpo_cli.algorithm.advantage import gate, told_apart
 from grpo_cli.data.split import Split
-from grpo_cli.distributed.ranks import Alone, Shared
+from grpo_cli.distributed.ranks import ALONE, Ranks
 from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.measure.probe_result import Probe, ScorerNoise, scored_twice, summarise
 from grpo_cli.policy.policy import Policy
@@ -60,7 +60,7 @@ def sample_probe(
     size: ProbeSize,
     *,
     seed: int | None = None,
-    shared: Shared | None = None,
+    ranks: Ranks = ALONE,
     base: Path | None = None,
     is_noisy: bool = False,
     device: str = "",
@@ -77,11 +77,10 @@ def sample_probe(
     spec, sampling = Eval(samples=size.samples, k=[1], greedy=False), SamplingSettings.of(recipe.sample, seed)
     rows, world = train.take(places), recipe.environment
     # the settings of training, not those of measuring: a probe forecasts what a step will draw
-    evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, shared, world)
+    evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, ranks, world)
     records = evaluator.run(0, on_progress).sampled.records
     noise: ScorerNoise | None = None
     if is_noisy:
-        ranks = shared or Alone()
         # in one process: each would measure another noise
         noise = ranks.gathered([scored_twice(recipe, base, rows, records) if ranks.rank == 0 else None])[0]
     probe = summarise(

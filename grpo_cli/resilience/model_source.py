@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_checkpoint, read_state
-from grpo_cli.run.find import LAST, find_run, near_run
+from grpo_cli.run.find import LAST, find_run, list_runs
 from grpo_cli.text import path_of
+from grpo_verifiers.names import nearest
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +54,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
         folder = newest_checkpoint(folder).path
     if not folder.is_dir():
         folder = None
-        if (near := near_run(named, RUNS)) and not _is_model_here(named):
+        if (near := nearest(named, [run.name for run in list_runs(Path(RUNS))], 0.6)) and not _is_model_here(named):
             raise DataError(f"no run and no model `{named}` is here", hint=f"did you mean the run `{near}`?")
     elif not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise SetupError(f"`{folder}` holds no model", hint="name a folder with `config.json`, or a run")

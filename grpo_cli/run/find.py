@@ -37,11 +37,6 @@ def find_run(named: str, root: str | Path = "runs") -> RunFolder:
         raise DataError(f"no run `{named}` here or under `{root}`", hint=hint) from None
 
 
-def near_run(named: str, root: str | Path = "runs") -> str | None:
-    """The run under `root` whose name is nearly this one, for a hint."""
-    return nearest(named, [run.name for run in list_runs(Path(root))], 0.6)
-
-
 def list_runs(root: Path) -> list[RunFolder]:
     """The runs under a folder, the one written to last at the end."""
     found = []

@@ -96,7 +96,7 @@ def info_of(folder: RunFolder) -> RunInfo:
     ]
     return RunInfo(
         run=folder.name,
-        recipe=_label(manifest),
+        recipe=str(manifest.get("recipe") or named_recipe(manifest)),  # runs of old did not note it
         sha=str(manifest.get("recipe_sha") or "")[:8],
         model=str(model.get("path", "")),
         folder=str(folder.path),
@@ -134,8 +134,3 @@ def recipe_file(folder: RunFolder) -> str:
     # a folder stands for the `recipe.yaml` in it, and its runs are named after it
     is_folder = bool(named and base) and Path(base).name == manifest.get("recipe")
     return str(Path(base) / "recipe.yaml") if is_folder else ""
-
-
-def _label(manifest: dict[str, Any]) -> str:
-    """What the run's recipe is called, from its first line on; in runs that did not note it, as it was named."""
-    return str(manifest.get("recipe") or named_recipe(manifest))

@@ -26,7 +26,12 @@ def append(path: Path, text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
-        _cut_torn_tail(fd)
+        kept = end = os.lseek(fd, 0, os.SEEK_END)
+        while kept > 0 and os.pread(fd, 1, kept - 1) != b"\n":
+            start = max(0, kept - 65536)
+            kept = start + os.pread(fd, kept - start, start).rfind(b"\n") + 1
+        if kept < end:
+            os.ftruncate(fd, kept)
         while data:  # a disk that fills up may take a part; the rest raises on the next turn
             data = data[os.write(fd, data) :]
     finally:
@@ -40,21 +45,6 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _cut_torn_tail(fd: int) -> None:
-    end = os.lseek(fd, 0, os.SEEK_END)
-    if end == 0 or os.pread(fd, 1, end - 1) == b"\n":
-        return
-    place = end
-    while place > 0:
-        start = max(0, place - 65536)
-        found = os.pread(fd, place - start, start).rfind(b"\n")
-        if found >= 0:
-            os.ftruncate(fd, start + found + 1)
-            return
-        place = start
-    os.ftruncate(fd, 0)
 
 
 def read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:

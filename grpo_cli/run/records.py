@@ -32,7 +32,6 @@ OWN_KEYS = frozenset(
         "fields",
     ]
 )
-
 TURN_KEYS = frozenset(["turns", "env_tokens"])
 """Ours too, on the line of an episode; elsewhere a row's columns may be named so."""
 
@@ -107,15 +106,9 @@ class SampleRecord:
         """Whether the primary verifier calls it right."""
         return self.outcome is Outcome.RIGHT
 
-    def as_json(self) -> dict[str, Any]:
-        """The line as a dict; non-finite numbers become the strings `NaN`, `Infinity` and `-Infinity`."""
-        return self._line(self.fields)
-
-    def without_columns(self) -> dict[str, Any]:
-        """The line as a dict, without the row's own columns."""
-        return self._line({})
-
-    def _line(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def as_json(self, has_columns: bool = True) -> dict[str, Any]:
+        """The line as a dict, with the row's own columns or without."""
+        fields = self.fields if has_columns else {}
         line: dict[str, Any] = {
             "step": self.step,
             "row": self.row,
@@ -156,8 +149,19 @@ class SampleRecord:
         """
         episode = "turns" in line and "env_tokens" in line
         is_later = "fields" in line
-        turns = [_turn(turn) for turn in _of(line, "turns", list, [])] if episode else ()
-        values = _values(line.get("values"), len(turns) if episode else 1) if is_later else ()
+        turns = _of(line, "turns", list, []) if episode else ()
+        for turn in turns:
+            if not isinstance(turn, dict):
+                raise ValueError("`turns` must be a list of objects")
+            for key in ("text", "observation"):
+                _of(turn, key, str, "")
+            for key in ("reward", "advantage"):
+                read_number(turn.get(key))
+            _whole(turn, "tokens")
+        values = line.get("values") if is_later else None
+        # a number before each turn, or before the one answer; a list of anything else is a column
+        if not isinstance(values, list) or [type(one) for one in values] != [float] * (len(turns) if episode else 1):
+            values = ()
         outcome_reward = line.get("outcome_reward") if is_later else None
         own = OWN_KEYS
         if episode:
@@ -210,28 +214,6 @@ def _whole(line: Mapping[str, Any], key: str) -> int:
     if not isinstance(value, int | float) or not 0 <= value <= MOST or value != int(value):
         raise ValueError(f"`{key}` must be a whole number of at least 0")
     return int(value)
-
-
-def _turn(turn: object) -> Mapping[str, Any]:
-    """One turn of an episode, as it stands.
-
-    Raises:
-        ValueError: no object, or a key that holds something else than it should.
-    """
-    if not isinstance(turn, dict):
-        raise ValueError("`turns` must be a list of objects")
-    for key in ("text", "observation"):
-        _of(turn, key, str, "")
-    for key in ("reward", "advantage"):
-        read_number(turn.get(key))
-    _whole(turn, "tokens")
-    return turn
-
-
-def _values(said: object, n: int) -> Sequence[float]:
-    """Numbers before each of `n` turns; none where that is something else."""
-    numbers = [one for one in said if type(one) is float] if isinstance(said, list) else []
-    return numbers if isinstance(said, list) and len(numbers) == len(said) == n else ()
 
 
 def read_verdict(line: object) -> Verdict:
@@ -315,9 +297,8 @@ def _spelled(value: object) -> object:
 
 def _plain(value: object) -> object:
     """Numpy scalars and arrays as Python values; dates and anything else as text."""
-    for name in ("item", "tolist"):
-        convert = getattr(value, name, None)
-        if convert is not None and getattr(value, "ndim", 0) == (0 if name == "item" else getattr(value, "ndim", 0)):
+    for name in ("item", "tolist") if getattr(value, "ndim", 0) == 0 else ("tolist",):
+        if (convert := getattr(value, name, None)) is not None:
             return convert()
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,7 @@ COUNTS = re.compile(
     r"|(?:drawn/)?group/(?:count|size|all_wrong|mixed|all_right|no_verdict|with_signal|hist/\d+)"
 )
 """Keys of `metrics.jsonl` that count something: never null, and never a fraction."""
+_count_key = cache(COUNTS.fullmatch)
 MOST_TEXT, MOST_VALUES, MOST_DEEP = 1_000_000, 50_000, 60
 """Characters, values and levels of a recipe."""
 TEXTS = ("at", "stage")
@@ -66,8 +67,6 @@ class _Stage(_Read):
 
 
 class _Manifest(_Read):
-    """`run.json`."""
-
     run: str | None = None
     started: str | None = None
     status: str | None = None
@@ -95,14 +94,12 @@ class _Manifest(_Read):
 
 
 class _CheckpointManifest(_Read):
-    """`manifest.json`: size and digest of every file."""
+    """Size and SHA-256 of every file, by its path in the checkpoint."""
 
     files: dict[str, Annotated[tuple[Count, str], Field(strict=False)]] = Field(min_length=1)
 
 
 class _State(_Read):
-    """`grpo.json`."""
-
     base: str | None = None
     processes: Count | None = None
     generation: Count = 0
@@ -134,8 +131,6 @@ class _Term(_Read):
 
 
 class _Recipe(_Read):
-    """`recipe.yaml`."""
-
     model: _Section = _Section()
     sample: _Section = _Section()
     train: _Section = _Section()
@@ -143,32 +138,16 @@ class _Recipe(_Read):
     shaping: dict[str, _Term] = {}
 
 
-def manifest_of(text: str | bytes) -> dict[str, Any]:
-    """`run.json`.
+FILES: dict[str, type[_Read]] = {"run.json": _Manifest, "manifest.json": _CheckpointManifest, "grpo.json": _State}
+
+
+def read_file(name: Literal["run.json", "manifest.json", "grpo.json"], text: str | bytes) -> dict[str, Any]:
+    """A run's manifest, or the files of a checkpoint and its state, by what they are called on disk.
 
     Raises:
         ValueError: no object, or a key that holds something else than it should.
     """
-    return _typed(_Manifest, parse_line(text))
-
-
-def checkpoint_files(text: str | bytes) -> Mapping[str, tuple[int, str]]:
-    """Size and SHA-256 of each file of a checkpoint, by its path inside.
-
-    Raises:
-        ValueError: as `manifest_of`.
-    """
-    found: Mapping[str, tuple[int, str]] = _typed(_CheckpointManifest, parse_line(text))["files"]
-    return found
-
-
-def state_of(text: str | bytes) -> dict[str, Any]:
-    """`grpo.json` of a checkpoint.
-
-    Raises:
-        ValueError: as `manifest_of`.
-    """
-    return _typed(_State, parse_line(text))
+    return _typed(FILES[name], parse_line(text))
 
 
 def recipe_of_text(text: str) -> dict[str, Any]:
@@ -221,17 +200,12 @@ def metrics_of(line: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"`{key}` is too large a number")
         elif kind not in (int, float, bool, str, type(None)):
             raise ValueError(f"`{key}` must be a number")
-        if not (kind is int and value >= 0) and _is_count(key):
+        if not (kind is int and value >= 0) and _count_key(key):
             raise ValueError(f"`{key}` must be a whole number of at least 0")
         found[key] = value
     if "step" not in found:
         raise ValueError("`step` is missing")
     return found
-
-
-@cache
-def _is_count(key: str) -> bool:
-    return COUNTS.fullmatch(key) is not None
 
 
 def _typed(kind: type[_Read], found: dict[str, Any]) -> dict[str, Any]:

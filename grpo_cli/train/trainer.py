@@ -43,7 +43,6 @@ from grpo_cli.algorithm.loss import (
 )
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
-from grpo_cli.distributed.sharding import mark_whole
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.positions import needs_positions
@@ -121,9 +120,12 @@ class Trainer(ShardedTrainer):
             copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
             add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
             if self.strategy == "zero3":
+                from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+
                 head = copy.get_output_embeddings()
                 assert head is not None
-                mark_whole(head)
+                for parameter in head.parameters():  # TRL gathers the head of any model under ZeRO-3
+                    parameter.ds_status = ZeroParamStatus.AVAILABLE  # type: ignore[attr-defined]
         # whether rows of like length are put into the same micro-batch
         self.sorts = args.gradient_accumulation_steps > 1 and may_sort(train.loss, acts_on_every_row(train.trl))
         # whether the log-probs that samples were drawn with are those of the policy before the update

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import GradientAccumulationPlugin, TorchDynamoPlugin
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from transformers import Trainer as TransformersTrainer
@@ -23,7 +24,7 @@ from transformers.training_args import OptimizerNames
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import pad
 
-from grpo_cli.distributed.sharding import set_precision, trainer_fields
+from grpo_cli.distributed.sharded import trainer_fields
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.failures import loading_failures, sentence
 from grpo_cli.recipe.arithmetic import Batching, batching
@@ -248,7 +249,10 @@ def grpo_config(
         fields |= vllm_fields(recipe, banned)
     strategy = recipe.launch.strategy
     config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
-    set_precision(config, strategy, bf16)
+    if strategy == "fsdp2" and bf16:
+        # parameters travel and compute in bfloat16; left to itself accelerate also sums gradients and hands out log-probs in it
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        config.fsdp_plugin_args["mixed_precision_policy"] = policy
     return config
 
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from grpo_cli.curriculum.ledger import RowOutcome
-from grpo_cli.curriculum.select import Order, Selection, strategies
+from grpo_cli.curriculum.select import SELECTORS, Order, Selection
 from grpo_cli.curriculum.strategies import Auto, Mopps, Priority, row_weight, skip_chance, variance, weighted_sample
 
-NAMES = tuple(strategies())
+NAMES = tuple(SELECTORS)
 
 
 def ids(n: int) -> list[str]:

@@ -46,7 +46,7 @@ def make(store: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Peers]:
 
         one = Peers(Ranks(rank, 2), rank, connect=connect, **more)
         one.every_s = 0.05
-        monkeypatch.setattr(Peers, "_old_s", 0.5)
+        one._old_s = 0.5
         return one
 
     return made

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grpo_cli.curriculum.select import strategies
+from grpo_cli.curriculum.select import SELECTORS
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.explain import findings, methods, rows, verifiers
 from grpo_cli.recipe.checking.episodes import CREDITS, describe_credit
@@ -37,7 +37,7 @@ class Subject(NamedTuple):
 
 def describe_selector(name: str) -> dict[str, Any]:
     """What a way to choose rows does, from its class."""
-    return {"selector": name, "summary": inspect.getdoc(strategies()[name]) or ""}
+    return {"selector": name, "summary": inspect.getdoc(SELECTORS[name]) or ""}
 
 
 def render_named(described: dict[str, Any]) -> str:
@@ -96,7 +96,7 @@ SUBJECTS: tuple[Subject, ...] = (
         methods.describe_preference,
         methods.render_preference,
     ),
-    Subject("selectors", strategies, describe_selector, render_named),
+    Subject("selectors", lambda: SELECTORS, describe_selector, render_named),
     Subject("strategies", lambda: STRATEGIES, describe_strategy, render_named),
     Subject("findings", findings.rules, findings.describe, findings.render),
     Subject("rows", rows.names, rows.describe, rows.render),

@@ -80,7 +80,7 @@ def _lines(folder: RunFolder, step: int, split: Split) -> Iterator[str]:
 
 def packed_line(record: SampleRecord) -> dict[str, Any]:
     """The sample's line with long texts cut at their beginning, and of the row's columns the answer only."""
-    line = record.without_columns()
+    line = record.as_json(has_columns=False)
     line |= {"prompt": _end(record.prompt), "completion": _end(record.completion)}
     if record.turns:
         line["turns"] = [

@@ -32,6 +32,7 @@ from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.arithmetic import STUCK_HINT, Batching, batching, plan, refuse_parts, stuck_weights, with_steps
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
+from grpo_cli.recipe.sections.course import splits_parameters
 from grpo_cli.recipe.sections.method import ROUTER, acts_on_every_row
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -148,8 +149,12 @@ def make_parts(
         DataError: rows that the recipe's selection cannot choose from.
     """
     recipe, policy, display = job.recipe, job.policy, job.display
-    replica = Replica.where_needed(recipe.launch.strategy, policy.model, policy.autocast, display.note)
-    whole = replace(policy, model=replica.model) if replica else policy
+    replica, whole, strategy = None, policy, recipe.launch.strategy
+    if splits_parameters(strategy):
+        replica = Replica(policy.model, policy.autocast)
+        whole = replace(policy, model=replica.model)
+        takes = f"a whole copy of the weights for rollouts takes {replica.megabytes:,.0f} MiB on each process"
+        display.note("info", f"`{strategy}`: {takes}")
     through_trl = recipe.sample.engine_kind.through_trl
     engine = policy_engine(
         "auto" if through_trl else recipe.sample.engine,  # TRL's vLLM has no part in evaluation

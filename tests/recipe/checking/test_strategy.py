@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_cli.distributed.sharding import trainer_fields
+from grpo_cli.distributed.sharded import trainer_fields
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.sections.course import check_processes
 
