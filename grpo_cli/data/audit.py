@@ -27,7 +27,7 @@ from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
 # Rows that are the same question: within a set, and between training and held-out rows.
 
-_WORD = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
+TOKEN = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
 COMMON_ROWS = 5
 COMMON_SHARE = 0.05
 THRESHOLD = 0.8
@@ -48,7 +48,7 @@ Triples = set[Words]
 
 def words(text: str) -> Words:
     """The words, numbers and signs of a text, without case and white space: equal for equal questions."""
-    return tuple(_WORD.findall(text.casefold()))
+    return tuple(TOKEN.findall(text.casefold()))
 
 
 class Corpus:
@@ -182,6 +182,7 @@ def _triples(text: Words) -> Triples:
 
 
 BATCH = 256
+MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,14 @@ def audit_golds(
         SetupError: a verifier cannot run on this machine.
     """
     mistakes: dict[int, Mistake] = {}
-    rows_of = _rows_of(rows, verifiers, rule, mistakes)
+    is_chosen = rule.method == "by"
+    rows_of: dict[str, list[int]] = {name: [] if is_chosen else list(range(len(rows))) for name in verifiers}
+    for index, row in enumerate(rows if is_chosen else ()):
+        try:
+            for name in judges_of(row.fields, verifiers, rule):
+                rows_of[name].append(index)
+        except NoVerifier as err:
+            mistakes[index] = Mistake(row.place, str(err), kind=kind_of(str(err), row.fields.values()))
     golds: dict[str, list[Any]] = {name: [None] * len(rows) for name in verifiers}
     for name, verifier in verifiers.items():
         try:
@@ -255,31 +263,17 @@ def audit_golds(
     )
 
 
-def _rows_of(
-    rows: Sequence[Row], verifiers: Mapping[str, Verifier], rule: CombineRule, mistakes: dict[int, Mistake]
-) -> dict[str, list[int]]:
-    """Which rows each verifier judges; rows that name none are added to the mistakes."""
-    if rule.method != "by":
-        return {name: list(range(len(rows))) for name in verifiers}
-    rows_of: dict[str, list[int]] = {name: [] for name in verifiers}
-    for index, row in enumerate(rows):
-        try:
-            for name in judges_of(row.fields, verifiers, rule):
-                rows_of[name].append(index)
-        except NoVerifier as err:
-            mistakes[index] = Mistake(row.place, str(err), kind=kind_of(str(err), row.fields.values()))
-    return rows_of
-
-
 def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
     # rows of equal golds are compiled and judged once: a set of a hundred thousand rows often has a few thousand
-    shared = _Shared(verifier.columns)
+    # by the columns that the verifier names, then by all fields that compiling an earlier one looked at
+    seen: dict[str, list[tuple[dict[str, Any], int]]] = defaultdict(list)
     known: list[_Gold] = []
     index_of: list[int] = []
     firsts: list[Row] = []
     for row in rows:
-        index = shared.find(row.fields)
-        if index is None:
+        alike = seen[json.dumps([row.fields.get(name) for name in verifier.columns], ensure_ascii=False)]
+        agrees = (i for read, i in alike if all(row.fields.get(name, MISSING) == v for name, v in read.items()))
+        if (index := next(agrees, None)) is None:
             watched = _Watched(row.fields)
             index = len(known)
             lacks = next((column for column in verifier.columns if column not in row.fields), None)
@@ -290,7 +284,8 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
             except BadGold as err:
                 known.append(_Gold(problem=str(err)))
             firsts.append(row)
-            shared.keep(row.fields, watched.read, index)
+            if len(alike) < 8:  # a verifier that reads whole rows gains nothing from a longer list
+                alike.append(({name: row.fields.get(name, MISSING) for name in watched.read}, index))
         index_of.append(index)
     # a gold that its own verifier does not pass would never be paid, whatever the model writes
     pending = [
@@ -333,25 +328,3 @@ class _Watched(Mapping[str, Any]):
     def __len__(self) -> int:
         self.read.update(self._fields)
         return len(self._fields)
-
-
-class _Shared:
-    """Which earlier row has the same gold: one that agrees in every field that compiling it looked at."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
-        self._seen: dict[str, list[tuple[dict[str, Any], int]]] = {}
-
-    def find(self, fields: Mapping[str, Any]) -> int | None:
-        for read, index in self._seen.get(self._key(fields), ()):
-            if all(fields.get(name, _Shared) == value for name, value in read.items()):
-                return index
-        return None
-
-    def keep(self, fields: Mapping[str, Any], read: set[str], index: int) -> None:
-        seen = self._seen.setdefault(self._key(fields), [])
-        if len(seen) < 8:  # a verifier that reads whole rows gains nothing from a longer list
-            seen.append(({name: fields.get(name, _Shared) for name in read}, index))
-
-    def _key(self, fields: Mapping[str, Any]) -> str:
-        return json.dumps([fields.get(name) for name in self._columns], ensure_ascii=False)

@@ -42,28 +42,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
-def _after(value: object, mark: str) -> str:
-    """The text after the first `mark`, without outer white space."""
-    _, found, rest = as_text(value).partition(mark)
+def _around(value: object, mark: str, is_last: bool = False) -> tuple[str, str]:
+    """The texts before and after the first or the last `mark`."""
+    text = as_text(value)
+    head, found, rest = text.rpartition(mark) if is_last else text.partition(mark)
     if not found:
-        raise FilterError(f"has no {mark!r} in {_short(as_text(value))}")
-    return rest.strip()
-
-
-def _after_last(value: object, mark: str) -> str:
-    """The text after the last `mark`, without outer white space."""
-    _, found, rest = as_text(value).rpartition(mark)
-    if not found:
-        raise FilterError(f"has no {mark!r} in {_short(as_text(value))}")
-    return rest.strip()
-
-
-def _before(value: object, mark: str) -> str:
-    """The text before the first `mark`, without outer white space."""
-    head, found, _ = as_text(value).partition(mark)
-    if not found:
-        raise FilterError(f"has no {mark!r} in {_short(as_text(value))}")
-    return head.strip()
+        raise FilterError(f"has no {mark!r} in {_short(text)}")
+    return head.strip(), rest.strip()
 
 
 def _lines(value: object) -> list[str]:
@@ -73,18 +58,7 @@ def _lines(value: object) -> list[str]:
     return lines
 
 
-def _first_line(value: object) -> str:
-    """The first line that is not blank."""
-    return _lines(value)[0]
-
-
-def _last_line(value: object) -> str:
-    """The last line that is not blank."""
-    return _lines(value)[-1]
-
-
 def _number(value: object) -> str:
-    """The last number in the text, without thousands commas or a trailing dot."""
     found = NUMBER.findall(as_text(value))
     if not found:
         raise FilterError(f"has no number in {_short(as_text(value))}")
@@ -92,7 +66,6 @@ def _number(value: object) -> str:
 
 
 def _boxed(value: object) -> str:
-    r"""What stands in the last balanced `\boxed{…}`."""
     text = as_text(value)
     start = text.rfind("\\boxed{")
     depth, at = 0, start + len("\\boxed")
@@ -108,7 +81,6 @@ def _boxed(value: object) -> str:
 
 
 def _letter(value: object) -> str:
-    """0 is A, 1 is B, …: the choice an index names."""
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 26:
@@ -117,26 +89,18 @@ def _letter(value: object) -> str:
 
 
 def _join(value: object, between: str = "\n") -> str:
-    """The items of a list, with `between` (a line break) between them."""
     if not isinstance(value, list):
         raise FilterError(f"is {_short(as_text(value))}, not a list")
     return between.join(as_text(item) for item in value)
 
 
 def _choices(value: object) -> str:
-    """A list as lettered lines: `A. …`, `B. …`."""
     if not isinstance(value, list) or len(value) > 26:
         raise FilterError(f"is {_short(as_text(value))}, not a list of at most 26 choices")
     return "\n".join(f"{chr(ord('A') + i)}. {as_text(item)}" for i, item in enumerate(value))
 
 
-def _default(value: object, instead: str) -> Any:
-    """`instead` where the value is null, missing or empty, or an earlier filter found nothing (the template sees to those)."""
-    return instead if value is None or value == "" else value
-
-
 def _json(value: object, path: str = "") -> Any:
-    """A text that holds JSON as the value it holds, or what stands at `path` (`a.b.0`) in it; any other value as JSON text."""
     if not isinstance(value, str):
         return _inside(value, path) if path else json.dumps(value, ensure_ascii=False)
     try:
@@ -161,50 +125,53 @@ def _inside(value: object, path: str) -> Any:
     return value
 
 
-def _replace(value: object, old: str, new: str) -> str:
-    """Every `old` replaced by `new`."""
-    return as_text(value).replace(old, new)
-
-
-def _lower(value: object) -> str:
-    """The text in lower case."""
-    return as_text(value).lower()
-
-
-def _upper(value: object) -> str:
-    """The text in upper case."""
-    return as_text(value).upper()
-
-
-def _strip(value: object) -> str:
-    """The text without outer white space."""
-    return as_text(value).strip()
-
-
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter: the function, and how few and how many arguments it takes."""
+    """A filter: what it gives, the function, and how few and how many arguments it takes."""
 
+    gives: str
     apply: Callable[..., Any]
     fewest: int = 0
     most: int = 0
 
 
 FILTERS: dict[str, Filter] = {
-    "after": Filter(_after, 1, 1),
-    "after_last": Filter(_after_last, 1, 1),
-    "before": Filter(_before, 1, 1),
-    "boxed": Filter(_boxed),
-    "choices": Filter(_choices),
-    "default": Filter(_default, 1, 1),
-    "first_line": Filter(_first_line),
-    "join": Filter(_join, 0, 1),
-    "json": Filter(_json, 0, 1),
-    "last_line": Filter(_last_line),
-    "letter": Filter(_letter),
-    "lower": Filter(_lower),
-    "number": Filter(_number),
-    "replace": Filter(_replace, 2, 2),
-    "strip": Filter(_strip),
-    "upper": Filter(_upper),
+    "after": Filter(
+        "The text after the first `mark`, without outer white space.", lambda value, mark: _around(value, mark)[1], 1, 1
+    ),
+    "after_last": Filter(
+        "The text after the last `mark`, without outer white space.",
+        lambda value, mark: _around(value, mark, is_last=True)[1],
+        1,
+        1,
+    ),
+    "before": Filter(
+        "The text before the first `mark`, without outer white space.",
+        lambda value, mark: _around(value, mark)[0],
+        1,
+        1,
+    ),
+    "boxed": Filter(r"What stands in the last balanced `\boxed{…}`.", _boxed),
+    "choices": Filter("A list as lettered lines: `A. …`, `B. …`.", _choices),
+    "default": Filter(
+        "`instead` where the value is null, missing or empty, or an earlier filter found nothing (the template sees to those).",
+        lambda value, instead: instead if value is None or value == "" else value,
+        1,
+        1,
+    ),
+    "first_line": Filter("The first line that is not blank.", lambda value: _lines(value)[0]),
+    "join": Filter("The items of a list, with `between` (a line break) between them.", _join, 0, 1),
+    "json": Filter(
+        "A text that holds JSON as the value it holds, or what stands at `path` (`a.b.0`) in it; any other value as JSON text.",
+        _json,
+        0,
+        1,
+    ),
+    "last_line": Filter("The last line that is not blank.", lambda value: _lines(value)[-1]),
+    "letter": Filter("0 is A, 1 is B, …: the choice an index names.", _letter),
+    "lower": Filter("The text in lower case.", lambda value: as_text(value).lower()),
+    "number": Filter("The last number in the text, without thousands commas or a trailing dot.", _number),
+    "replace": Filter("Every `old` replaced by `new`.", lambda value, old, new: as_text(value).replace(old, new), 2, 2),
+    "strip": Filter("The text without outer white space.", lambda value: as_text(value).strip()),
+    "upper": Filter("The text in upper case.", lambda value: as_text(value).upper()),
 }

@@ -35,19 +35,37 @@ class BadMessages(ValueError):
     """A message list that cannot be a prompt."""
 
 
-def as_chat(prompt: str, system: str | None) -> list[Message]:
-    """A text prompt as a chat of one user turn."""
-    head = [{"role": "system", "content": system}] if system is not None else []
-    return [*head, {"role": "user", "content": prompt}]
-
-
 def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
     """The messages, checked; `system` is put in front unless the list brings its own.
 
     Raises:
         BadMessages: unknown role, content that is no text, no user turn, or an assistant turn at the end.
     """
-    messages = [_message(item, number) for number, item in enumerate(value, start=1)]
+    messages: list[Message] = []
+    for number, item in enumerate(value, start=1):
+        where = f"message {number} of the prompt"
+        if isinstance(item, dict) and "role" not in item and isinstance(item.get("from"), str) and "value" in item:
+            others = {key: value for key, value in item.items() if key not in ("from", "value")}
+            item = {"role": SHAREGPT.get(item["from"], item["from"]), "content": item["value"], **others}
+        if not isinstance(item, dict) or "role" not in item or not ("content" in item or item.get("tool_calls")):
+            raise BadMessages(f"{where} is no object with `role` and `content`, or with `from` and `value`")
+        if item["role"] not in ROLES:
+            raise BadMessages(f"{where} has the role `{item['role']}`; known: {', '.join(ROLES)}")
+        more = {k: v for k, v in item.items() if k not in ("role", "content") and v is not None and v != []}
+        if unread := next((key for key in more if key in UNREADABLE), None):
+            raise BadMessages(f"{where} has `{unread}`, which is not read here: take it out of the messages")
+        if (calls := more.get("tool_calls")) is not None:
+            if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+                raise BadMessages(f"{where} has `tool_calls` that are no list of objects")
+            more["tool_calls"] = [_call(call) for call in calls]
+        content = "" if item.get("content") is None and "tool_calls" in more else item.get("content")
+        if isinstance(content, list) and all(
+            isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+        ):
+            content = "".join(part["text"] for part in content)
+        if not isinstance(content, str):
+            raise BadMessages(f"{where} has content that is no text")
+        messages.append({"role": item["role"], "content": content, **more})
     if not any(message["role"] == "user" for message in messages):
         raise BadMessages("the prompt's messages have no user turn")
     if messages[-1]["role"] == "assistant":
@@ -57,35 +75,8 @@ def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
     return messages
 
 
-def _message(item: object, number: int) -> Message:
-    where = f"message {number} of the prompt"
-    if isinstance(item, dict) and "role" not in item and isinstance(item.get("from"), str) and "value" in item:
-        others = {key: value for key, value in item.items() if key not in ("from", "value")}
-        item = {"role": SHAREGPT.get(item["from"], item["from"]), "content": item["value"], **others}
-    if not isinstance(item, dict) or "role" not in item or not ("content" in item or item.get("tool_calls")):
-        raise BadMessages(f"{where} is no object with `role` and `content`, or with `from` and `value`")
-    if item["role"] not in ROLES:
-        raise BadMessages(f"{where} has the role `{item['role']}`; known: {', '.join(ROLES)}")
-    more = {k: v for k, v in item.items() if k not in ("role", "content") and v is not None and v != []}
-    unread = next((key for key in more if key in UNREADABLE), None)
-    if unread:
-        raise BadMessages(f"{where} has `{unread}`, which is not read here: take it out of the messages")
-    if "tool_calls" in more:
-        more["tool_calls"] = _calls(more["tool_calls"], where)
-    content = item.get("content")
-    if content is None and "tool_calls" in more:
-        content = ""
-    return {"role": item["role"], "content": _text(content, where), **more}
-
-
-def _calls(value: object, where: str) -> list[Any]:
-    """Tool calls with their arguments as objects: OpenAI writes them as JSON text, chat templates expect the object."""
-    if not isinstance(value, list) or not all(isinstance(call, dict) for call in value):
-        raise BadMessages(f"{where} has `tool_calls` that are no list of objects")
-    return [_call(call) for call in value]
-
-
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool call with its arguments as an object: OpenAI writes them as JSON text, chat templates expect the object."""
     inner = call.get("function")
     if isinstance(inner, dict):
         return {**call, "function": _call(inner)}
@@ -99,16 +90,6 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
             return dict(call)
         return {**call, "arguments": parsed} if isinstance(parsed, dict) else dict(call)
     return dict(call)
-
-
-def _text(content: object, where: str) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(
-        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
-    ):
-        return "".join(part["text"] for part in content)
-    raise BadMessages(f"{where} has content that is no text")
 
 
 def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
@@ -143,8 +124,6 @@ def prompt_text(messages: Sequence[Message]) -> str:
     for message in messages:
         if message["role"] not in ("system", "developer"):
             calls = message.get("tool_calls")
-            called = json.dumps(calls, ensure_ascii=False) if calls else ""
-            shown.append(
-                "\n".join(part for part in (message["content"], called) if part) if called else message["content"]
-            )
+            parts = [message["content"], json.dumps(calls, ensure_ascii=False) if calls else ""]
+            shown.append("\n".join(filter(None, parts)))
     return "\n\n".join(shown)

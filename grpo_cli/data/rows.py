@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 from grpo_cli.data.files import Record
 from grpo_cli.data.filters import FilterError, as_text
-from grpo_cli.data.messages import BadMessages, Message, as_chat, prompt_text, read_messages, read_tools
+from grpo_cli.data.messages import BadMessages, Message, prompt_text, read_messages, read_tools
 from grpo_cli.data.sources import SourceLike, Which, broken_lines, load_source, mix
 from grpo_cli.data.template import (
     FillError,
@@ -55,24 +55,19 @@ class DataLike(Protocol):
     def train(self) -> Sequence[SourceLike]: ...
     @property
     def eval(self) -> SourceLike | Sequence[SourceLike] | None: ...
-    @property
-    def system(self) -> str | None: ...
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def prefill(self) -> str | None: ...
-    @property
-    def answer(self) -> str | None: ...
-    @property
-    def id(self) -> str | None: ...
-    @property
-    def plain(self) -> bool: ...
+
+    system: str | None
+    prompt: str
+    prefill: str | None
+    answer: str | None
+    id: str | None
+    plain: bool
+
     @property
     def columns(self) -> Mapping[str, str]: ...
-    @property
-    def where(self) -> str | None: ...
-    @property
-    def on_null(self) -> Literal["error", "drop"]: ...
+
+    where: str | None
+    on_null: Literal["error", "drop"]
 
 
 def load_rows(
@@ -180,7 +175,8 @@ class RowLayout:
         if self.drops_null and answer is None and "answer" in fields:
             raise NullValue("`answer` is null")
         if template is not None or "answer" in fields:
-            fields["answer"] = _gold(answer)
+            # numbers become the text a model would write; lists and objects stay what they are, for verifiers that want them
+            fields["answer"] = as_text(answer) if isinstance(answer, bool | int | float) else answer
         columns = {} if is_filled else self.columns
         fields.update((name, column.value(record.fields)) for name, column in columns.items())
         value = self.prompt.value(record.fields)
@@ -206,7 +202,9 @@ class RowLayout:
             text = f"{system}\n\n{prompt}" if system else prompt
             return Row(row_id, text, None, fields, record.place, prefill=prefill)
         tools = read_tools(record.fields.get("tools"), is_chat=False)
-        return Row(row_id, prompt, as_chat(prompt, system), fields, record.place, tools, prefill)
+        chat = [] if system is None else [{"role": "system", "content": system}]
+        chat.append({"role": "user", "content": prompt})
+        return Row(row_id, prompt, chat, fields, record.place, tools, prefill)
 
 
 def leaked_golds(words: Template | None, answer: Template | None) -> list[str]:
@@ -214,11 +212,6 @@ def leaked_golds(words: Template | None, answer: Template | None) -> list[str]:
     golds = {"answer"} if answer is None else {path.partition(".")[0] for path in answer.columns} | {"answer"}
     paths = [] if words is None else [path for path in words.columns if path.partition(".")[0] in golds]
     return [f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces" for path in paths]
-
-
-def _gold(value: Any) -> Any:
-    """Numbers become the text a model would write; lists and objects stay what they are, for verifiers that want them."""
-    return as_text(value) if isinstance(value, bool | int | float) else value
 
 
 def template_mistake(place: str, source: str, err: TemplateError) -> Mistake:

@@ -53,7 +53,30 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
     for option in options:
         if option not in OPTIONS:
             raise RecipeError(f"unknown option `{option}` of `hub:{name}`{near_or_known(option, OPTIONS)}", place=key)
-    rows = _load(name, str(options.get("split", split)), options, key)
+    leave_hub()
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+
+    datasets.disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        rows = datasets.load_dataset(
+            name,
+            options.get("config"),
+            split=str(options.get("split", split)),
+            revision=options.get("revision"),
+            streaming=bool(options.get("streaming", False)),
+        )
+    except DatasetNotFoundError as err:
+        raise DataError(f"no data set `{name}` on the hub, or it is gated", place=key) from err
+    except ValueError as err:  # unknown configuration or split: the library's message lists the known ones
+        raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
+    except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
+        raise SetupError(
+            f"the hub cannot be reached for `{name}`",
+            place=key,
+            hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
+        ) from err
     return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
 
 
@@ -90,33 +113,6 @@ def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:
         return Record({key: plain(value) for key, value in fields.items()}, place)
     except ValueError as err:
         return BrokenFile(place, str(err))
-
-
-def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
-    leave_hub()
-    import datasets
-    from datasets.exceptions import DatasetNotFoundError
-
-    datasets.disable_progress_bars()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    try:
-        return datasets.load_dataset(
-            name,
-            options.get("config"),
-            split=split,
-            revision=options.get("revision"),
-            streaming=bool(options.get("streaming", False)),
-        )
-    except DatasetNotFoundError as err:
-        raise DataError(f"no data set `{name}` on the hub, or it is gated", place=key) from err
-    except ValueError as err:  # unknown configuration or split: the library's message lists the known ones
-        raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
-    except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
-        raise SetupError(
-            f"the hub cannot be reached for `{name}`",
-            place=key,
-            hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
-        ) from err
 
 
 # Whether the Hugging Face hub answers. Its libraries try a name that does not answer again and again, a
@@ -192,14 +188,11 @@ _HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 class SourceLike(Protocol):
     """One source of a recipe (`recipe.Source`)."""
 
-    @property
-    def source(self) -> str: ...
-    @property
-    def limit(self) -> int | None: ...
-    @property
-    def skip(self) -> int: ...
-    @property
-    def weight(self) -> float: ...
+    source: str
+    limit: int | None
+    skip: int
+    weight: float
+
     @property
     def options(self) -> Mapping[str, Any]: ...
 
@@ -247,14 +240,11 @@ def mix(sources: Sequence[Sequence[Record]], weights: Sequence[float]) -> list[R
     """The sources in one list, by the rule in this module's docstring. One source of weight 1 stays as it is."""
     placed = []
     for index, (records, weight) in enumerate(zip(sources, weights, strict=True)):
-        copies = [r for i, r in enumerate(records) for _ in range(_share(i + 1, weight) - _share(i, weight))]
+        upto = [floor(i * weight + 1e-9) for i in range(len(records) + 1)]
+        copies = [r for i, r in enumerate(records) for _ in range(upto[i + 1] - upto[i])]
         placed += [((i + 0.5) / len(copies), index, i, record) for i, record in enumerate(copies)]
     placed.sort(key=lambda item: item[:3])
     return [record for *_, record in placed]
-
-
-def _share(count: int, weight: float) -> int:
-    return floor(count * weight + 1e-9)
 
 
 def broken_lines(broken: Sequence[BrokenFile]) -> DataError:
@@ -281,9 +271,16 @@ def _open(
         return hub_rows(rest, split, options, key)
     if colon and scheme in ("http", "https", "s3", "gs"):
         raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
-    _refuse_code(name, base, key)
-    folder = next((place for place in places_of(name, base) if place.is_dir()), None)
-    if folder is not None and any((folder / file).is_file() for file in SAVED):
+    # Python code, which other programs take rows from, and a kind of source that is none; a file of that name is one
+    path = scheme if colon and rest.isidentifier() else name
+    is_kind = bool(colon) and _KIND.fullmatch(scheme) is not None
+    if (path.endswith(".py") or is_kind) and not any(place.exists() for place in places_of(name, base)):
+        mend = "let the function write its rows to a file once, one JSON object a line, and name that file"
+        if path.endswith(".py"):
+            raise RecipeError(f"`{name}` is Python code, and no function is asked for rows here", place=key, hint=mend)
+        near = near_or_known(scheme, _SCHEMES)
+        raise RecipeError(f"there is no source `{scheme}:`{near}", place=key, hint=f"is it a Python function? {mend}")
+    if (folder := _saved_folder(name, base)) is not None:
         return saved_rows(folder, name, split, options, key)
     if options:
         raise RecipeError(f"unknown option `{next(iter(options))}` of the file `{name}`", place=key)
@@ -292,28 +289,16 @@ def _open(
     return read_file(find_file(name, base, key), name)
 
 
-def _refuse_code(name: str, base: Path | None, key: str) -> None:
-    """Python code, which other programs take rows from, and a kind of source that is none; a file of that name is one.
-
-    Raises:
-        RecipeError: what rows come from, and the way.
-    """
-    scheme, colon, rest = name.partition(":")
-    path = scheme if colon and rest.isidentifier() else name
-    is_kind = bool(colon) and _KIND.fullmatch(scheme) is not None
-    if any(place.exists() for place in places_of(name, base)) or not (path.endswith(".py") or is_kind):
-        return
-    mend = "let the function write its rows to a file once, one JSON object a line, and name that file"
-    if path.endswith(".py"):
-        raise RecipeError(f"`{name}` is Python code, and no function is asked for rows here", place=key, hint=mend)
-    near = near_or_known(scheme, _SCHEMES)
-    raise RecipeError(f"there is no source `{scheme}:`{near}", place=key, hint=f"is it a Python function? {mend}")
-
-
 def places_of(name: str, base: Path | None) -> list[Path]:
     """Where a name may lie: beside the recipe, then in the current folder."""
     path = path_of(name)
     return [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
+
+
+def _saved_folder(name: str, base: Path | None) -> Path | None:
+    """The folder of that name where `save_to_disk` wrote it."""
+    folder = next((place for place in places_of(name, base) if place.is_dir()), None)
+    return folder if folder is not None and any((folder / file).is_file() for file in SAVED) else None
 
 
 def files_of(name: str, base: Path | None, key: str) -> list[Path]:
@@ -327,8 +312,7 @@ def files_of(name: str, base: Path | None, key: str) -> list[Path]:
         return sorted(find_samples(rest, name, base, key).glob("step-*.jsonl"))
     if colon and scheme in ("tasks", "hub"):
         return []
-    folder = next((place for place in places_of(name, base) if place.is_dir()), None)
-    if folder is not None and any((folder / file).is_file() for file in SAVED):
+    if (folder := _saved_folder(name, base)) is not None:
         return sorted(path for path in folder.rglob("*") if path.is_file())
     if is_pattern(name) and not any(place.is_file() for place in places_of(name, base)):
         return [path for path, _ in matching(name, base, key)]

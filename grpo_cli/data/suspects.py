@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grpo_cli.data.audit import words
+from grpo_cli.data.audit import TOKEN, words
 from grpo_cli.data.rows import Row
 
 MOST_COPIES = 3
@@ -24,7 +24,6 @@ LEAST_TEMPLATE = 20
 RARE_SHAPE = 0.05
 """The largest share of a template's rows that a shape of gold may have to be rare."""
 
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -106,7 +105,7 @@ def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
             # numbers and capitalised words are the open places of a template
             open_ = (
                 "0" if _NUMBER.fullmatch(token) else "A" if token[0].isupper() else token
-                for token in _TOKEN.findall(row.prompt)
+                for token in TOKEN.findall(row.prompt)
             )
             templates[tuple(open_)].append(i)
     found: list[RareGold] = []
@@ -116,10 +115,10 @@ def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
         shapes = dict[int, str]()
         for i in members:
             # words of the prompt in a gold are open too: `unknown` and `Maria` are two shapes, `12` and `35` are one
-            named = {token for token in _TOKEN.findall(rows[i].prompt) if token[0].isupper()}
+            named = {token for token in TOKEN.findall(rows[i].prompt) if token[0].isupper()}
             shapes[i] = " ".join(
                 "0" if _NUMBER.fullmatch(token) else "A" if token in named else token.casefold()
-                for token in _TOKEN.findall(gold_of_row(rows[i].fields) or "")
+                for token in TOKEN.findall(gold_of_row(rows[i].fields) or "")
             )
         counts = Counter(shapes.values())
         usual, most = counts.most_common(1)[0]

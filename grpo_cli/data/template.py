@@ -243,7 +243,7 @@ class _Reader:
         start += len(self.source[start : self.at]) - len(self.source[start : self.at].lstrip())
         if name not in FILTERS:
             raise TemplateError(f"unknown filter `{name}`{near_or_known(name, list(FILTERS))}", start)
-        args = self._arguments(opened) if self._peek() == "(" else ()
+        args = self._arguments() if self._peek() == "(" else ()
         use = FILTERS[name]
         if not use.fewest <= len(args) <= use.most:
             takes = f"{use.fewest}" if use.fewest == use.most else f"{use.fewest} to {use.most}"
@@ -253,14 +253,27 @@ class _Reader:
             raise TemplateError("expected `|` or `}`", self.at)
         return name, use, args
 
-    def _arguments(self, opened: int) -> tuple[str, ...]:
+    def _arguments(self) -> tuple[str, ...]:
         self.at += 1
         args: list[str] = []
         while True:
             self._spaces()
             if self._peek() == ")" and not args:
                 break
-            args.append(self._argument(opened))
+            quote, start, text = self._peek(), self.at, ""
+            if quote not in ("'", '"'):
+                raise TemplateError("an argument stands in quotes", self.at)
+            self.at += 1
+            while (char := self._peek()) != quote:
+                self.at += 1
+                if self.at > len(self.source):
+                    raise TemplateError("a quote that is never closed", start)
+                if char == "\\" and self._peek() in _ESCAPES:
+                    char = _ESCAPES[self._peek()]
+                    self.at += 1
+                text += char
+            self.at += 1
+            args.append(text)
             self._spaces()
             if self._peek() == ")":
                 break
@@ -269,23 +282,6 @@ class _Reader:
             self.at += 1
         self.at += 1
         return tuple(args)
-
-    def _argument(self, opened: int) -> str:
-        quote = self._peek()
-        if quote not in ("'", '"'):
-            raise TemplateError("an argument stands in quotes", self.at)
-        start, out = self.at, ""
-        self.at += 1
-        while self.at < len(self.source):
-            char = self.source[self.at]
-            self.at += 1
-            if char == quote:
-                return out
-            if char == "\\" and self._peek() in _ESCAPES:
-                char = _ESCAPES[self._peek()]
-                self.at += 1
-            out += char
-        raise TemplateError("a quote that is never closed", start)
 
     def _until(self, stops: str, opened: int) -> str:
         start = self.at

@@ -131,7 +131,11 @@ def _holds(sign: ast.cmpop, left: object, right: object) -> bool:
     if type(sign) in _SAME:
         return (left == right) is _SAME[type(sign)]
     if isinstance(sign, ast.In | ast.NotIn):
-        return _contains(right, left) is isinstance(sign, ast.In)
+        if isinstance(right, str) and not isinstance(left, str):
+            raise FillError(f"{_shown(left)} is no text to look for in {_shown(right)}")
+        if not (right is None or isinstance(right, str | list | dict)):
+            raise FillError(f"{_shown(right)} is no text, list or object to look in")
+        return (right is not None and left in right) is isinstance(sign, ast.In)
     if left is None or right is None:
         return False
     if isinstance(left, str) is not isinstance(right, str) or not all(
@@ -141,25 +145,22 @@ def _holds(sign: ast.cmpop, left: object, right: object) -> bool:
     return _ORDER[type(sign)](left, right)
 
 
-def _contains(whole: object, part: object) -> bool:
-    if whole is None:
-        return False
-    if isinstance(whole, str):
-        if not isinstance(part, str):
-            raise FillError(f"{_shown(part)} is no text to look for in {_shown(whole)}")
-        return part in whole
-    if isinstance(whole, list | dict):
-        return part in whole
-    raise FillError(f"{_shown(whole)} is no text, list or object to look in")
-
-
 def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         return [_value(one, fields) for one in node.elts]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _called(node.func.id, _value(node.args[0], fields), fields)
+        name, value = node.func.id, _value(node.args[0], fields)
+        if name == "column":
+            return look_up(fields, str(value))
+        if name == "lower" and isinstance(value, str):
+            return value.lower()
+        if name == "len" and isinstance(value, str | list | dict):
+            return len(value)
+        if value is None:
+            return None
+        raise FillError(f"`{name}` cannot be taken of {_shown(value)}")
     if isinstance(node, ast.BinOp | ast.UnaryOp) and not isinstance(getattr(node, "op", None), ast.Not):
         return _sum(node, fields)
     if path := _path(node):
@@ -167,18 +168,6 @@ def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return _WORDS[node.id.lower()] if node.id.lower() in _WORDS else look_up(fields, node.id)
     return _claim(node, fields)
-
-
-def _called(name: str, value: object, fields: Mapping[str, Any]) -> object:
-    if name == "column":
-        return look_up(fields, str(value))
-    if name == "lower" and isinstance(value, str):
-        return value.lower()
-    if name == "len" and isinstance(value, str | list | dict):
-        return len(value)
-    if value is None:
-        return None
-    raise FillError(f"`{name}` cannot be taken of {_shown(value)}")
 
 
 def _sum(node: ast.BinOp | ast.UnaryOp, fields: Mapping[str, Any]) -> float | None:

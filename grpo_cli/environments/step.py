@@ -83,12 +83,21 @@ def read_step(value: object, where: str) -> Step:
     seen, milestone = found.get("observation"), found.get("milestone")
     if milestone is not None and not (isinstance(milestone, str) and milestone):
         raise BadReturn(f"{where} returned {kind_of(milestone)} as `milestone`: return a name, or None")
+    state = found.get("state")
+    if state is not None and not isinstance(state, str):
+        try:
+            hash(state)
+        except TypeError:
+            raise BadReturn(
+                f"{where} returned {kind_of(state)} as `state`: return what can be hashed, such as a tuple"
+            ) from None
+        state = _shown(state, where)
     parts = tuple(read_text(one, where, "an observation") for one in seen) if isinstance(seen, list) else ()
     return Step(
         observation=read_text("\n".join(parts) if isinstance(seen, list) else seen, where, "the observation"),
         reward=read_number(found.get("reward", 0.0), where, "the reward"),
         done=_switch(found.get("done", False), where, "done"),
-        state=_state(found.get("state"), where),
+        state=None if state is None else read_text(state, where, "`state`"),
         milestone=milestone,
         valid=_switch(found.get("valid", True), where, "valid"),
         parts=parts,
@@ -144,20 +153,6 @@ def _switch(value: object, where: str, name: str) -> bool:
     if isinstance(plain, bool):
         return plain
     raise BadReturn(f"{where} returned {kind_of(value)} as `{name}`: return true or false")
-
-
-def _state(value: object, where: str) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return read_text(value, where, "`state`")
-    try:
-        hash(value)
-    except TypeError:
-        raise BadReturn(
-            f"{where} returned {kind_of(value)} as `state`: return what can be hashed, such as a tuple"
-        ) from None
-    return read_text(_shown(value, where), where, "`state`")
 
 
 def _shown(value: Any, where: str) -> str:

@@ -90,7 +90,11 @@ def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> Environme
         functions.append(python)
     tools = tools_of(functions)
     return EnvironmentFactory(
-        lambda: ToolWorld(tools), ", ".join(tools), place_of(functions[0]), False, tools=_schemas(tools)
+        lambda: ToolWorld(tools),
+        ", ".join(tools),
+        place_of(functions[0]),
+        False,
+        tools=[tool.schema for tool in tools.values()],
     )
 
 
@@ -131,14 +135,21 @@ def _of_class(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
 
 
 def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
-    from grpo_cli.environments.tools.world import ToolWorld, methods_of, tools_of
+    from grpo_cli.environments.tools.world import OWN, ToolWorld, tools_of
 
     factory = find(spec)
     check(factory, spec, options)
 
     def make(**given: Any) -> ToolWorld:
         inner = factory(**given)
-        return ToolWorld(tools_of(methods_of(inner, spec)), inner)
+        # of the class: looking at the object's members would evaluate its properties
+        names = [name for name, _ in inspect.getmembers(type(inner), predicate=inspect.isfunction)]
+        if "reset" not in names:
+            raise BadFunction(f"`{spec}` has no method `reset`: TRL's environments have `reset(**columns)`")
+        tools = [getattr(inner, name) for name in names if name not in OWN and not name.startswith("_")]
+        if not tools:
+            raise BadFunction(f"`{spec}` has no public method beside {', '.join(OWN)}: those are its tools")
+        return ToolWorld(tools_of(tools), inner)
 
     first = make(**options)
     return EnvironmentFactory(
@@ -146,12 +157,8 @@ def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
         spec.rpartition(":")[2],
         place_of(factory),
         callable(getattr(first.inner, "get_reward", None)),
-        tools=_schemas(first.tools),
+        tools=[tool.schema for tool in first.tools.values()],
     )
-
-
-def _schemas(tools: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [tool.schema for tool in tools.values()]
 
 
 def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> None:

@@ -46,19 +46,16 @@ def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Ite
 
 def problem(words: str, k: int, j: int) -> dict[str, Any]:
     """One function: what it shall return, five asserts, and an expression that passes them."""
+    # arguments on both sides of `k`, and at it
+    arguments: list[Any] = [0, k - 1, k, k + 1, 6 * k]
+    if "string" in words:
+        arguments = ["a", "ab", "", "x y", "0"]
+    elif "items" in words:
+        arguments = [list(range(n)) for n in (0, k - 1, k, k + 1, 2 * k)]
     solution = WORDINGS[words].format(k=k, j=j)
     function = eval(f"lambda x: {solution}")
     return {
         "question": f"Write a Python function f(x) that returns {words.format(k=k, j=j)}.",
-        "tests": [f"assert f({x!r}) == {function(x)!r}" for x in _arguments(words, k)],
+        "tests": [f"assert f({x!r}) == {function(x)!r}" for x in arguments],
         "solution": f"def f(x):\n    return {solution}",
     }
-
-
-def _arguments(words: str, k: int) -> list[Any]:
-    """Arguments on both sides of `k`, and at it."""
-    if "string" in words:
-        return ["a", "ab", "", "x y", "0"]
-    if "items" in words:
-        return [list(range(n)) for n in (0, k - 1, k, k + 1, 2 * k)]
-    return [0, k - 1, k, k + 1, 6 * k]

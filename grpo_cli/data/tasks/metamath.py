@@ -40,7 +40,10 @@ class Theorem:
 def rows(
     split: str, size: int = 10_000, test_size: int = 512, seed: int = 1234, level: int = LEVELS, depth: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """`size` training rows, or the held-out ones; `level` is how many levels are mixed, `depth` how deep wffs nest."""
+    """`size` training rows, or the held-out ones; `level` is how many levels are mixed, `depth` how deep wffs nest.
+
+    Columns question, statement, hypotheses, answer, level.
+    """
     stream = _different(seed, max(1, min(level, LEVELS)), depth)
     if split == "test":
         return islice(stream, test_size)
@@ -61,21 +64,16 @@ def _different(seed: int, levels: int, depth: int) -> Iterator[dict[str, Any]]:
             continue
         misses = 0
         seen.add(key)
-        yield row(theorem)
-
-
-def row(theorem: Theorem) -> dict[str, Any]:
-    """The columns question, statement, hypotheses, answer, level."""
-    hypotheses = {f"h{i}": f"|- {text(h)}" for i, h in enumerate(theorem.hypotheses, 1)}
-    statement = f"|- {text(theorem.statement)}"
-    given = "".join(f"\n{label}: {h}" for label, h in hypotheses.items())
-    return {
-        "question": f"{RULES}\n\nProve {statement}" + (f" from{given}" if given else ""),
-        "statement": statement,
-        "hypotheses": hypotheses,
-        "answer": " ".join(theorem.proof),
-        "level": theorem.level,
-    }
+        given = {f"h{i}": f"|- {text(h)}" for i, h in enumerate(hypotheses, 1)}
+        statement = f"|- {text(theorem.statement)}"
+        listed = "".join(f"\n{label}: {h}" for label, h in given.items())
+        yield {
+            "question": f"{RULES}\n\nProve {statement}" + (f" from{listed}" if listed else ""),
+            "statement": statement,
+            "hypotheses": given,
+            "answer": " ".join(theorem.proof),
+            "level": theorem.level,
+        }
 
 
 def text(wff: Wff) -> str:
@@ -114,7 +112,14 @@ def make(draw: random.Random, level: int, depth: int) -> Theorem:
             steps = _detach(first, second, steps, (f"h{i}",))
         return Theorem(2, chain[-1], (chain[0], *pairwise(chain)), steps)
     if level == 3:
-        return Theorem(3, (a, a), (), _identity(a))
+        # ( A -> A ) from ax-2 with B = ( A -> A ), and ax-1 twice
+        same: Wff = (a, a)
+        once: Wff = (a, same)
+        twice: Wff = (a, (same, a))
+        axiom_2 = (*made(a), *made(same), *made(a), "ax-2")
+        axiom_1 = (*made(a), *made(same), "ax-1")
+        step = _detach(twice, (once, same), axiom_1, axiom_2)
+        return Theorem(3, same, (), _detach(once, same, (*made(a), *made(a), "ax-1"), step))
     if level == 4:
         return Theorem(4, (a, c), ((a, b), (b, c)), _syllogism(a, b, c, ("h1",), ("h2",)))
     chain = [_wff(draw, depth - 1) for _ in range(draw.randint(4, 5))]
@@ -134,17 +139,6 @@ def _wff(draw: random.Random, depth: int) -> Wff:
 
 def _detach(a: Wff, b: Wff, minor: tuple[str, ...], major: tuple[str, ...]) -> tuple[str, ...]:
     return (*made(a), *made(b), *minor, *major, "ax-mp")
-
-
-def _identity(a: Wff) -> tuple[str, ...]:
-    """( A -> A ) from ax-2 with B = ( A -> A ), and ax-1 twice."""
-    same: Wff = (a, a)
-    first: Wff = (a, (same, a))
-    second: Wff = (a, same)
-    axiom_2 = (*made(a), *made(same), *made(a), "ax-2")
-    axiom_1 = (*made(a), *made(same), "ax-1")
-    step = _detach(first, (second, same), axiom_1, axiom_2)
-    return _detach(second, same, (*made(a), *made(a), "ax-1"), step)
 
 
 def _syllogism(a: Wff, b: Wff, c: Wff, first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

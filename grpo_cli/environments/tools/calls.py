@@ -124,21 +124,13 @@ def _form_of_object(said: str) -> CallForm | None:
         except ValueError:
             continue
         value = value[0] if isinstance(value, list) and value else value
-        keys = _keys(value)
-        if keys is not None:
-            return CallForm("object", _last_word(said[:at]), *keys)
-    return None
-
-
-def _keys(value: object) -> tuple[str, str, str] | None:
-    """Which keys hold name and arguments, and inside which."""
-    if not isinstance(value, dict):
-        return None
-    for inside, inner in [("", value), *((k, v) for k, v in value.items() if isinstance(v, dict))]:
-        name = next((k for k, v in inner.items() if v == NAMES[0]), None)
-        args = next((k for k, v in inner.items() if as_mapping(v) == dict(ARGS)), None)
-        if name is not None and args is not None:
-            return name, args, inside
+        # which keys hold name and arguments, and inside which
+        inner = {k: v for k, v in value.items() if isinstance(v, dict)} if isinstance(value, dict) else {}
+        for inside, one in [("", value), *inner.items()] if isinstance(value, dict) else ():
+            name = next((k for k, v in one.items() if v == NAMES[0]), None)
+            args = next((k for k, v in one.items() if as_mapping(v) == dict(ARGS)), None)
+            if name is not None and args is not None:
+                return CallForm("object", _last_word(said[:at]), name, args, inside)
     return None
 
 

@@ -263,19 +263,3 @@ def tools_of(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:
             raise BadFunction(f"two tools are called `{name}`")
         found[name] = Tool(function, schema)
     return found
-
-
-def methods_of(made: Any, spec: str) -> list[Callable[..., Any]]:
-    """The tools of an object of TRL's contract.
-
-    Raises:
-        BadFunction: it has no `reset`, or no tool.
-    """
-    # of the class: looking at the object's members would evaluate its properties
-    names = [name for name, _ in inspect.getmembers(type(made), predicate=inspect.isfunction)]
-    if "reset" not in names:
-        raise BadFunction(f"`{spec}` has no method `reset`: TRL's environments have `reset(**columns)`")
-    tools = [getattr(made, name) for name in names if name not in OWN and not name.startswith("_")]
-    if not tools:
-        raise BadFunction(f"`{spec}` has no public method beside {', '.join(OWN)}: those are its tools")
-    return tools

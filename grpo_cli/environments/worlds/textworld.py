@@ -59,8 +59,12 @@ class Textworld:
             return {"observation": self._seen(NO_COMMAND), "state": self._state(), "valid": False}
         self._now, score, done = self._game.step(command)
         left = len(self._now.policy_commands or ())
+        # without the game's prompt, its line of status and what follows its end
+        head, end, _ = (self._now.feedback.rpartition("\n>")[0] or self._now.feedback).partition(THE_END)
+        lines = [line.rstrip() for line in (head + end).strip().splitlines()]
+        answer = "\n".join(line for i, line in enumerate(lines) if line or lines[i - 1])
         return {
-            "observation": self._seen(said(self._now.feedback)),
+            "observation": self._seen(answer),
             "state": self._state(),
             "reward": (score - (before.score or 0)) / self._now.max_score,
             "done": bool(done),
@@ -81,11 +85,3 @@ class Textworld:
         if not self.commands:
             return text
         return f"{text}\n\nYou can: {', '.join(self._now.admissible_commands)}"
-
-
-def said(feedback: str) -> str:
-    """What a game answered, without its prompt, its line of status and what follows its end."""
-    text = feedback.rpartition("\n>")[0] or feedback
-    head, end, _ = text.partition(THE_END)
-    lines = [line.rstrip() for line in (head + end).strip().splitlines()]
-    return "\n".join(line for i, line in enumerate(lines) if line or lines[i - 1])

@@ -96,12 +96,12 @@ def _read(source: SourceLike, which: Which, base: Path | None, key: str, most: i
     return _Part(loaded.records[:most], loaded.broken, len(loaded.records[:most]), not more, how)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Front:
     """A source with its own limit in place of the recipe's."""
 
     source: str
-    limit: int
+    limit: int | None
     skip: int
     weight: float
     options: Mapping[str, Any]

@@ -6,7 +6,6 @@ page cannot state what the program does not do; an example that is refused shows
 
 from __future__ import annotations
 
-import inspect
 import json
 import textwrap
 from collections.abc import Callable, Mapping
@@ -135,7 +134,7 @@ def describe(name: str) -> dict[str, Any]:
 
 def about(name: str) -> str:
     """What a filter does, from its function."""
-    return (inspect.getdoc(FILTERS[name].apply) or "").replace("\n", " ")
+    return FILTERS[name].gives
 
 
 def render(described: dict[str, Any]) -> str:
