@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 class Encoded(Protocol):
     """A text as token ids."""
 
-    @property
-    def input_ids(self) -> Sequence[int]: ...
+    input_ids: Sequence[int]
 
 
 class AddedToken(Protocol):
@@ -47,7 +46,6 @@ class Tokenizer(Protocol):
     def batch_decode(self, token_ids: Sequence[NDArray[np.int64]], *, skip_special_tokens: bool) -> list[str]: ...
     def get_vocab(self) -> dict[str, int]: ...
     def save_pretrained(self, folder: str | Path) -> object: ...
-    def push_to_hub(self, repository: str) -> object: ...
 
 
 class GenerationIds(Protocol):
@@ -88,4 +86,3 @@ class CausalLM(nn.Module):
     get_output_embeddings: Callable[[], nn.Linear | None]
     merge_and_unload: Callable[[], CausalLM]
     save_pretrained: Callable[[str | Path], None]
-    push_to_hub: Callable[[str], object]

@@ -275,6 +275,11 @@ def _is_hub(spec: Model) -> bool:
 
 
 def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> CausalLM:
+    """All weights of a model, none of them made up.
+
+    Raises:
+        SetupError: tensors are missing or have another shape than in the configuration; 4 bits without a GPU.
+    """
     extra: dict[str, Any] = {}
     if spec.attention:
         extra["attn_implementation"] = spec.attention
@@ -284,19 +289,16 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
 
         extra["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
     name = spec.path if _is_hub(spec) else str(path_of(spec.path))
-    return _whole(name, dtype, revision=spec.revision, **extra)
-
-
-def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
-    """All weights of a model, none of them made up.
-
-    Raises:
-        SetupError: tensors are missing or have another shape than in the configuration.
-    """
     model: CausalLM
     # transformers itself fills what is missing with random numbers and warns; here every such tensor is an error
     model, found = AutoModelForCausalLM.from_pretrained(
-        name, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **extra
+        name,
+        dtype=dtype,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        revision=spec.revision,
+        **extra,
     )
     # the smallest name: the same file gives the same message each time
     if found["mismatched_keys"]:

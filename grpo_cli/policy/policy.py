@@ -69,13 +69,13 @@ class Policy:
         """
         import numpy as np
 
-        def encode(text: str) -> Sequence[int]:
-            return self.tokenizer(text, add_special_tokens=False).input_ids
-
-        def spell(token: int) -> str:
-            return self.tokenizer.batch_decode([np.array([token])], skip_special_tokens=False)[0]
-
-        found = banned_ids(texts, encode, spell, self.end_ids, can_stop=can_stop)
+        found = banned_ids(
+            texts,
+            lambda text: self.tokenizer(text, add_special_tokens=False).input_ids,
+            lambda token: self.tokenizer.batch_decode([np.array([token])], skip_special_tokens=False)[0],
+            self.end_ids,
+            can_stop=can_stop,
+        )
         ban(self.model, sorted(found))
         return replace(self, banned=frozenset(found))
 

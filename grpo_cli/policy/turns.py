@@ -30,7 +30,7 @@ class TurnSuffixes:
         """
         conversation.check()
         self.conversation, self.form = conversation, conversation.form
-        self.closing = conversation.said(WORDS, conversation.observation("seen"))[-1]
+        self.closing = conversation.parted(conversation.observation("seen"), WORDS)[0][-1]
         self._kept: dict[str | Results, list[int]] = {}
 
     @classmethod
@@ -69,7 +69,7 @@ class TurnSuffixes:
         # rendering asks another process, and a world has few observations that it gives again and again
         found = self._kept.get(observation)
         if found is None:
-            found = self.conversation.suffix(observation, WORDS)
+            found = self.conversation.parted(observation, WORDS)[1]
             if len(self._kept) < MOST_KEPT:
                 self._kept[observation] = found
         # a turn that the model ended itself has its end token among its ids already

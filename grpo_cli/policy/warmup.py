@@ -10,8 +10,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,11 @@ def supervise(
     head = causal_model(model).get_output_embeddings()
     assert head is not None, "a causal language model has a head"
     loss_value = entropy = math.nan
-    with _tensor_cores(device):
+    # on a card, products of float32 weights in TF32: a warm-up imitates text, its weights stay float32
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
         for step in range(phase.steps):
             batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
             ids, mask, labels = (part.to(device) for part in collate(batch, pad_id))
@@ -118,19 +121,9 @@ def supervise(
                 optimizer.step()
             model.zero_grad(set_to_none=True)
             on_step(step + 1, loss_value)
-    return loss_value, entropy
-
-
-@contextmanager
-def _tensor_cores(device: torch.device) -> Iterator[None]:
-    """On a card, products of float32 weights in TF32: a warm-up imitates text, its weights stay float32."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
     finally:
         torch.set_float32_matmul_precision(before)
+    return loss_value, entropy
 
 
 def schedule(step: int, phase: Phase) -> float:

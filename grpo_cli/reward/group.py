@@ -84,35 +84,22 @@ class Group:
     ) -> list[SampleRecord]:
         """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ, `values`
         where there is a critic."""
-        outcomes: Sequence[float | None] = self.outcomes or [None] * len(self.rewards)
-        finer = of_tokens if of_tokens is not None else [None] * len(advantages)
-        valued = values if values is not None else [()] * len(advantages)
         return [
             sample_record(
                 row,
                 completion,
-                text,
-                judgement,
+                self.texts[i],
+                self.judgements[i],
                 step=step,
                 group=f"{step}/{number}",
-                reward=reward,
-                outcome_reward=outcome,
-                advantage=advantage,
+                reward=self.rewards[i],
+                outcome_reward=self.outcomes[i] if self.outcomes else None,
+                advantage=advantages[i],
                 assistant_prefix=self.assistant_prefix,
-                advantages=tokens,
-                values=own,
+                advantages=None if of_tokens is None else of_tokens[i],
+                values=() if values is None else values[i],
             )
-            for completion, text, judgement, reward, outcome, advantage, tokens, own in zip(
-                self.completions,
-                self.texts,
-                self.judgements,
-                self.rewards,
-                outcomes,
-                advantages,
-                finer,
-                valued,
-                strict=True,
-            )
+            for i, completion in enumerate(self.completions)
         ]
 
 

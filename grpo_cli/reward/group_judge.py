@@ -21,13 +21,13 @@ from grpo_cli.reward.pay import RewardRule
 from grpo_cli.rollout.collect import EngineCall, RowCompletions
 from grpo_cli.rollout.engine import Completion, OnFinish, Turn
 
+Decode = Callable[[list[list[int]]], list[str]]
+
 
 class GroupJudge:
     """The judge of a run's rows; samples are judged while others are generated where that pays."""
 
-    def __init__(
-        self, recipe: Recipe, judge: Judge, tasks: RowTasks, decode: Callable[[list[list[int]]], list[str]]
-    ) -> None:
+    def __init__(self, recipe: Recipe, judge: Judge, tasks: RowTasks, decode: Decode) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
         self.pay = RewardRule(recipe)
         self.early = StreamingJudge.where_it_pays(judge, decode)
@@ -67,14 +67,9 @@ class GroupJudge:
         return found
 
 
-# What a verifier reads of a completion: its text, or of an episode the transcript of its turns, or its final answer.
-
-Decode = Callable[[list[list[int]]], list[str]]
-
-
 def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
-    """The text of each."""
-    # an episode has its transcript; its ids hold what the environment wrote too
+    """What a verifier reads of each: its text, or of an episode the transcript of its turns, or its final answer."""
+    # the ids of an episode hold what the environment wrote too
     plain = iter(decode([c.token_ids for c in completions if c.episode is None]))
     return [next(plain) if c.episode is None else c.episode.judged for c in completions]
 
@@ -97,13 +92,13 @@ Finished = tuple[int, int, Completion]
 class StreamingJudge:
     """Judges the samples that `listening` receives; `decode` turns token ids into texts."""
 
-    def __init__(self, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> None:
+    def __init__(self, judge: Judge, decode: Decode) -> None:
         self.judge, self.decode = judge, decode
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="judge")
         self._found: Future[dict[tuple[int, int], Judgement]] | None = None
 
     @classmethod
-    def where_it_pays(cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> StreamingJudge | None:
+    def where_it_pays(cls, judge: Judge, decode: Decode) -> StreamingJudge | None:
         """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together."""
         # a verifier in this process would only take turns with the generation: one interpreter lock
         pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
@@ -169,11 +164,16 @@ class CreditMarker:
         found = list(completions)
         for i, c in enumerate(completions):
             if c.episode is not None:  # an answer without turns has no plan apart from it
-                turns = tuple(
-                    replace(turn, planned=self._plan(c.token_ids[turn.start : turn.end], number))
-                    for number, turn in enumerate(c.episode.turns)
-                )
-                found[i] = replace(c, episode=replace(c.episode, turns=turns))
+                turns = []
+                for number, turn in enumerate(c.episode.turns):
+                    ids = c.token_ids[turn.start : turn.end]
+                    if self.spec.plan == FIRST:
+                        planned = len(ids) if number == 0 else 0
+                    else:
+                        before, end, _ = self.decode([ids])[0].partition(self.spec.plan)
+                        planned = self._tokens(ids, before + end) if end else 0
+                    turns.append(replace(turn, planned=planned))
+                found[i] = replace(c, episode=replace(c.episode, turns=tuple(turns)))
         return found
 
     def _milestones(self, ids: list[int]) -> tuple[Turn, ...]:
@@ -192,12 +192,6 @@ class CreditMarker:
         if start < len(ids) or not parts:
             parts.append(Turn(start, len(ids)))
         return tuple(parts)
-
-    def _plan(self, ids: list[int], number: int) -> int:
-        if self.spec.plan == FIRST:
-            return len(ids) if number == 0 else 0
-        before, end, _ = self.decode([ids])[0].partition(self.spec.plan)
-        return self._tokens(ids, before + end) if end else 0
 
     def _tokens(self, ids: list[int], text: str) -> int:
         """The fewest tokens whose text begins with this beginning of the text of `ids`."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_cli.recipe.sections.rewards import KINDS, kind_class
-from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
+from grpo_cli.reward.judge import own_options, rule_of
 from grpo_cli.reward.pay import OutcomeRule, ShapingEntry, Terms, build_terms, shaping_entries
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
@@ -65,11 +65,6 @@ class ScoringPlan:
     def outcome(self) -> OutcomeRule:
         """What the outcome alone pays."""
         return OutcomeRule.of(self.terms, self.rule, self.alive_by, self.fines)
-
-    @property
-    def proxies(self) -> list[str]:
-        """A warning for each verifier that is a learned proxy."""
-        return proxy_warnings(self.entries)
 
     def build(self) -> dict[str, Verifier]:
         """The verifiers, not started.

@@ -125,7 +125,16 @@ class RewardModelVerifier(Verifier):
 
     def _batch(self, model: Any, tokenizer: Any, samples: Sequence[Sample]) -> list[Verdict]:
         began = time.perf_counter()
-        ids = [_encoded(tokenizer, sample) for sample in samples]
+        ids: list[list[int]] = []
+        for sample in samples:
+            # a chat where the tokenizer has a template, else one after the other; lone surrogates have no tokens
+            text, prompt = (t.encode("utf-8", "replace").decode() for t in (sample.completion, sample.prompt))
+            if template := getattr(tokenizer, "chat_template", None):
+                chat = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
+                shown = ChatTemplate(template, tokenizer.special_tokens_map).render(chat, opens=False)
+                ids.append(tokenizer(shown, add_special_tokens=False)["input_ids"])
+            else:
+                ids.append(tokenizer(f"{prompt}\n{text}" if prompt else text)["input_ids"])
         # too long is no opinion of the model: cut texts would be scored on what is left of them
         fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens]
         scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
@@ -158,16 +167,3 @@ class RewardModelVerifier(Verifier):
             scores_N = logits_NL.softmax(dim=1)[:, label]
         found: list[float] = scores_N.tolist()
         return found
-
-
-def _encoded(tokenizer: Any, sample: Sample) -> list[int]:
-    """Token ids of prompt and completion: a chat where the tokenizer has a template, else one after the other."""
-    text = sample.completion.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
-    prompt = sample.prompt.encode("utf-8", "replace").decode()
-    if getattr(tokenizer, "chat_template", None):
-        chat = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
-        shown = ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens_map).render(chat, opens=False)
-        ids: list[int] = tokenizer(shown, add_special_tokens=False)["input_ids"]
-        return ids
-    found: list[int] = tokenizer(f"{prompt}\n{text}" if prompt else text)["input_ids"]
-    return found

@@ -117,7 +117,10 @@ def test_grpo_verify_warns_that_it_is_a_proxy(folder: Path, tmp_path: Path) -> N
 
 
 def test_a_proxy_is_named_in_the_warnings() -> None:
+    from grpo_cli.reward.judge import proxy_warnings
     from grpo_cli.reward.plan import ScoringEntry, ScoringPlan
 
     plan = ScoringPlan({"taste": ScoringEntry("reward_model"), "math": ScoringEntry("math")}, "")
-    assert plan.proxies == ["`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"]
+    assert proxy_warnings(plan.entries) == [
+        "`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"
+    ]

@@ -30,6 +30,7 @@ from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.reward.errors import FailureLines
+from grpo_cli.reward.judge import proxy_warnings
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.text import Json, raw, strict_json, visible
 from grpo_verifiers.combine import cancelling
@@ -206,7 +207,7 @@ class VerifyJob:
         report = self._report
         report.totals = self._tally.finish()
         report.is_scattered, report.is_inexact = self._tally.is_scattered, self._tally.is_inexact
-        out = [*self._plan.proxies, *cancelling(report.counts.pairs, self._plan.terms)]
+        out = [*proxy_warnings(self._plan.entries), *cancelling(report.counts.pairs, self._plan.terms)]
         outcomes, n = report.totals.outcomes, report.samples
         if n and outcomes[Outcome.NO_ANSWER.value] > 0.5 * n:
             (mark, times), *_ = [*report.counts.marks.most_common(1), ("A:", 0)]

@@ -136,27 +136,22 @@ def coverage(model: CausalLM) -> Coverage:
     return Coverage(covered, left)
 
 
-def layers_of_shapes(shapes: Shapes) -> dict[str, LayerKind]:
-    """The same as `layers_of`, of the tensors of a family that is laid out as Llama is."""
-    ends: dict[str, LayerKind] = {"embed_tokens": "embedding", "lm_head": "head"}
-    found: dict[str, LayerKind] = {"lm_head": "head"}  # one that is tied has no tensor
-    for name, shape in shapes.items():
-        layer, _, own = name.rpartition(".")
-        parts = layer.split(".")
-        # the blocks around a layer have no tensor of their own, and are no target
-        found |= {".".join(parts[:n]): "other" for n in range(1, len(parts))}
-        if own == "weight":
-            found[layer] = ends.get(parts[-1], "linear" if len(shape) == 2 else "other")
-    return found
-
-
 def coverage_of_shapes(shapes: Shapes, targets: Sequence[str] | None) -> Coverage:
     """The same as `coverage`, of such tensors; None for `targets`: all linear layers.
 
     Raises:
         RecipeError: a target that cannot be adapted.
     """
-    layers = layers_of_shapes(shapes)
+    # the same as `layers_of`, of the tensors of a family that is laid out as Llama is
+    ends: dict[str, LayerKind] = {"embed_tokens": "embedding", "lm_head": "head"}
+    layers: dict[str, LayerKind] = {"lm_head": "head"}  # one that is tied has no tensor
+    for name, shape in shapes.items():
+        layer, _, own = name.rpartition(".")
+        parts = layer.split(".")
+        # the blocks around a layer have no tensor of their own, and are no target
+        layers |= {".".join(parts[:n]): "other" for n in range(1, len(parts))}
+        if own == "weight":
+            layers[layer] = ends.get(parts[-1], "linear" if len(shape) == 2 else "other")
     for target in refuse_targets(layers, targets or ()):
         raise no_such_layer(target, layers)
     covered, left = Counter[str](), Counter[str]()

@@ -80,10 +80,7 @@ def wrong_weights(files: ModelFiles, config: dict[str, Any], *, is_whole: bool) 
     # quantised tensors have shapes and names of their own
     if config.get("quantization_config"):
         return ""
-    return _compared(there, expected_shapes(config), config)
-
-
-def _compared(there: Shapes, expected: Shapes, config: dict[str, Any]) -> str:
+    expected = expected_shapes(config)
     if EMBEDDING not in there and EMBEDDING.removeprefix("model.") in there:
         return ""  # saved without its head: the loader adds the prefix
     missing = [name for name in expected if name not in there]

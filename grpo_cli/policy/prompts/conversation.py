@@ -57,14 +57,14 @@ class Conversation:
         if self._closed(self._rendered(self._turn(WORDS))) == self._closed(self._rendered(self._turn("no"))):
             raise self._unclosed()
         seen = self.observation("seen")
-        suffix = self.suffix(seen, WORDS)
-        if suffix == self.suffix(self.observation("heard"), WORDS):
+        _, suffix = self.parted(seen, WORDS)
+        if suffix == self.parted(self.observation("heard"), WORDS)[1]:
             raise self._refusal(f"leaves out what a `{self.role}` message says")
         for answer in ANSWERS:
             turn, shown = self._turn(answer, seen), self._messages(seen)
-            said = self.said(answer, seen)
+            said, behind = self.parted(seen, answer)
             twice = self._rendered(turn, *shown, turn, *shown, opens=True)
-            is_kept = self.encode(twice)[: len(said)] == said and self.suffix(seen, answer) == suffix
+            is_kept = self.encode(twice)[: len(said)] == said and behind == suffix
             # some show no words beside a call at all
             if not is_kept or (THOUGHT in answer and WORDS in twice and THOUGHT not in twice):
                 raise self._forgets(answer)
@@ -73,23 +73,13 @@ class Conversation:
         """An observation of this text."""
         return text if self.form is None else (("look", text),)
 
-    def suffix(self, observation: str | Results, answer: str) -> list[int]:
-        """The ids of an observation and of the opening of the next turn, behind a turn of the words `answer`.
+    def parted(self, observation: str | Results, answer: str) -> tuple[list[int], list[int]]:
+        """The ids up to the end of a turn of the words `answer`, as they stand in the conversation that goes on with the observation;
+        and the suffix: the ids of the observation and of the opening of the next turn.
 
         Raises:
             SetupError: the turn does not stand before it as it was written.
         """
-        return self._parted(observation, answer)[1]
-
-    def said(self, answer: str, observation: str | Results) -> list[int]:
-        """The ids up to the end of a turn of the words `answer`, as they stand in the conversation that goes on with the observation.
-
-        Raises:
-            SetupError: they do not stand there.
-        """
-        return self._parted(observation, answer)[0]
-
-    def _parted(self, observation: str | Results, answer: str) -> tuple[list[int], list[int]]:
         turn = self._turn(answer, observation)
         ids = self.encode(self._rendered(turn, *self._messages(observation), opens=True))
         called = () if isinstance(observation, str) else tuple(name for name, _ in observation)

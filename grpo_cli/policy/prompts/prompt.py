@@ -7,11 +7,12 @@ beginning of the assistant's turn. What cannot be rendered is refused before wei
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.data.rows import Row
-from grpo_cli.errors import DataError, SetupError, UserError
+from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 from grpo_cli.policy.prompts.trial import TemplateRefuses
 from grpo_verifiers.thinking import opening_at_end
@@ -121,20 +122,15 @@ class Prompts:
         try:
             return self.chat.render(messages, tools)
         except TemplateRefuses as err:
-            raise self._refusal(row, str(err)) from err
-
-    def _refusal(self, row: Row, words: str) -> UserError:
-        """The template's own words with the way out: found by leaving out what some templates do not take."""
-        assert self.chat is not None
-        mend = "give another template with `model.chat_template`, or render the prompt yourself with `data.plain: true`"
-        for role in ("system", "developer", "tool"):
-            if any(m["role"] == role for m in row.messages or ()):
-                try:
-                    self.chat.render([m for m in row.messages or () if m["role"] != role])
-                except TemplateRefuses:
-                    continue
-                mend = _role_mend(role)
-        return SetupError(f"the model's chat template refuses this row: {words}", place=row.place, hint=mend)
+            # with the way out: found by leaving out what some templates do not take
+            mend = "give another template with `model.chat_template`, or render the prompt yourself with `data.plain: true`"
+            for role in ("system", "developer", "tool"):
+                if any(m["role"] == role for m in row.messages or ()):
+                    with suppress(TemplateRefuses):
+                        self.chat.render([m for m in row.messages or () if m["role"] != role])
+                        mend = _role_mend(role)
+            words = f"the model's chat template refuses this row: {err}"
+            raise SetupError(words, place=row.place, hint=mend) from err
 
 
 def _role_mend(role: str) -> str:
