@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.tokens import end_tokens
@@ -22,24 +22,9 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
 
 
-class Factory(Protocol):
-    """Makes an engine of one kind for the unwrapped model; it takes the options that it has a use for.
-
-    Raises:
-        CannotDrive: of a kind that is selective.
-    """
-
-    def __call__(
-        self,
-        model: nn.Module,
-        end_ids: set[int],
-        *,
-        tokenizer: Tokenizer | None,
-        pad_id: int | None,
-        max_rows: int | None,
-        autocast: torch.dtype | None,
-        note: Callable[[str], None],
-    ) -> Engine: ...
+Factory = Callable[..., Engine]
+"""Makes an engine of one kind for the unwrapped model and its end ids; of `tokenizer`, `pad_id`, `max_rows`, `autocast` and `note` it
+takes those that it has a use for. A kind that is selective raises CannotDrive."""
 
 
 def make_engine(

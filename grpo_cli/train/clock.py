@@ -76,14 +76,6 @@ class StepProgress:
         return self.clock.phase(name)
 
 
-def gpu_memory() -> dict[str, float]:
-    """Peak and whole memory of this process's GPU in GiB; nothing on a CPU."""
-    if not torch.cuda.is_available():
-        return {}
-    whole = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-    return {"memory/peak_gib": torch.cuda.max_memory_allocated() / 2**30, "memory/total_gib": whole / 2**30}
-
-
 @dataclass(frozen=True)
 class Utilisation:
     """`body` are the weights that multiply every token, `head` those that make the logits of a completion's token,

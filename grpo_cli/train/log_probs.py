@@ -57,10 +57,8 @@ class LogProbRequest:
         return any(value is not None and value is not False for value in more)
 
 
-class LogProbSource(Protocol):
-    """Where log-probs come from."""
-
-    def __call__(self, request: LogProbRequest) -> LogProbs: ...
+LogProbSource = Callable[[LogProbRequest], LogProbs]
+"""Where log-probs come from."""
 
 
 @dataclass(frozen=True)

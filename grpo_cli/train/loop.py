@@ -43,7 +43,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import drawn_stats, step_stats, timing_stats
-from grpo_cli.train.clock import Clock, StepProgress, Utilisation, gpu_memory
+from grpo_cli.train.clock import Clock, StepProgress, Utilisation
 from grpo_cli.train.credit import CreditMethod, Method
 from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
@@ -278,7 +278,13 @@ class Loop:
         metrics: dict[str, Any] = {"step": done.step, **account.batch}
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
-        metrics |= {**gpu_memory(), **account.drawn}
+        if torch.cuda.is_available():  # peak and whole memory of this process's card
+            card = torch.cuda.get_device_properties(torch.cuda.current_device())
+            metrics |= {
+                "memory/peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+                "memory/total_gib": card.total_memory / 2**30,
+            }
+        metrics |= account.drawn
         # the clock starts anew here: what follows, an evaluation or a checkpoint, is a pause of the next step
         phases, whole = self.clock.split()
         if self.utilisation is not None and phases["update"] > 0:

@@ -411,10 +411,7 @@ def packed_source(
         return None
     autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
     numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
-
-    def note(text: str) -> None:
-        loop.display.note("info", text)
-
+    note = partial(loop.display.note, "info")
     # what of the run's settings needs the model's own forward pass
     asked = {
         "gradient checkpointing": args.gradient_checkpointing,

@@ -25,13 +25,6 @@ class ForwardPhase:
     phase: Phase | None = None
 
 
-def register() -> None:
-    """Makes the name known; without a mask function of that name transformers builds no mask."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    ALL_ATTENTION_FUNCTIONS.register(ROLLOUT_ATTENTION, attend)
-
-
 def attend(
     module: nn.Module,
     query: Tensor,

@@ -10,9 +10,9 @@ is what the layer attends to (`attention.py`). `AttentionForm` is what a layer n
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import torch
@@ -99,22 +99,8 @@ class CacheLayout:
         return int(self.layers * per_layer * self.dtype.itemsize)
 
 
-class FusedAttention(Protocol):
-    """Stores one new key and value a row and attends to the row's columns up to them, reading each once."""
-
-    def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        position: Tensor,
-        scale: float,
-        *,
-        form: AttentionForm = PLAIN,
-    ) -> Tensor:
-        """[rows, 1, heads, width] out of query, key and value [rows, heads, 1, width] and the layer's buffers."""
+FusedAttention = Callable[..., "Tensor"]
+"""`rollout/fused/launch.py:fused_attention`: stores one new key and value a row and attends to the row's columns up to them."""
 
 
 class KeyValueStore:

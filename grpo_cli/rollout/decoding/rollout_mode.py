@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, unwrapped_forward
-from grpo_cli.rollout.decoding.attention import ROLLOUT_ATTENTION, ForwardPhase, register
+from grpo_cli.rollout.decoding.attention import ROLLOUT_ATTENTION, ForwardPhase, attend
 from grpo_cli.rollout.decoding.cache import Phase, rollout_cache_class
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @contextmanager
 def rollout_mode(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients, rollout attention, nobody's wrapper."""
-    register()
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    # without a mask function of that name transformers builds no mask
+    ALL_ATTENTION_FUNCTIONS.register(ROLLOUT_ATTENTION, attend)
     found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in found if hasattr(config, "_attn_implementation")}
     # by identity: parts of a model share one configuration, which must be put back once
@@ -65,14 +68,10 @@ class Forward:
         handle = None
         if last is not None:
             index = torch.arange(len(last), device=last.device)
-
-            def keep_last(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-                return (inputs[0][index, last][:, None], *inputs[1:])
-
             head = self.model.get_output_embeddings()
             assert head is not None  # as `supports` has seen
             # the head on one state a row: on all of a prompt's it would make [rows, tokens, vocabulary]
-            handle = head.register_forward_pre_hook(keep_last)
+            handle = head.register_forward_pre_hook(lambda _, states: (states[0][index, last][:, None], *states[1:]))
         ForwardPhase.phase = phase
         try:
             arguments = {self.cache_name: rollout_cache_class()(phase), "use_cache": True}

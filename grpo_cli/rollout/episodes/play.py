@@ -19,11 +19,9 @@ from itertools import count
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
-from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action, read_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.prompts.conversation import Results
 from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.policy.warmup import WarmupText
 from grpo_cli.recipe.sections.inputs import Environment
@@ -96,17 +94,6 @@ class Episodes:
             ]
         return Play(self, rows, running, first)
 
-    def acts_of(self, turns: Sequence[Sequence[int]]) -> list[Act]:
-        """The texts and actions of turns of the model, given as token ids."""
-        texts, form = self.policy.decode(turns), self.suffixes.form
-        if form is None:
-            return [Act(text, text) for text in texts]
-        found = [read_calls(whole, form) for whole in self.policy.decode_whole(turns)]
-        return [
-            Act(text, as_action(calls), tuple(call.name or "tool" for call in calls))
-            for text, calls in zip(texts, found, strict=True)
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -115,12 +102,6 @@ class Act:
     text: str
     action: str
     calls: tuple[str, ...] = ()
-
-    def answered(self, step: Step) -> str | Results:
-        """What the model then sees."""
-        if not self.calls:
-            return step.observation
-        return tuple(zip(self.calls, step.parts, strict=True))
 
 
 @dataclass(slots=True)
@@ -207,7 +188,14 @@ class Play:
 
     def _act(self, live: Sequence[LiveEpisode], turn: int, budget: int) -> None:
         """What the environment makes of the newest turn of each; a turn that the budget cut off is not shown to it."""
-        acts = self.of.acts_of([e.ids[e.turns[-1].start :] for e in live])
+        turns, form = [e.ids[e.turns[-1].start :] for e in live], self.of.suffixes.form
+        acts = [Act(text, text) for text in self.of.policy.decode(turns)]
+        if form is not None:
+            called = [read_calls(whole, form) for whole in self.of.policy.decode_whole(turns)]
+            acts = [
+                Act(act.text, as_action(calls), tuple(call.name or "tool" for call in calls))
+                for act, calls in zip(acts, called, strict=True)
+            ]
         acting = [(e, act) for e, act in zip(live, acts, strict=True) if not e.is_over]
         for episode, act in zip(live, acts, strict=True):
             episode.record(act.text)
@@ -223,7 +211,8 @@ class Play:
             if step.done or turn + 1 == self.of.spec.max_turns:
                 episode.is_over = True
                 continue
-            suffix = self.of.suffixes(act.answered(step), episode.ids[-1])
+            answered = tuple(zip(act.calls, step.parts, strict=True)) if act.calls else step.observation
+            suffix = self.of.suffixes(answered, episode.ids[-1])
             # room for one token of the next turn at least; else this one was the last
             if len(episode.ids) + len(suffix) + 1 > budget:
                 episode.cut()

@@ -15,7 +15,8 @@ differ from the model's own by no more than a rounding of its embeddings makes t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,7 +44,8 @@ def update_patches(model: nn.Module, autocast: torch.dtype | None) -> list[Patch
         return []
     # each is within rounding by itself; all together must be no worse than one rounding at the model's start
     error, rounding = logits_errors(base, patches, autocast)
-    return patches if error <= max(_bound(base, autocast), 2 * rounding) else []
+    bound = EXACT if autocast is None and next(base.parameters()).dtype == torch.float32 else CLOSE
+    return patches if error <= max(bound, 2 * rounding) else []
 
 
 def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | None) -> tuple[float, float]:
@@ -54,16 +56,12 @@ def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | 
     generator = torch.Generator("cpu").manual_seed(0)
     tokens = torch.randint(len(weight), (2, 24), generator=generator, device="cpu").to(weight.device)
 
-    def logits() -> Tensor:
-        found: Tensor = base(input_ids=tokens, use_cache=False).logits.float()
-        return found
-
+    found: list[Tensor] = []
     with evaluating(base), numerics(base, autocast):
-        expected = logits()
-        with patched(patches):
-            got = logits()
-        with off_by_a_rounding(base, autocast):
-            nudged = logits()
+        for state in (nullcontext(), patched(patches), off_by_a_rounding(base, autocast)):
+            with state:
+                found.append(base(input_ids=tokens, use_cache=False).logits.float())
+    expected, got, nudged = found
     size = expected.norm()
     return float((got - expected).norm() / size), float((nudged - expected).norm() / size)
 
@@ -85,10 +83,6 @@ def off_by_a_rounding(base: CausalLM, autocast: torch.dtype | None) -> Iterator[
         hook.remove()
 
 
-def _bound(base: CausalLM, autocast: torch.dtype | None) -> float:
-    return EXACT if autocast is None and next(base.parameters()).dtype == torch.float32 else CLOSE
-
-
 def _norms(base: CausalLM) -> list[Patch]:
     verdicts: dict[Any, int | None] = {}
     patches = []
@@ -97,7 +91,9 @@ def _norms(base: CausalLM) -> list[Patch]:
         weight = getattr(module, "weight", None)
         if "RMSNorm" not in type(module).__name__ or epsilon is None or not isinstance(weight, nn.Parameter):
             continue
-        forms = [_norm_of(module, epsilon, form) for form in (FusedRmsNorm.of, _torch_norm)]
+        forms = [
+            _norm_of(module, epsilon, form) for form in (FusedRmsNorm.of, lambda x, w, e: rms_norm(x, w.shape, w, e))
+        ]
         key = (type(module), weight.shape, weight.dtype, epsilon)
         if key not in verdicts:
             # three dimensions, as in a batch: a stand-in that flattens must give them back
@@ -121,10 +117,6 @@ def _norm_of(
         return form(x, weight, epsilon) if x.dtype == weight.dtype and x.device == weight.device else own(x)
 
     return replacement
-
-
-def _torch_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    return rms_norm(x, weight.shape, weight, epsilon)
 
 
 class FusedRmsNorm(torch.autograd.Function):
@@ -180,7 +172,7 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
         names = ("gate_proj", "up_proj", "down_proj", "act_fn")
         if not (type(module).__name__.endswith("MLP") and all(hasattr(module, name) for name in names)):
             continue
-        replacement = _gate_of(module)
+        replacement = partial(_gated_mlp, module)
         if type(module) not in verdicts:
             weight = next(module.parameters())
             x = torch.randn((3, 5, module.gate_proj.in_features), device=weight.device)
@@ -194,11 +186,8 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
     return patches
 
 
-def _gate_of(mlp: Any) -> Callable[[Tensor], Tensor]:
-    def replacement(x: Tensor) -> Tensor:
-        return mlp.down_proj(FusedSiluMul.apply(mlp.gate_proj(x), mlp.up_proj(x)))  # type: ignore[no-any-return, no-untyped-call]
-
-    return replacement
+def _gated_mlp(mlp: Any, x: Tensor) -> Tensor:
+    return mlp.down_proj(FusedSiluMul.apply(mlp.gate_proj(x), mlp.up_proj(x)))  # type: ignore[no-any-return, no-untyped-call]
 
 
 class FusedRotary(torch.autograd.Function):

@@ -150,15 +150,6 @@ class EpisodeCache:
         self.keys = [_buffer(layout, episodes, columns, layout.key) for _ in range(layout.layers)]
         self.values = [_buffer(layout, episodes, columns, layout.value) for _ in range(layout.layers)]
 
-    def holds(self, layout: CacheLayout, slot: CacheSlot) -> bool:
-        """Whether it was made for as much."""
-        return self.layout == layout and self.episodes >= slot.episodes and self.columns >= slot.columns
-
-    def begin(self, play: int) -> None:
-        """What another play has left is forgotten."""
-        if play != self.play:
-            self.play, self.ids = play, {}
-
     def known(self, request: Request) -> int:
         """How many columns of this request are kept: fewer than it has ids, for one must go through the model."""
         assert request.slot is not None
@@ -209,12 +200,14 @@ class EpisodeCache:
 
 def episode_cache_for(old: EpisodeCache | None, layout: CacheLayout, slot: CacheSlot) -> EpisodeCache | None:
     """A cache for the play of `slot`, the old one where it was made for as much; None where memory is short."""
-    if old is None or not old.holds(layout, slot):
+    kept = old is not None and old.layout == layout and old.episodes >= slot.episodes and old.columns >= slot.columns
+    if old is None or not kept:
         free = free_bytes(layout.device)
         if free is not None and layout.token_bytes * slot.episodes * slot.columns > free * EPISODE_CACHE_SHARE:
             return None
         old = EpisodeCache(layout, slot.episodes, slot.columns)
-    old.begin(slot.play)
+    if slot.play != old.play:
+        old.play, old.ids = slot.play, {}
     return old
 
 

@@ -154,41 +154,33 @@ class GraphEngine:
             self._batches.clear()
             self._out = Outputs.empty(total, settings.max_tokens, self._layout.device)
         # neither seed nor stop words are part of a captured step: both come in through buffers and scans
-        batch = self._batch_for(dataclasses.replace(settings, seed=None, stop=()))
-        seed = settings.seed
+        key, seed = dataclasses.replace(settings, seed=None, stop=()), settings.seed
+        if key not in self._batches:
+            # each has its captured graphs, which hold memory
+            if len(self._batches) >= KEPT_SETTINGS:
+                self._batches.clear()
+            store, out, device = self._store, self._out, self._layout.device
+            assert store is not None and out is not None
+            is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
+            # a tokenizer may know end tokens for which the model has no row
+            is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
+            shape = (store.rows, self.vocabulary)
+            self._batches[key] = Batch(
+                store=store,
+                rows=Rows.empty(store.rows, out.sink, device),
+                out=out,
+                is_end=is_end,
+                columns=torch.arange(store.columns, device=device),
+                settings=key,
+                seen=torch.zeros(shape, dtype=torch.bool, device=device) if settings.penalises else None,
+                fused_accept=self.accept,
+            )
+        batch = self._batches[key]
         if seed is None:
             seed = int(torch.randint(2**62, ()).item())
         # drawn on the host: CPU and CUDA draw the same samples from the same logits
         table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
         batch.out.uniform[:total, : settings.max_tokens] = table.to(self._layout.device)
-        return batch
-
-    def _batch_for(self, settings: SamplingSettings) -> Batch:
-        import torch
-
-        store, out = self._store, self._out
-        assert store is not None and out is not None
-        if settings in self._batches:
-            return self._batches[settings]
-        # each has its captured graphs, which hold memory
-        if len(self._batches) >= KEPT_SETTINGS:
-            self._batches.clear()
-        device = store.layout.device
-        is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
-        # a tokenizer may know end tokens for which the model has no row
-        is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
-        shape = (store.rows, self.vocabulary)
-        batch = Batch(
-            store=store,
-            rows=Rows.empty(store.rows, out.sink, device),
-            out=out,
-            is_end=is_end,
-            columns=torch.arange(store.columns, device=device),
-            settings=settings,
-            seen=torch.zeros(shape, dtype=torch.bool, device=device) if settings.penalises else None,
-            fused_accept=self.accept,
-        )
-        self._batches[settings] = batch
         return batch
 
     def _make_room(self, layout: CacheLayout, rows: int, columns: int) -> None:

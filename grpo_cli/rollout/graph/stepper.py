@@ -8,7 +8,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from grpo_cli.rollout.decoding.state import Batch, decode
@@ -17,35 +17,22 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 
-class Stepper(Protocol):
-    """`steps` tokens a call; `width(rows)` is the number of rows a call for `rows` rows really computes;
-    `refill_share` of the rows must be free before waiting samples start."""
-
-    steps: int
-    refill_share: float
-
-    def width(self, rows: int) -> int:
-        """At least `rows`."""
-
-    def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
-        """`steps` tokens for the first `rows` rows, whose next columns lie between `shortest` and `longest`."""
-
-
 class EagerStepper:
     """One step a call, no row too many."""
 
     steps = 1
     refill_share = 1 / 8
+    """Of the rows, what must be free before waiting samples start."""
 
     def __init__(self, forward: Forward) -> None:
         self.forward = forward
 
     def width(self, rows: int) -> int:
-        """No row too many."""
+        """The number of rows that a call for `rows` rows computes."""
         return rows
 
     def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
-        """One step."""
+        """`steps` tokens for the first `rows` rows, whose next columns lie between `shortest` and `longest`."""
         length = batch.store.reach(longest + 1, rows)
         # rows of one length see all columns; only then is there no mask to add
         masked = shortest + 1 < length
@@ -107,6 +94,9 @@ class GraphStepper:
             self.capture_seconds += time.perf_counter() - start
         for _ in range(self.steps):
             replay()
+
+
+Stepper = EagerStepper | GraphStepper
 
 
 class GraphPool:

@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -193,9 +193,15 @@ def address(settings: Mapping[str, Any]) -> str:
 
 def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str) -> None:
     """Raises SetupError where the server's model has other sizes, or its tokenizer reads `text` otherwise."""
+    from transformers import AutoConfig
+
     base: Any = causal_model(model)
     # sizes first: weights of other shapes would break inside vLLM, in the middle of the first transfer
-    own, theirs = base.config.get_text_config(), _config(server.root)
+    own, theirs = base.config.get_text_config(), None
+    # the server returns the name only, which is its word: nothing is fetched, and nothing run, on it
+    with suppress(OSError, ValueError):
+        found = AutoConfig.from_pretrained(server.root, local_files_only=True, trust_remote_code=False)
+        theirs = found.get_text_config()
     for name in SIZES if theirs is not None else ():
         sizes = getattr(theirs, name, None), getattr(own, name, None)
         if sizes[0] != sizes[1]:
@@ -327,21 +333,6 @@ def _fetch(url: str, path: str, data: Json, most_s: float) -> bytes:
         raise Refused(str(err.reason)) from err
     except (OSError, ValueError, OverflowError, http.client.HTTPException) as err:
         raise Refused(f"{path}: {type(err).__name__}: {err}") from err
-
-
-def _config(name: str) -> Any:
-    """The configuration of a model of which the server returns the name only; None where it cannot be opened from here."""
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(
-            # the name is the server's word: nothing is fetched, and nothing run, on it
-            name,
-            local_files_only=True,
-            trust_remote_code=False,
-        ).get_text_config()
-    except (OSError, ValueError):
-        return None
 
 
 def _hint(model: str = "MODEL") -> str:

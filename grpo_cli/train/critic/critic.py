@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,7 @@ class ValueTarget:
 class Critic:
     """A backbone, a head in float32 that returns 0 at the start, and their optimizer."""
 
-    def __init__(self, backbone: CriticBackbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics) -> None:
+    def __init__(self, backbone: Backbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics) -> None:
         self.backbone, self.spec, self.numbers = backbone, spec, numbers
         embeddings = causal_model(model).get_input_embeddings().weight
         config: Any = causal_model(model).config.get_text_config()
@@ -190,79 +190,41 @@ class Critic:
             group["lr"] = self.lr  # a run may go on at another rate
 
 
-# What a critic reads an answer with: a copy of the policy's layers, a copy of its adapter alone, or the
-# policy itself.
+class Backbone:
+    """Layers without an output head, which a critic reads an answer with: a copy of the policy's, the policy's own with a second
+    adapter in place of the policy's, or the policy's as they are at the moment."""
 
-
-class CriticBackbone(Protocol):
-    """Layers without an output head."""
-
-    trained: list[nn.Parameter]
-    """What the critic changes of them."""
-
-    def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        """(B, S, hidden) the states of the last layer, without dropout."""
-
-
-class LayersBackbone:
-    """Layers of the critic's own, all of which it trains."""
-
-    def __init__(self, base: Any, *, absolute: bool) -> None:
-        """`absolute`: the layers need the positions of tokens as an input."""
-        self.base, self.absolute = base, absolute
-        self.base.eval()  # dropout would make a value of the start differ from the same value of the update
-        self.base.requires_grad_(True)
-        self.trained: list[nn.Parameter] = list(self.base.parameters())
+    def __init__(self, base: Any, trained: list[nn.Parameter], swapped: dict[str, Tensor], *, absolute: bool) -> None:
+        """`trained` is what the critic changes, `swapped` what stands in for parameters of `base` during a call; `absolute`: the
+        layers need the positions of tokens as an input."""
+        self.base, self.trained, self.swapped, self.absolute = base, trained, swapped, absolute
 
     @classmethod
-    def copied(cls, model: nn.Module, *, absolute: bool) -> LayersBackbone:
-        """The layers of the policy as it is now, in memory of their own."""
+    def copied(cls, model: nn.Module, *, absolute: bool) -> Backbone:
+        """The layers of the policy as it is now, in memory of their own, all of them trained."""
         # without the head, which would be a vocabulary's worth of unused weights
-        return cls(deepcopy(causal_model(model).base_model), absolute=absolute)
+        base = deepcopy(causal_model(model).base_model).eval().requires_grad_(True)
+        return cls(base, list(base.parameters()), {}, absolute=absolute)
+
+    @classmethod
+    def adapter(cls, model: nn.Module, *, absolute: bool) -> Backbone:
+        """An adapter of the critic's own, on the policy's base: one base, in memory once."""
+        base = causal_model(model).base_model
+        own = {name: nn.Parameter(p.detach().clone()) for name, p in base.named_parameters() if p.requires_grad}
+        return cls(base, list(own.values()), dict[str, Tensor](own), absolute=absolute)
+
+    @classmethod
+    def policy(cls, model: nn.Module, *, absolute: bool) -> Backbone:
+        """The policy itself: the critic is a head on it and changes nothing below."""
+        return cls(causal_model(model).base_model, [], {}, absolute=absolute)
 
     def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        """(B, S, hidden)."""
-        return _states(self.base, ids_BS, mask_BS, self.absolute)
-
-
-class AdapterBackbone:
-    """The policy's own layers with a second adapter in place of the policy's: one base, in memory once."""
-
-    def __init__(self, model: nn.Module, *, absolute: bool) -> None:
-        self.base: Any = causal_model(model).base_model
-        self.absolute = absolute
-        self.named = {
-            name: nn.Parameter(p.detach().clone()) for name, p in self.base.named_parameters() if p.requires_grad
-        }
-        self.trained = list(self.named.values())
-
-    def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        """(B, S, hidden)."""
+        """(B, S, hidden) the states of the last layer, without dropout: else a value of the start would differ from the same value
+        of the update; without a graph where nothing is trained."""
+        inputs = {"input_ids": ids_BS, "attention_mask": mask_BS, "use_cache": False}
+        inputs |= {"position_ids": positions_of(mask_BS)} if self.absolute else {}
         # `evaluating` switches gradients off, and an update of the critic wants them
-        grad = torch.is_grad_enabled()
+        grad = torch.is_grad_enabled() and bool(self.trained)
         with evaluating(self.base), torch.set_grad_enabled(grad):
-            return _states(self._call, ids_BS, mask_BS, self.absolute)
-
-    def _call(self, **inputs: Any) -> Any:
-        # the second adapter stands in for the policy's during this call, and the policy's is not touched
-        return torch.func.functional_call(self.base, dict[str, Tensor](self.named), kwargs=inputs)
-
-
-class PolicyBackbone:
-    """The policy's layers as they are at the moment; the critic is a head on them and changes nothing below it."""
-
-    def __init__(self, model: nn.Module, *, absolute: bool) -> None:
-        self.base: Any = causal_model(model).base_model
-        self.absolute = absolute
-        self.trained: list[nn.Parameter] = []
-
-    def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        """(B, S, hidden), without a graph."""
-        with evaluating(self.base):
-            return _states(self.base, ids_BS, mask_BS, self.absolute)
-
-
-def _states(call: Any, ids_BS: Tensor, mask_BS: Tensor, absolute: bool) -> Tensor:
-    placed = {"position_ids": positions_of(mask_BS)} if absolute else {}
-    found: Tensor = call(input_ids=ids_BS, attention_mask=mask_BS, use_cache=False, **placed).last_hidden_state
-    return found
+            found: Tensor = torch.func.functional_call(self.base, self.swapped, kwargs=inputs).last_hidden_state
+        return found

@@ -31,15 +31,7 @@ from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.train.credit import Method
-from grpo_cli.train.critic.critic import (
-    AdapterBackbone,
-    Critic,
-    CriticBackbone,
-    LayersBackbone,
-    Numerics,
-    PolicyBackbone,
-    ValueTarget,
-)
+from grpo_cli.train.critic.critic import Backbone, Critic, Numerics, ValueTarget
 from grpo_cli.train.kl import KlTrainer, sampled_logps
 
 if TYPE_CHECKING:
@@ -282,9 +274,6 @@ class CriticLearning:
         rewards = [r for group in self.loop.method.by_turn(before.groups) for r in group.rewards]
         own, mask_BT = rewards[places.start : places.stop], loss_mask(out)
 
-        def gathered(parts: Sequence[Moments]) -> list[Moments]:
-            return ranks.gathered(parts)
-
         with self.loop.clock.phase("critic"):
             # values first: all that is learned of this batch is learned from the critic as it was
             values = self.critic.values(out)
@@ -294,27 +283,23 @@ class CriticLearning:
                 ref = out["ref_per_token_logps"]
                 trainer._metrics["train"]["kl"].append(token_kl(logps, ref, mask_BT, trainer.accelerator))
                 pull = TokenKlPenalty(beta, logps, ref)
-            found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, gathered)
+            found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, ranks.gathered)
             self.critic.follow(found.returns)
             # of the step: a run that is resumed splits its rows alike
             seed = step_seed(self.loop.recipe.train.seed, before.step + 1)
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
         if self.objective.imitates:
-            out["imitation"] = self._imitation(before, places, mask_BT)
+            # (B, T) weights with which the token mean of the whole batch is one over the tokens of right answers:
+            # weight_t = n / n_right on these, since the mean is over all n tokens
+            right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
+            right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
+            every, good = self.critic.numbers.summed(torch.stack([mask_BT.sum(), right_BT.sum()]).float()).tolist()
+            out["imitation"] = right_BT.float() * (every / max(good, 1.0))
         worth = ranks.gathered(worth_of(samples.completions, found.advantages_BT, values, mask_BT))
         shown = {**found.metrics, **learned, "critic/mib": self.critic.mib}
         shown["critic/warmup"] = float(self.warms)
         before = replace(before, credit=credit_of(before.credit, worth), measured={**before.measured, **shown})
         return before, found.advantages_BT
-
-    def _imitation(self, before: StepBatch, places: range, mask_BT: Tensor) -> Tensor:
-        """(B, T) weights with which the token mean of the whole batch is one over the tokens of right answers."""
-        # weight_t = n / n_right on tokens of right answers: the mean over all n tokens is one over theirs
-        right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
-        right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
-        every, good = self.critic.numbers.summed(torch.stack([mask_BT.sum(), right_BT.sum()]).float()).tolist()
-        weights_BT: Tensor = right_BT.float() * (every / max(good, 1.0))
-        return weights_BT
 
     def save(self, checkpoint: Path) -> None:
         """Into a checkpoint that is being written."""
@@ -327,14 +312,15 @@ class CriticLearning:
 
 def _layers(
     loop: Loop, spec: Spec, model: nn.Module, whole: nn.Module, tokenizer: Tokenizer, absolute: bool
-) -> tuple[CriticBackbone, nn.Module]:
+) -> tuple[Backbone, nn.Module]:
     """What the critic reads with, and the model whose sizes it has."""
     if spec.share:
-        return PolicyBackbone(whole, absolute=absolute), whole
+        return Backbone.policy(whole, absolute=absolute), whole
     named = spec.model(loop.recipe.model)
     if named is None:
-        layers = AdapterBackbone(whole, absolute=absolute) if hasattr(model, "peft_config") else None
-        return layers or LayersBackbone.copied(model, absolute=absolute), model
+        if hasattr(model, "peft_config"):
+            return Backbone.adapter(whole, absolute=absolute), model
+        return Backbone.copied(model, absolute=absolute), model
     device, said = next(model.parameters()).device, f"`train.critic.from: {spec.source}`"
     try:
         loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
@@ -342,4 +328,4 @@ def _layers(
         raise of_critic(spec.source, err) from err
     known = int(model.config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
     refuse_other_tokens(said, tokenizer.get_vocab(), loaded.tokenizer.get_vocab(), known, loaded.vocabulary)
-    return LayersBackbone.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
+    return Backbone.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
-from trl.experimental.cpo import CPOConfig, CPOTrainer
-from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+from trl.experimental.cpo import CPOTrainer
+from trl.experimental.orpo import ORPOTrainer
 
-from grpo_cli.recipe.sections.recipe import Prefer
 from grpo_cli.train.prefer.trainers import GuardedTrainer, Inputs
 
 IGNORED = -100
-GAMMA = 0.5
-MOST = 1 << 24
-"""No answer is cut here: what was too long was cut while sampling, and is in no pair."""
 
 
 class FreePairTrainer(GuardedTrainer):
@@ -44,11 +40,3 @@ class OrpoTrainer(FreePairTrainer, ORPOTrainer):  # type: ignore[misc]
 
 KINDS: dict[str, type[GuardedTrainer]] = {"orpo": OrpoTrainer, "simpo": SimpoTrainer}
 """By `prefer.loss`."""
-
-
-def free_config(prefer: Prefer, fields: Mapping[str, Any]) -> ORPOConfig | CPOConfig:
-    """TRL's configuration; with SimPO CPO's own loss on the winners is off, as in its paper."""
-    if prefer.loss == "orpo":
-        return ORPOConfig(**fields, max_length=MOST)
-    gamma = GAMMA if prefer.gamma is None else prefer.gamma
-    return CPOConfig(**fields, loss_type="simpo", cpo_alpha=0.0, simpo_gamma=gamma, max_length=MOST)

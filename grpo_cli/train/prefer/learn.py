@@ -36,6 +36,10 @@ from grpo_cli.train.updates import NonFinite
 BETA = {"simpo": 2.0}
 """Where it is not 0.1: SimPO's is a weight of mean log-probs a token, and CPO's default of 0.1 would hardly move it."""
 
+GAMMA = 0.5
+MOST = 1 << 24
+"""No answer is cut by ORPO and SimPO: what was too long was cut while sampling, and is in no pair."""
+
 
 @dataclass(frozen=True)
 class Update:
@@ -109,9 +113,16 @@ def trl_config(
         fields |= {"desirable_weight": right, "undesirable_weight": wrong, "max_length": None}
         made = KTOConfig(**fields, precompute_ref_log_probs=True)
     elif prefer.loss in ("orpo", "simpo"):
-        from grpo_cli.train.prefer.free import free_config
+        from trl.experimental.cpo import CPOConfig
+        from trl.experimental.orpo import ORPOConfig
 
-        made = free_config(prefer, fields)
+        fields["max_length"] = MOST
+        if prefer.loss == "orpo":
+            made = ORPOConfig(**fields)
+        else:
+            # CPO's own loss on the winners is off, as in SimPO's paper
+            gamma = GAMMA if prefer.gamma is None else prefer.gamma
+            made = CPOConfig(**fields, loss_type="simpo", cpo_alpha=0.0, simpo_gamma=gamma)
     else:
         # IRPO (arXiv 2404.19733) is DPO with a loss on the winners
         kinds = ["ipo" if prefer.loss == "ipo" else "sigmoid"]
