@@ -64,7 +64,7 @@ class Uniform:
         """What came of a draw; the ledger has it already."""
 
     def metrics(self) -> dict[str, float]:
-        """What the strategy knows after a step, by metric name."""
+        """Numbers of the strategy after a step, by metric name."""
         return {}
 
     def state(self) -> dict[str, Any]:

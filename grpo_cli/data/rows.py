@@ -1,4 +1,4 @@
-"""Rows as the three jobs see them: an id, a prompt, and everything a verifier may want to know.
+"""Rows as the three jobs see them: an id, a prompt, and everything a verifier may read.
 
 `fields` holds every column of the source, with `answer` replaced by the recipe's answer template and the
 recipe's `data.columns` added. The id is a hash of the source row, never of the filled prompt: a reworded

@@ -1,5 +1,5 @@
 """What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on. And the
-rate of a run that goes on longer than its checkpoint knows.
+rate of a run that goes on longer than it did when its checkpoint was written.
 
 The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded, in the same folder. With FSDP2 they
 are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.

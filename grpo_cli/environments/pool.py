@@ -35,7 +35,7 @@ class Fault:
 
 @dataclass(slots=True)
 class World:
-    """One episode's environment, as this process knows it."""
+    """One episode's environment, as it looks from this process."""
 
     play: Play
     row: Mapping[str, Any]
@@ -182,7 +182,7 @@ class Worlds:
         gone = [i for i, one in results.items() if isinstance(one, Done) and one.value.get("lost")]
         for i in sorted(gone):
             # with all that it takes to make the environment anew
-            again = replace(asks[i], row=worlds[i].row, heard=digest(list(worlds[i].said)), again=True)
+            again = replace(asks[i], row=worlds[i].row, texts_digest=digest(list(worlds[i].said)), again=True)
             # each action that is taken again may take as long as the first time
             patience = [float(1 + len(again.actions))]
             results[i] = self._pools[again.play[1] % self.workers].run([again], patience)[0]

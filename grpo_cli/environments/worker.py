@@ -182,7 +182,7 @@ class Ask:
     """One question to one episode.
 
     `actions` are all that were taken, the newest last. Where `again` is set the environment may be made anew and be brought to
-    where it was; `heard` is the digest of its texts until then.
+    where it was; `texts_digest` is that of its texts until then.
     """
 
     play: Play
@@ -190,7 +190,7 @@ class Ask:
     row: Mapping[str, Any] | None
     seed: int
     actions: tuple[str, ...] = ()
-    heard: str = ""
+    texts_digest: str = ""
     again: bool = False
 
 
@@ -247,7 +247,7 @@ class Worker:
         live = self.live[ask.play]
         for action in ask.actions[:wanted]:
             self._step(ask, live, action)
-        if digest(live.said) != ask.heard:
+        if digest(live.said) != ask.texts_digest:
             raise BadReturn(
                 f"`{self.name}` does not repeat: the same row, seed and actions led to other observations"
                 " when it was made anew after its worker was ended"

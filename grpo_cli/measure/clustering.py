@@ -27,6 +27,7 @@ from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.checking.method import cluster_count
 from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
+from grpo_cli.rollout.graph.continuous_batch import chunk_by_tokens
 from grpo_cli.run import lines
 from grpo_cli.run.records import parse_line
 
@@ -197,14 +198,7 @@ def embed(
         ids = ids[: None if policy.context is None else max(0, policy.context - len(prompt))]
         texts.append((prompt + ids, len(ids)))
     # rows of like length together, and always in the same batches, so that the last bits are the same again
-    order = sorted(range(len(rows)), key=lambda i: (len(texts[i][0]), i))
-    batches = list[list[int]]()
-    for i in order:
-        # as many together as `TOKENS` allow; lengths never fall, so the newest row is the widest
-        if batches and (len(batches[-1]) + 1) * len(texts[i][0]) <= TOKENS:
-            batches[-1].append(i)
-        else:
-            batches.append([i])
+    batches = chunk_by_tokens([len(ids) for ids, _ in texts], TOKENS)
     vectors: list[Tensor] = [torch.empty(0)] * len(rows)
     nlls: list[float | None] = [None] * len(rows)
     done = 0

@@ -133,7 +133,8 @@ def summarise(
     scorer's, `unlearnable` as in `Probe`.
     """
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
-    prompts = tuple(_prompt(members) for members in groups)
+    counted = [(members[0].row, GroupCounts.of(record.outcome for record in members)) for members in groups]
+    prompts = tuple(Prompt(row, n.size, n.judged, n.right) for row, n in counted)
     counts = [(p.judged, p.right) for p in prompts]
     if signals is None:
         signals = [would_have_signal([r.reward for r in g if r.reward is not None]) for g in groups]
@@ -184,11 +185,6 @@ def examples(records: Sequence[SampleRecord], most: int = EXAMPLES) -> dict[str,
         if found:
             out[kind] = tuple([*first, *rest][:most])
     return out
-
-
-def _prompt(members: Sequence[SampleRecord]) -> Prompt:
-    counts = GroupCounts.of(record.outcome for record in members)
-    return Prompt(members[0].row, counts.size, counts.judged, counts.right)
 
 
 def _is_of(kind: Outcome, record: SampleRecord) -> bool:

@@ -2,7 +2,7 @@
 
 A ban is a bias of the output head that no checkpoint holds. Sampling, training passes, the reference of the KL and
 evaluation go through that head, so their log-probs are renormalised alike: samples are on-policy, unlike those of top-k or of
-banned words that only a sampler knows. The bias is finite, because an entropy of 0 times minus infinity would be NaN.
+banned words that only a sampler applies. The bias is finite, because an entropy of 0 times minus infinity would be NaN.
 """
 
 from __future__ import annotations

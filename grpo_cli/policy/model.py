@@ -180,7 +180,7 @@ def load_config(spec: Model) -> PretrainedConfig:
     """The configuration of a model, from a GGUF's header too.
 
     Raises:
-        SetupError: there is none, or transformers does not know it.
+        SetupError: there is none, or transformers has no such model.
     """
     spec = base_of(spec, 0).model
     _ask_hub(spec)

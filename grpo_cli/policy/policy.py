@@ -57,7 +57,7 @@ class Policy:
 
     @property
     def vocabulary(self) -> int:
-        """How many token ids the model knows."""
+        """How many token ids the model has embeddings of."""
         return int(causal_model(self.model).get_input_embeddings().num_embeddings)
 
     def without(self, texts: Sequence[str], *, can_stop: bool) -> Policy:

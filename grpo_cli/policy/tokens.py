@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,18 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 from grpo_cli.policy.prompts.prompt import Prompts
-from grpo_cli.policy.prompts.tags import tags_among
 from grpo_cli.text import visible
+from grpo_verifiers.thinking import is_tag
 
 if TYPE_CHECKING:
     from torch import nn
 
     from grpo_cli.data.rows import Row
     from grpo_cli.policy.contract import Tokenizer
+
+
+_TAG = re.compile(r"</?([A-Za-z][\w:-]*)>")
+ROLES = ("bos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 def prompts_of(tokenizer: Tokenizer, chat: Mapping[str, object] | None = None) -> Prompts:
@@ -46,7 +51,7 @@ def decode(tokenizer: Tokenizer, token_ids: Sequence[Sequence[int]], kept: Set[i
     arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
     if not kept:
         return [tokenizer.decode(ids, skip_special_tokens=True) for ids in arrays]
-    # dropped as ids: `skip_special_tokens` knows all of them or none
+    # dropped as ids: `skip_special_tokens` drops all of them or none
     dropped = sorted(special_tokens(tokenizer).keys() - kept)
     kept_ids = (ids[~np.isin(ids, dropped)] for ids in arrays)
     return [tokenizer.decode(ids, skip_special_tokens=False) for ids in kept_ids]
@@ -55,6 +60,23 @@ def decode(tokenizer: Tokenizer, token_ids: Sequence[Sequence[int]], kept: Set[i
 def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
     """The special tokens of a tokenizer."""
     return {token: str(added) for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+
+
+def tags_among(special: Mapping[int, str], roles: Mapping[str, str]) -> set[int]:
+    """The special tokens that are text to a verifier: those that begin or end a thinking, and pairs `<x>`, `</x>`.
+
+    `roles`: what the tokenizer itself uses tokens for; `<s>` and `</s>` begin and end a text.
+    """
+    texts, named = set(special.values()), {roles.get(role) for role in ROLES}
+
+    found = set[int]()
+    for token, text in special.items():
+        match = _TAG.fullmatch(text)
+        pair = {f"<{match[1]}>", f"</{match[1]}>"} if match is not None and match[1] != "s" else set[str]()
+        # both halves, and neither of them a role: `<pad>` is no text, though there may be a `</pad>`
+        if is_tag(text) or (pair and pair <= texts and not pair & named):
+            found.add(token)
+    return found
 
 
 def tag_tokens(tokenizer: Tokenizer) -> set[int]:
@@ -75,7 +97,7 @@ def refuse_other_tokens(
     said: str, own: Mapping[str, int], there: Mapping[str, int], known: int, known_there: int
 ) -> None:
     """A critic reads what the policy wrote, token for token: `own` is the policy's vocabulary, `there` the critic's, and the
-    numbers are how many tokens their models know.
+    numbers are the vocabulary sizes of their models.
 
     Raises:
         SetupError: some of the policy's tokens are others to the critic's model, or unknown to it; it begins with `said`.

@@ -255,6 +255,3 @@ class RowTasks:
             own = {name: of[i] for name, of in self.golds.items()}
             self._made[i] = Task(own, row.prompt, self.assistant_prefix(row))
         return self._made[i]
-
-    def __len__(self) -> int:
-        return len(self.rows)

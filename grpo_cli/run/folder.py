@@ -48,6 +48,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.name
+        self.log_path = path / "train.log"
         self._unsynced: set[Path] = set()
 
     @classmethod
@@ -85,7 +86,12 @@ class RunFolder:
         folder = Path(path)
         if not (folder / "run.json").is_file():
             what = "no such folder" if not folder.is_dir() else "it holds no `run.json`"
-            raise DataError(f"`{path}` is not a run: {what}", hint=_near_runs(folder))
+            above, near = next((one for one in folder.parents if (one / "run.json").is_file()), None), None
+            with contextlib.suppress(OSError):
+                names = [p.name for p in folder.parent.iterdir() if (p / "run.json").is_file()]
+                near = nearest(folder.name, names, 0.5)
+            hint = f"did you mean `{folder.parent / near}`?" if near else ""
+            raise DataError(f"`{path}` is not a run: {what}", hint=f"its run is `{above}`" if above else hint)
         return cls(folder)
 
     @contextmanager
@@ -114,11 +120,6 @@ class RunFolder:
         except (OSError, UnicodeDecodeError) as err:
             cause = getattr(err, "strerror", None) or err
             raise DataError(f"the run's recipe cannot be read: {cause}", place=str(path)) from err
-
-    @property
-    def log_path(self) -> Path:
-        """Where `train.log` is."""
-        return self.path / "train.log"
 
     def checkpoint_path(self, step: int) -> Path:
         """Where the checkpoint of a step belongs; the folder is made by who writes it."""
@@ -335,18 +336,6 @@ def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
             with contextlib.suppress(OSError):
                 beside.parent.rmdir()
     return True
-
-
-def _near_runs(folder: Path) -> str:
-    for above in folder.parents:
-        if (above / "run.json").is_file():
-            return f"its run is `{above}`"
-    try:
-        names = [p.name for p in folder.parent.iterdir() if (p / "run.json").is_file()]
-    except OSError:
-        return ""
-    near = nearest(folder.name, names, 0.5)
-    return f"did you mean `{folder.parent / near}`?" if near else ""
 
 
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -87,12 +87,11 @@ def info_of(folder: RunFolder) -> RunInfo:
         DataError: a manifest that cannot be read.
     """
     recipe, manifest = recipe_of(folder), folder.manifest()
-    sample, train, model = (_section(recipe, key) for key in ("sample", "train", "model"))
+    sample, train, model = (recipe.get(key, {}) for key in ("sample", "train", "model"))
     sources = [
         RewardSource(name, float(options.get("weight", 1.0)), bool(options.get("primary")))
         for part in ("verify", "shaping")
-        for name, options in _section(recipe, part).items()
-        if isinstance(options, dict)
+        for name, options in recipe.get(part, {}).items()
     ]
     return RunInfo(
         run=folder.name,
@@ -118,11 +117,6 @@ def recipe_of(folder: RunFolder) -> dict[str, Any]:
         return recipe_of_text(folder.recipe_text)
     except (DataError, ValueError):
         return {}
-
-
-def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
-    found = recipe.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def recipe_file(folder: RunFolder) -> str:

@@ -145,7 +145,7 @@ def set_aside(path: Path) -> Path | None:
 
 def open_as(like: Path, folder: Path) -> None:
     """Let the files of a folder be read by whoever may read `like`, a file of ours: safetensors writes for its owner alone,
-    whatever the umask says."""
+    whatever the umask is."""
     wanted = stat.S_IMODE(like.stat().st_mode)
     for file in folder.iterdir():
         mode = stat.S_IMODE(file.stat().st_mode)

@@ -46,7 +46,6 @@ from grpo_cli.distributed.sharded import ShardedTrainer
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.positions import needs_positions
-from grpo_cli.policy.reference import Reference
 from grpo_cli.recipe.sections.method import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.collect import step_seed
@@ -55,7 +54,7 @@ from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.critic.learning import CriticLearning
-from grpo_cli.train.kl import KlWatch, add_reference
+from grpo_cli.train.kl import KlWatch, Reference, add_reference
 from grpo_cli.train.log_probs import (
     Batch,
     LogProbRequest,

@@ -206,7 +206,7 @@ def grpo_config(
         "per_device_train_batch_size": batch.micro,
         "gradient_accumulation_steps": batch.accumulate,
         "steps_per_generation": batch.accumulate * batch.parts,
-        # TRL knows no group of one; its advantages are replaced
+        # TRL takes no group of one; its advantages are replaced
         "num_generations": max(recipe.sample.group, 2),
         "num_iterations": train.inner_epochs,
         "max_completion_length": recipe.sample.max_tokens,

@@ -12,10 +12,10 @@ from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.ban import ban, lifted
 from grpo_cli.policy.model import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.reference import Reference
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.logprobs import score_shared
 from grpo_cli.rollout.make import make_engine, policy_engine
+from grpo_cli.train.kl import Reference
 from tests.builders.rollout_models import plain_logps, prompts, tiny
 
 TOKENIZER = byte_tokenizer()

@@ -18,7 +18,7 @@ from grpo_cli.policy.model import attach_lora
 from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.recipe.sections.recipe import Lora
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.critic.critic import Backbone, Critic, Numerics, ValueTarget
+from grpo_cli.train.critic.critic import Critic, CriticLayers, Numerics, ValueTarget
 from grpo_cli.train.critic.learning import CriticCredit, TokenKlPenalty, credit_of, critic_credit, worth_of
 from tests.reference.families import make_model
 from tests.train.test_credit import recipe
@@ -92,7 +92,7 @@ def test_a_value_is_read_where_its_token_is_predicted() -> None:
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
 def test_values_are_those_of_each_row_alone(family: str) -> None:
     model = make_model(family)
-    critic = made(Backbone.copied(model, absolute=family == "gpt2"), model)
+    critic = made(CriticLayers.copied(model, absolute=family == "gpt2"), model)
     values = critic.values(batch())
     for i, want in enumerate(by_hand(model, critic)):
         assert values[i, : len(want)].tolist() == pytest.approx(want.tolist(), abs=1e-5)
@@ -100,7 +100,7 @@ def test_values_are_those_of_each_row_alone(family: str) -> None:
 
 def test_a_fresh_critic_says_nothing() -> None:
     model = make_model("llama")
-    critic = Critic(Backbone.copied(model, absolute=False), model, Spec(), 1e-3, Numerics(None, 2, lambda v: v))
+    critic = Critic(CriticLayers.copied(model, absolute=False), model, Spec(), 1e-3, Numerics(None, 2, lambda v: v))
     assert not critic.values(batch()).any()
 
 
@@ -127,7 +127,7 @@ def reference(values: list[list[float]], beta: float, logps: Tensor, ref: Tensor
 
 def test_advantages_losses_and_gradients_are_the_formulas() -> None:
     model = make_model("llama")
-    critic = made(Backbone.copied(model, absolute=False), model, Spec(mini_batches=1, clip=0.1))
+    critic = made(CriticLayers.copied(model, absolute=False), model, Spec(mini_batches=1, clip=0.1))
     out = batch()
     torch.manual_seed(2)
     logps, ref = -torch.rand(4, 5), -torch.rand(4, 5)
@@ -188,7 +188,7 @@ def test_two_ranks_make_the_advantages_of_one() -> None:
 
 def test_ranks_share_out_the_rows_of_one_mini_batch() -> None:
     model = make_model("llama")
-    critic = made(Backbone.copied(model, absolute=False), model, Spec(mini_batches=3, epochs=2))
+    critic = made(CriticLayers.copied(model, absolute=False), model, Spec(mini_batches=3, epochs=2))
     whole = [rows.tolist() for rows in critic._mini_batches(range(10), 10, seed=4)]
     parts = [
         [[p + start for p in rows.tolist()] for rows in critic._mini_batches(range(start, start + 5), 10, seed=4)]
@@ -220,7 +220,9 @@ def test_nothing_is_explained_where_all_returns_are_equal() -> None:
 def test_the_critic_learns_the_returns_and_leaves_the_policy_alone() -> None:
     model = make_model("llama")
     before = [p.detach().clone() for p in model.parameters()]
-    critic = made(Backbone.copied(model, absolute=False), model, Spec(mini_batches=2, epochs=20, clip=10.0), lr=3e-3)
+    critic = made(
+        CriticLayers.copied(model, absolute=False), model, Spec(mini_batches=2, epochs=20, clip=10.0), lr=3e-3
+    )
     out = batch()
     old = critic.values(out)
     found = critic_credit(Spec(**{"lambda": 1.0}), completions(), REWARDS, old, out["completion_mask"], None, alone)
@@ -228,7 +230,7 @@ def test_the_critic_learns_the_returns_and_leaves_the_policy_alone() -> None:
     again = ValueTarget(found.target.returns_BT, critic.values(out)[:, :-1], found.target.mask_BT)
     assert critic.fit(out, again, range(4), 4, seed=1)["critic/loss"] < 0.3 * first
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
-    assert critic.mib > 3 * sum(p.numel() * 4 for p in Backbone.copied(model, absolute=False).trained) / 2**20
+    assert critic.mib > 3 * sum(p.numel() * 4 for p in CriticLayers.copied(model, absolute=False).trained) / 2**20
 
 
 def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:
@@ -238,7 +240,7 @@ def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:
             if "lora_B" in name:
                 p.normal_(std=0.1)
     trained = {n: p.detach().clone() for n, p in model.named_parameters()}
-    critic = made(Backbone.adapter(model, absolute=False), model, Spec(mini_batches=1), lr=1e-2)
+    critic = made(CriticLayers.adapter(model, absolute=False), model, Spec(mini_batches=1), lr=1e-2)
     assert sum(p.numel() for p in critic.backbone.trained) == sum(
         p.numel() for p in model.parameters() if p.requires_grad
     )
@@ -259,7 +261,7 @@ def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:
 
 def test_a_head_on_the_policys_states_trains_nothing_else() -> None:
     model = make_model("llama")
-    critic = made(Backbone.policy(model, absolute=False), model, Spec(mini_batches=1, share=True), lr=1e-2)
+    critic = made(CriticLayers.policy(model, absolute=False), model, Spec(mini_batches=1, share=True), lr=1e-2)
     out = batch()
     values = critic.values(out)
     found = critic_credit(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
@@ -270,7 +272,7 @@ def test_a_head_on_the_policys_states_trains_nothing_else() -> None:
 
 def test_what_is_saved_goes_on_bit_for_bit(tmp_path: Path) -> None:
     model, out = make_model("llama"), batch()
-    critic = made(Backbone.copied(model, absolute=False), model)
+    critic = made(CriticLayers.copied(model, absolute=False), model)
     mask = out["completion_mask"]
 
     def learn(one: Critic, seed: int) -> None:
@@ -279,7 +281,7 @@ def test_what_is_saved_goes_on_bit_for_bit(tmp_path: Path) -> None:
 
     learn(critic, 0)
     critic.save(tmp_path / "critic")
-    other = made(Backbone.copied(model, absolute=False), model)
+    other = made(CriticLayers.copied(model, absolute=False), model)
     other.load(tmp_path / "critic")
     for one in (critic, other):
         learn(one, 1)
@@ -301,7 +303,7 @@ def learned(unit: float, offset: float = 0.0) -> tuple[Critic, list[tuple[Critic
     torch.manual_seed(5)
     model, out = make_model("llama"), batch()
     spec, numbers = Spec(mini_batches=2, epochs=3), Numerics(None, 2, lambda value: value)
-    critic, steps = Critic(Backbone.copied(model, absolute=False), model, spec, 1e-2, numbers), []
+    critic, steps = Critic(CriticLayers.copied(model, absolute=False), model, spec, 1e-2, numbers), []
     for step in range(5):
         rewards = [unit * (r * (1 + step) + offset) for r in REWARDS]
         values = critic.values(out)
@@ -328,7 +330,7 @@ def test_a_critic_learns_alike_in_every_unit_of_the_reward(unit: float) -> None:
 @pytest.mark.parametrize("rewards", [[3e6, 1e6, 2e6], [1e-4, -3e-4, 0.0], [1e6, 1e6 + 1, 1e6 + 2]])
 def test_no_value_moves_when_the_unit_does(rewards: list[float]) -> None:
     model, out = make_model("llama"), batch()
-    critic = made(Backbone.copied(model, absolute=False), model)
+    critic = made(CriticLayers.copied(model, absolute=False), model)
     critic.follow(Moments.of([0.0, 0.5, 1.0]))
     before, spread = critic.values(out), Moments.of(rewards)
     critic.follow(spread)
@@ -340,12 +342,12 @@ def test_no_value_moves_when_the_unit_does(rewards: list[float]) -> None:
 
 def test_a_critic_of_before_there_was_a_unit_goes_on_from_its_values(tmp_path: Path) -> None:
     model, out = make_model("llama"), batch()
-    critic = made(Backbone.copied(model, absolute=False), model)
+    critic = made(CriticLayers.copied(model, absolute=False), model)
     critic.save(tmp_path / "critic")
     held = torch.load(tmp_path / "critic" / "critic.pt")
     assert held.pop("unit") == {"mean": 0.0, "std": 1.0, "batches": 0}
     torch.save(held, tmp_path / "critic" / "critic.pt")
-    other = made(Backbone.copied(model, absolute=False), model)
+    other = made(CriticLayers.copied(model, absolute=False), model)
     other.follow(Moments.of([1.0, 5.0]))
     other.load(tmp_path / "critic")
     values = other.values(out)
@@ -358,7 +360,7 @@ def test_the_unit_is_saved(tmp_path: Path) -> None:
     critic, _ = learned(1e6)
     critic.save(tmp_path / "critic")
     model = make_model("llama")
-    other = made(Backbone.copied(model, absolute=False), model)
+    other = made(CriticLayers.copied(model, absolute=False), model)
     other.load(tmp_path / "critic")
     assert other.unit == critic.unit and critic.unit.batches == 5
     assert torch.equal(other.values(batch()), critic.values(batch()))

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.policy.reference import Reference
 from grpo_cli.recipe.sections.course import KlMonitor
-from grpo_cli.train.kl import KlWatch
+from grpo_cli.train.kl import KlWatch, Reference
 from tests.builders.loss_bench import trainer
 
 

@@ -24,8 +24,7 @@ from grpo_cli.policy.ban import banned_ids
 from grpo_cli.policy.loading.sizes import local_sizes
 from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.prompts.prompt import CLOCK
-from grpo_cli.policy.prompts.tags import tags_among
-from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded
+from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded, tags_among
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.episodes.running import refuse_begun
 from grpo_verifiers.thinking import opening_at_end

@@ -102,7 +102,7 @@ def known_name(path: str) -> str | None:
     if path in BUILT_IN:
         return BUILT_IN[path].shapes
     if Path(path).is_absolute() or path.startswith((".", "~", "builtin:")) or path.count("/") > 1:
-        return None  # a folder: whatever it is called, its own files say what it is
+        return None  # a folder: whatever it is called, its own files decide what it is
     own, short = path.rpartition("/")[2].lower(), {name.lower(): name for name in known_shapes()}
     while own:
         if own in short:
@@ -129,7 +129,7 @@ def local_sizes(model: Model) -> ModelSizes | None:
 
 
 def full_sizes(model: Model) -> ModelSizes | None:
-    """The same through transformers, which also reads GGUF headers; None where it knows no such model."""
+    """The same through transformers, which also reads GGUF headers; None where it has no such model."""
     if model.path == "builtin:tiny":
         return read_sizes(model, ModelFiles(None, None, None))
     from grpo_cli.policy.model import load_config
@@ -155,7 +155,7 @@ def _sizes(config: dict[str, Any], files: ModelFiles, source: str) -> ModelSizes
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or d // heads
     experts = config.get("num_experts", config.get("num_local_experts")) or 0
-    # the sum below knows no experts, and would be many times too small
+    # the sum below leaves experts out, and would be many times too small
     if counted is None and experts:
         return None
     # per layer: q and o, k and v, three matrices of the MLP, two norms; and one norm behind the last

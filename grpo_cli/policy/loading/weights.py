@@ -121,7 +121,7 @@ def expected_shapes(config: dict[str, Any]) -> Shapes:
     if config.get("model_type") not in LLAMA_LIKE:
         return {}
     sizes: list[Any] = [config.get(name) for name in SIZES]
-    # transformers says what is wrong with a size that is none
+    # transformers has an error of its own for a size that is none
     if not all(isinstance(one, int) and one > 0 for one in (*sizes, *(config.get(name) or 1 for name in DERIVED))):
         return {}
     d, f, vocab, heads, layers = sizes

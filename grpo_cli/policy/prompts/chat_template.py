@@ -15,8 +15,7 @@ from typing import Any
 
 from jinja2 import TemplateError, meta
 
-from grpo_cli.policy.prompts.jinja import environment
-from grpo_cli.policy.prompts.trial import TemplateRefuses, at_line, render_beside, rendered
+from grpo_cli.policy.prompts.trial import TemplateRefuses, at_line, environment, render_beside, rendered
 from grpo_cli.policy.tiny import CHAT_TEMPLATE
 
 Templates = str | Mapping[str, str]

@@ -42,7 +42,7 @@ def attend(
         query: [batch, heads, tokens, width].
         key: [batch, key heads, tokens or columns, width].
         value: as `key`, with a width of its own.
-        attention_mask: not read: the phase knows what is seen.
+        attention_mask: not read: the phase has what is seen.
         dropout: not applied: nothing is trained here.
         scaling: what scores are multiplied with; width^-1/2 where None.
         extras: window, cap and sinks, by the names of transformers.
@@ -53,7 +53,7 @@ def attend(
     Raises:
         ValueError: the model wants a bias of positions.
     """
-    # T5's family adds a learned bias to the scores, which the buffers know nothing of
+    # T5's family adds a learned bias to the scores, which the buffers have no place for
     if extras.get("position_bias") is not None:
         raise ValueError("attention needs `position_bias`")
     form = AttentionForm.of(extras)

@@ -107,7 +107,7 @@ def decode(batch: Batch, forward: Forward, rows: int, length: int, *, masked: bo
     lie beyond some row's own; all write `column` when it is known."""
     state = batch.rows
     position = state.position[:rows]
-    # a fused attention knows each row's own last column; the plain one is shown where they differ
+    # a fused attention reads each row's own last column; the plain one is shown where they differ
     mask = None
     if masked and batch.store.attention is None:
         hidden = batch.columns[:length] > position[:, None]

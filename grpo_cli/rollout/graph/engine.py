@@ -162,7 +162,7 @@ class GraphEngine:
             store, out, device = self._store, self._out, self._layout.device
             assert store is not None and out is not None
             is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
-            # a tokenizer may know end tokens for which the model has no row
+            # a tokenizer may have end tokens for which the model has no row
             is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
             shape = (store.rows, self.vocabulary)
             self._batches[key] = Batch(

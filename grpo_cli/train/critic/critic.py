@@ -58,7 +58,7 @@ class ValueTarget:
 class Critic:
     """A backbone, a head in float32 that returns 0 at the start, and their optimizer."""
 
-    def __init__(self, backbone: Backbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics) -> None:
+    def __init__(self, backbone: CriticLayers, model: nn.Module, spec: Spec, lr: float, numbers: Numerics) -> None:
         self.backbone, self.spec, self.numbers = backbone, spec, numbers
         embeddings = causal_model(model).get_input_embeddings().weight
         config: Any = causal_model(model).config.get_text_config()
@@ -190,7 +190,7 @@ class Critic:
             group["lr"] = self.lr  # a run may go on at another rate
 
 
-class Backbone:
+class CriticLayers:
     """Layers without an output head, which a critic reads an answer with: a copy of the policy's, the policy's own with a second
     adapter in place of the policy's, or the policy's as they are at the moment."""
 
@@ -200,21 +200,21 @@ class Backbone:
         self.base, self.trained, self.swapped, self.absolute = base, trained, swapped, absolute
 
     @classmethod
-    def copied(cls, model: nn.Module, *, absolute: bool) -> Backbone:
+    def copied(cls, model: nn.Module, *, absolute: bool) -> CriticLayers:
         """The layers of the policy as it is now, in memory of their own, all of them trained."""
         # without the head, which would be a vocabulary's worth of unused weights
         base = deepcopy(causal_model(model).base_model).eval().requires_grad_(True)
         return cls(base, list(base.parameters()), {}, absolute=absolute)
 
     @classmethod
-    def adapter(cls, model: nn.Module, *, absolute: bool) -> Backbone:
+    def adapter(cls, model: nn.Module, *, absolute: bool) -> CriticLayers:
         """An adapter of the critic's own, on the policy's base: one base, in memory once."""
         base = causal_model(model).base_model
         own = {name: nn.Parameter(p.detach().clone()) for name, p in base.named_parameters() if p.requires_grad}
         return cls(base, list(own.values()), dict[str, Tensor](own), absolute=absolute)
 
     @classmethod
-    def policy(cls, model: nn.Module, *, absolute: bool) -> Backbone:
+    def policy(cls, model: nn.Module, *, absolute: bool) -> CriticLayers:
         """The policy itself: the critic is a head on it and changes nothing below."""
         return cls(causal_model(model).base_model, [], {}, absolute=absolute)
 

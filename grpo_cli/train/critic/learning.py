@@ -31,7 +31,7 @@ from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.train.credit import Method
-from grpo_cli.train.critic.critic import Backbone, Critic, Numerics, ValueTarget
+from grpo_cli.train.critic.critic import Critic, CriticLayers, Numerics, ValueTarget
 from grpo_cli.train.kl import KlTrainer, sampled_logps
 
 if TYPE_CHECKING:
@@ -312,15 +312,15 @@ class CriticLearning:
 
 def _layers(
     loop: Loop, spec: Spec, model: nn.Module, whole: nn.Module, tokenizer: Tokenizer, absolute: bool
-) -> tuple[Backbone, nn.Module]:
+) -> tuple[CriticLayers, nn.Module]:
     """What the critic reads with, and the model whose sizes it has."""
     if spec.share:
-        return Backbone.policy(whole, absolute=absolute), whole
+        return CriticLayers.policy(whole, absolute=absolute), whole
     named = spec.model(loop.recipe.model)
     if named is None:
         if hasattr(model, "peft_config"):
-            return Backbone.adapter(whole, absolute=absolute), model
-        return Backbone.copied(model, absolute=absolute), model
+            return CriticLayers.adapter(whole, absolute=absolute), model
+        return CriticLayers.copied(model, absolute=absolute), model
     device, said = next(model.parameters()).device, f"`train.critic.from: {spec.source}`"
     try:
         loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
@@ -328,4 +328,4 @@ def _layers(
         raise of_critic(spec.source, err) from err
     known = int(model.config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
     refuse_other_tokens(said, tokenizer.get_vocab(), loaded.tokenizer.get_vocab(), known, loaded.vocabulary)
-    return Backbone.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
+    return CriticLayers.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
