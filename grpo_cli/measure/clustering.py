@@ -54,7 +54,14 @@ def clusters_of_run(
         SetupError: the run has steps behind it and the file is gone: by now the policy is another.
     """
     file, ids = folder / FILE, [row.id for row in rows]
-    made_of = fingerprint(recipe)
+    # what the clusters depend on in addition to the rows, whose ids they hold: model, warm-up, number and seed
+    parts = [
+        recipe.model.model_dump(mode="json"),
+        [phase.model_dump(mode="json") for phase in recipe.warmup or ()],
+        (recipe.train.ads or AdsSpec()).clusters,
+        recipe.train.seed,
+    ]
+    made_of = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     if file.is_file():
         try:
             read = parse_line(file.read_bytes())
@@ -72,17 +79,6 @@ def clusters_of_run(
     found = make_clusters(embed(policy, rows, on_progress), recipe)
     lines.replace(file, json.dumps({"schema": SCHEMA, "of": made_of, "clusters": found.as_json(ids)}) + "\n")
     return found
-
-
-def fingerprint(recipe: Recipe) -> str:
-    """What the clusters depend on beside the rows, whose ids they hold: model, warm-up, number and seed."""
-    parts = [
-        recipe.model.model_dump(mode="json"),
-        [phase.model_dump(mode="json") for phase in recipe.warmup or ()],
-        (recipe.train.ads or AdsSpec()).clusters,
-        recipe.train.seed,
-    ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def make_clusters(found: Embeddings, recipe: Recipe) -> Clusters:

@@ -38,7 +38,19 @@ def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
         BadFunction: an argument without a type, or of one that has no schema.
     """
     name = name or function.__name__
-    about, arguments, gives = _read_doc(inspect.getdoc(function) or "")
+    # what stands above the arguments, each argument's words, and what is returned (Google's form)
+    parts = re.split(
+        r"\n\s*(Args|Arguments|Returns|Raises|Yields|Examples?):\s*\n", f"\n{inspect.getdoc(function) or ''}"
+    )
+    about, arguments, gives = parts[0].strip(), dict[str, str](), ""
+    for section, body in zip(parts[1::2], parts[2::2], strict=True):
+        if section in ("Args", "Arguments"):
+            found_words = re.findall(
+                r"^\s*(\w+)\s*(?:\([^)]*\))?:\s*(.*?)(?=\n\s*\w+\s*(?:\([^)]*\))?:|\Z)", body, re.M | re.S
+            )
+            arguments = {key: " ".join(said.split()) for key, said in found_words}
+        elif section == "Returns":
+            gives = " ".join(body.split())
     hints, properties, required = get_type_hints(function), dict[str, Any](), []
     for parameter in inspect.signature(function).parameters.values():
         place = place_of(function)
@@ -164,21 +176,6 @@ def _type(hint: Any, where: str) -> dict[str, Any]:
         f"{where} has the type `{getattr(hint, '__name__', hint)}`: a tool takes str, int, float, bool, list, dict,"
         " a Literal or one of these or None"
     )
-
-
-def _read_doc(text: str) -> tuple[str, dict[str, str], str]:
-    """What stands above the arguments, each argument's words, and what is returned (Google's form)."""
-    parts = re.split(r"\n\s*(Args|Arguments|Returns|Raises|Yields|Examples?):\s*\n", "\n" + text)
-    arguments, gives = dict[str, str](), ""
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        if name in ("Args", "Arguments"):
-            found = re.findall(
-                r"^\s*(\w+)\s*(?:\([^)]*\))?:\s*(.*?)(?=\n\s*\w+\s*(?:\([^)]*\))?:|\Z)", body, re.M | re.S
-            )
-            arguments = {key: " ".join(said.split()) for key, said in found}
-        elif name == "Returns":
-            gives = " ".join(body.split())
-    return parts[0].strip(), arguments, gives
 
 
 OWN = ("reset", "get_reward")

@@ -108,20 +108,18 @@ class Conversation:
         thoughts = " (it takes thoughts out of earlier turns)" if THOUGHT in answer else ""
         return self._refusal(f"does not keep what was said before when a `{self.role}` message is added{thoughts}")
 
-    def _refusal(self, what: str) -> SetupError:
-        return SetupError(f"the chat template of `{self.name}` {what}", place="`environment`", hint=self._mend())
-
-    def _mend(self) -> str:
-        if self.form is not None:
-            return (
+    def _refusal(self, what: str, mend: str = "") -> SetupError:
+        other = "tool" if self.role == "user" else "user"
+        if not mend and self.form is not None:
+            mend = (
                 "give a template that renders every message by itself with `model.chat_template`; TRL ships some, such as"
                 " `trl/chat_templates/qwen3_training.jinja`"
             )
-        other = "tool" if self.role == "user" else "user"
-        return (
+        mend = mend or (
             f"try `environment.role: {other}`, a template option that keeps thoughts, or a template that renders every"
             " message by itself"
         )
+        return SetupError(f"the chat template of `{self.name}` {what}", place="`environment`", hint=mend)
 
     def _messages(self, observation: str | Results) -> list[dict[str, Any]]:
         if isinstance(observation, str):
@@ -143,11 +141,7 @@ class Conversation:
             return self.render([{"role": "user", "content": "go"}, *turns], opens)
         except Exception as err:  # a template may raise whatever its author wrote
             said = " ".join(str(err).split())[:200]
-            raise SetupError(
-                f"the chat template of `{self.name}` cannot render a `{self.role}` message after a turn: {said}",
-                place="`environment`",
-                hint=self._mend(),
-            ) from err
+            raise self._refusal(f"cannot render a `{self.role}` message after a turn: {said}") from err
 
     def _closed(self, text: str) -> list[int]:
         """Ids up to the last end token: the model generates no more of its turn than that."""
@@ -159,10 +153,9 @@ class Conversation:
         raise self._unclosed()
 
     def _unclosed(self) -> SetupError:
-        return SetupError(
-            f"the chat template of `{self.name}` closes a turn with no token that ends a completion",
-            place="`environment`",
-            hint="set `eos_token` of its tokenizer to the token that the template closes a turn with",
+        return self._refusal(
+            "closes a turn with no token that ends a completion",
+            "set `eos_token` of its tokenizer to the token that the template closes a turn with",
         )
 
 

@@ -94,20 +94,14 @@ def packed_attention(
     return form(q, k, v, fields, scaling, window)[None], None
 
 
-def has_kernel() -> bool:
-    """Whether this torch has an attention for sequences of differing length."""
+@cache
+def kernel_arguments() -> frozenset[str]:
+    """What torch's attention for sequences of differing length takes, by name; nothing where this torch has none."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
-        return False
-    return {"scale", "window_size"} <= set(inspect.signature(varlen_attn).parameters)
-
-
-@cache
-def _grouped_by_name() -> bool:
-    from torch.nn.attention.varlen import varlen_attn
-
-    return "enable_gqa" in inspect.signature(varlen_attn).parameters
+        return frozenset()
+    return frozenset(inspect.signature(varlen_attn).parameters)
 
 
 def _at_once(
@@ -118,7 +112,7 @@ def _at_once(
     if q.dtype not in (torch.float16, torch.bfloat16):
         raise ValueError(f"attention in {str(q.dtype).removeprefix('torch.')}")
     named: dict[str, Any] = {"scale": scale, "window_size": window}
-    if _grouped_by_name():  # earlier versions take fewer key heads as they are
+    if "enable_gqa" in kernel_arguments():  # earlier versions take fewer key heads as they are
         named["enable_gqa"] = q.shape[1] != k.shape[1]
     longest = _NOW.longest
     out: Any = varlen_attn(q, k, v, fields.cu_q, fields.cu_k, longest, longest, **named)

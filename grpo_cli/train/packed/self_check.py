@@ -19,7 +19,7 @@ from grpo_cli.policy.modes import causal_model, numerics
 from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.fused.update import off_by_a_rounding
 from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
-from grpo_cli.train.packed.attention import has_kernel
+from grpo_cli.train.packed.attention import kernel_arguments
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.layout import PackedShape, PackingPlan, plan, shape_for
 from grpo_cli.train.packed.score import ScoreNumerics, score
@@ -36,7 +36,7 @@ def unfit(model: nn.Module, numbers: ScoreNumerics) -> str | None:
     base: Any = causal_model(model)
     parameter = next(base.parameters())
     config = getattr(base, "config", None)
-    if parameter.is_cuda and not has_kernel():
+    if parameter.is_cuda and not {"scale", "window_size"} <= kernel_arguments():
         return "this torch has no attention for rows of differing length (2.10 brought it)"
     if parameter.is_cuda and (numbers.autocast or parameter.dtype) not in (torch.float16, torch.bfloat16):
         return "its attention computes in half precision, and the run in float32"
