@@ -16,9 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, Split
 from grpo_cli.data.sources import Which, leave_hub
-from grpo_cli.data.split import Split
 from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.display.protocol import Display
 from grpo_cli.jobs.rows import fit_split, load_split, prompt_warnings, takes_rows

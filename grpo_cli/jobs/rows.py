@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.audit import audit_golds
-from grpo_cli.data.overlong import drop_overlong
-from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.data.rows import Row, Split, drop_overlong, load_rows
 from grpo_cli.data.sources import Which
-from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.prompts.doubles import doubles
-from grpo_cli.policy.prompts.turns import template_warnings
+from grpo_cli.policy.prompts.turns import doubles, template_warnings
 from grpo_cli.policy.tokens import prompts_of, special_tokens, tag_tokens
 from grpo_cli.recipe.sections.recipe import Canary, Recipe, chat_options
 from grpo_cli.reward.judge import Judge

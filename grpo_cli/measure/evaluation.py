@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from grpo_cli.data.split import Split
+from grpo_cli.data.rows import Split
 from grpo_cli.distributed.ranks import ALONE, Ranks
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from grpo_cli.algorithm.advantage import gate, told_apart
-from grpo_cli.data.split import Split
+from grpo_cli.data.rows import Split
 from grpo_cli.distributed.ranks import ALONE, Ranks
 from grpo_cli.measure.evaluation import Evaluator
 from grpo_cli.measure.probe_result import Probe, ScorerNoise, scored_twice, summarise

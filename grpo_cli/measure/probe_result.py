@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.data.split import Split
+from grpo_cli.data.rows import Split
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_cli.reward.judge import Judge, RowTasks

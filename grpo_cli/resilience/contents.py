@@ -15,9 +15,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, Split
 from grpo_cli.data.sources import Which, files_of, places_of
-from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.recipe.named import NamedThing, named_by

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.data.audit import audit_golds
-from grpo_cli.data.overlong import drop_overlong
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, drop_overlong
 from grpo_cli.errors import DataError, SetupError
 from grpo_verifiers.combine import CombineRule
 from grpo_verifiers.verdict import Verdict, error, right, wrong

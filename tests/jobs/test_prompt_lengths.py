@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, Split
 from grpo_cli.data.sources import Which
-from grpo_cli.data.split import Split
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.rows import PromptTokenCounts, fit_split
 from grpo_cli.policy.model import byte_tokenizer, tiny_llama

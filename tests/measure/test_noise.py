@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data.rows import Row
-from grpo_cli.data.split import Split
+from grpo_cli.data.rows import Row, Split
 from grpo_cli.jobs.probe import probe_recipe, table
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.measure.probe_result import ScorerNoise, is_noisy, scored_twice

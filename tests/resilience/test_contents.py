@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data.split import Split
+from grpo_cli.data.rows import Split
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
 
-from grpo_cli.data.overlong import none_fits
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, none_fits
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, prompt_maker
@@ -22,8 +21,8 @@ from grpo_cli.jobs.open_job import splits_of
 from grpo_cli.jobs.rows import prompt_limit
 from grpo_cli.policy.ban import banned_ids
 from grpo_cli.policy.loading.sizes import local_sizes
-from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.prompts.prompt import CLOCK
+from grpo_cli.policy.prompts.turns import doubles
 from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded, tags_among
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.episodes.running import refuse_begun

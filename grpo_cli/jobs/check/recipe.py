@@ -17,8 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from grpo_cli.data.audit import THRESHOLD, Corpus, GoldAudit, Pair, refuse_shown
-from grpo_cli.data.overlong import none_fits
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, none_fits
 from grpo_cli.data.sources import Which
 from grpo_cli.data.suspects import (
     MOST_COPIES,

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.audit import GoldAudit, audit_golds
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, Split
 from grpo_cli.data.sources import Which
-from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError, Exit, Mistake, UserError, alike, said_once
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grpo_cli.data.split import Split
+from grpo_cli.data.rows import Split
 from grpo_cli.errors import Exit, SetupError, TrainingError
 from grpo_cli.findings.held_out import (
     canary_metrics,

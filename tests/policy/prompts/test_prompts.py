@@ -12,7 +12,7 @@ from jinja2 import TemplateError
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.jobs.check.tokens import full_prompt_maker, prompt_maker
-from grpo_cli.policy.prompts.doubles import doubles
+from grpo_cli.policy.prompts.turns import doubles
 from grpo_cli.policy.tokens import decode, encode, prompts_of, special_tokens, tag_tokens
 from grpo_cli.recipe.sections.recipe import Model
 from tests.builders.chat_models import CHATML, FAMILIES, make_tokenizer
