@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,3 @@ def timed(into: dict[str, SpentTime], phase: str) -> Iterator[None]:
         yield
     finally:
         into[phase] = into.get(phase, SpentTime()) + now() - began
-
-
-def summed(earlier: Mapping[str, Any], spent: Mapping[str, SpentTime]) -> dict[str, dict[str, float]]:
-    """For `run.json`: these phases, and what earlier processes of the run noted there."""
-    before = {phase: SpentTime(said["wall_s"], said["cpu_s"]) for phase, said in earlier.items()}
-    every = dict.fromkeys([*before, *spent])
-    return {p: (before.get(p, SpentTime()) + spent.get(p, SpentTime())).as_json() for p in every}

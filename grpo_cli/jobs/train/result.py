@@ -12,7 +12,7 @@ from typing import Any
 from grpo_cli.errors import Exit
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Status
-from grpo_cli.run.spent import SpentTime, now, summed, timed
+from grpo_cli.run.spent import SpentTime, now, timed
 
 
 @dataclass
@@ -57,9 +57,12 @@ class Stopwatch:
         return {**own, **steps, "total": self.wall_s}
 
     def phases(self, earlier: Mapping[str, Any], steps: Mapping[str, SpentTime]) -> dict[str, dict[str, float]]:
-        """For `run.json`: wall and CPU seconds of every phase of the run, `steps` being those inside steps."""
-        spent = {**dict.fromkeys(PHASES, SpentTime()), **self.spent, **steps}
-        return summed(earlier, {"imports": SpentTime(cpu=self.began.cpu), **spent})
+        """For `run.json`: wall and CPU seconds of every phase of the run, `steps` being those inside steps, `earlier` those that
+        earlier processes of the run noted there."""
+        none = SpentTime()
+        spent = {"imports": SpentTime(cpu=self.began.cpu), **dict.fromkeys(PHASES, none), **self.spent, **steps}
+        before = {phase: SpentTime(noted["wall_s"], noted["cpu_s"]) for phase, noted in earlier.items()}
+        return {p: (before.get(p, none) + spent.get(p, none)).as_json() for p in dict.fromkeys([*before, *spent])}
 
 
 SCHEMA = 1

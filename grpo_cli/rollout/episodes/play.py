@@ -7,7 +7,7 @@ same whatever plays next to it, on one process or many. The last observation is 
 
 How this works: `Episodes.open` starts a world for each sample and encodes prompts with their first observations. `Play.generate`
 then loops over turns: `_ask` generates one turn of each live episode, `_act` hands the turns to the worlds and appends what they
-answer, `_completions` asks the worlds for scores at the end. `demonstrations` plays the same with the world's own actions.
+answer; at the end it asks the worlds for scores. `demonstrations` plays the same with the world's own actions.
 """
 
 from __future__ import annotations
@@ -155,8 +155,18 @@ class Play:
             if on_progress and now > done:
                 on_progress(now, total)
             done = now
+        # a world that has failed has no score
+        whole = [episode for episode in self.running if episode.fault is None]
+        with self.of.timed():
+            judged = self.of.worlds.score([episode.world for episode in whole])
+        scores: dict[tuple[int, int], float | Fault | None] = {
+            episode.place: score for episode, score in zip(whole, judged, strict=True)
+        }
+        penalty, calls = self.of.spec.invalid_penalty, self.of.spec.has_calls
         found: list[list[Completion]] = [[] for _ in self.rows]
-        for episode, completion in zip(self.running, self._completions(), strict=True):
+        for episode in self.running:
+            score = scores.get(episode.place, episode.fault)
+            completion = episode.completion(score, penalty, has_calls=calls)
             found[episode.row].append(completion)
             if on_finish:
                 on_finish(episode.row, episode.sample - self.first, completion)
@@ -220,17 +230,6 @@ class Play:
                 episode.ids += suffix
                 # place holders, so that ids and log-probs have one length: the mask keeps them out of every sum
                 episode.logps += [0.0] * len(suffix)
-
-    def _completions(self) -> list[Completion]:
-        # a world that has failed has no score
-        whole = [episode for episode in self.running if episode.fault is None]
-        with self.of.timed():
-            found = self.of.worlds.score([episode.world for episode in whole])
-        scores: dict[tuple[int, int], float | Fault | None] = {
-            episode.place: score for episode, score in zip(whole, found, strict=True)
-        }
-        penalty, calls = self.of.spec.invalid_penalty, self.of.spec.has_calls
-        return [e.completion(scores.get(e.place, e.fault), penalty, has_calls=calls) for e in self.running]
 
 
 def suffixes_of(spec: Environment, policy: Policy) -> TurnSuffixes:

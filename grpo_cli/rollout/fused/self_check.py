@@ -8,7 +8,8 @@ the whole backbone is checked last, on top of the parts that were taken before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
@@ -25,24 +26,29 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.fused.patches import Patch
 
 
+@contextmanager
+def _noted(what: str, note: Callable[[str], None]) -> Iterator[None]:
+    """An error inside becomes a line: building a kernel can fail in as many ways as compilers do; the plain code always works."""
+    try:
+        yield
+    except Exception as err:  # noqa: BLE001
+        note(f"decoding without {what}: {type(err).__name__}: {str(err)[:80]}")
+
+
 def checked_attention(model: nn.Module, note: Callable[[str], None]) -> FusedAttention | None:
     """The fused decode attention if it agrees with the plain one."""
     base: Any = causal_model(model)
     heads = base.config.get_text_config().num_attention_heads
-    try:
+    with _noted("the fused attention", note):
         from grpo_cli.rollout.fused.launch import fused_attention
 
         layout = measure_layout(model)
         forms = {(f.window, f.cap, f.sinks is None): f for f in measure_forms(model)}
         error = max(attention_error(fused_attention, layout, heads, form) for form in forms.values())
-    # Building a kernel can fail in as many ways as compilers do; the plain code always works.
-    except Exception as err:  # noqa: BLE001
-        note(f"decoding without the fused attention: {type(err).__name__}: {str(err)[:80]}")
-        return None
-    if error > 1e-2:
+        if error <= 1e-2:
+            return fused_attention
         note(f"decoding without the fused attention: it is off by {error:.2g}")
-        return None
-    return fused_attention
+    return None
 
 
 def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, form: AttentionForm = PLAIN) -> float:
@@ -80,20 +86,15 @@ def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, form
 
 def checked_accept(model: nn.Module, note: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
     """The fused sampler, which takes logits [n, V], if it draws what the plain one draws; else None, with a note of the reason."""
-    base: Any = causal_model(model)
-    try:
+    with _noted("the fused sampler", note):
         from grpo_cli.rollout.fused.launch import fused_accept
 
-        device = next(base.parameters()).device
+        device = next(model.parameters()).device
         apart = max(accept_error(fused_accept, device, temperature) for temperature in (0.0, 0.7))
-    # As above: a kernel's build can fail in any way, and the plain code always works.
-    except Exception as err:  # noqa: BLE001
-        note(f"decoding without the fused sampler: {type(err).__name__}: {str(err)[:80]}")
-        return None
-    if apart > 1e-3:
+        if apart <= 1e-3:
+            return fused_accept
         note(f"decoding without the fused sampler: it is off by {apart:.2g}")
-        return None
-    return fused_accept
+    return None
 
 
 def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, temperature: float) -> float:
@@ -141,14 +142,11 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
 
 def checked_patches(model: nn.Module, note: Callable[[str], None]) -> list[Patch]:
     """The fused norms, gates and rotary embeddings that agree with the model's own."""
-    try:
+    with _noted("fused kernels", note):
         from grpo_cli.rollout.fused.patches import find_patches
 
         return find_patches(model)
-    # As above: whatever a kernel's build raises, the model's own code always works.
-    except Exception as err:  # noqa: BLE001
-        note(f"decoding without fused kernels: {type(err).__name__}: {str(err)[:80]}")
-        return []
+    return []
 
 
 def checked_backbone(

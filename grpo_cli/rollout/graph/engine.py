@@ -263,20 +263,16 @@ def make_graph_engine(
         merged, attention = checked_merged_weights(model, autocast, note), checked_attention(model, note)
         patches = checked_patches(model, note)
         patches += checked_backbone(model, autocast, attention, patches, merged)
-        fused: dict[str, Any] = {
+        options: dict[str, Any] = {
+            "max_rows": max_rows or CUDA_ROWS,
+            "prefill_tokens": CUDA_PREFILL,
+            "autocast": autocast,
+            "tokenizer": tokenizer,
             "attention": attention,
             "patches": patches,
             "accept": checked_accept(model, note),
             "merged": merged,
         }
-    rows = max_rows or CUDA_ROWS
-    options: dict[str, Any] = {
-        "max_rows": rows,
-        "prefill_tokens": CUDA_PREFILL,
-        "autocast": autocast,
-        "tokenizer": tokenizer,
-        **fused,
-    }
     engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
     try:
         # a capture fails here, on two samples of three tokens, or not at all
