@@ -96,7 +96,7 @@ class Peers:
         self.every_s = max(1.0, ranks.world / 16)
         self._old_s = OLD_S * self.every_s
         self.status = RankStatus(machine, socket.gethostname())
-        self._heard: dict[int, tuple[RankStatus, float]] = {}
+        self._received: dict[int, tuple[RankStatus, float]] = {}
         self._began = self._answered = time.monotonic()
         self._closed = ""
         self._over = threading.Event()
@@ -142,7 +142,7 @@ class Peers:
     def others(self) -> str:
         """The other ranks in words, one after another; empty where nothing is known."""
         said = []
-        for rank, (status, _) in sorted(self._heard.items()):
+        for rank, (status, _) in sorted(self._received.items()):
             age = self._age(rank)
             state = f"does not run for {age:.0f}s, in" if age > self._old_s else f"{status.silent_s:.0f}s in"
             said.append(f"{self._name(rank)}: {state} `{status.phase}`")
@@ -152,7 +152,7 @@ class Peers:
         """What ended the connection that broke with `err`: a rank that failed or is silent; None where all are well."""
         deadline = time.monotonic() + 2 * self._old_s
         while time.monotonic() < deadline:
-            for rank, (status, _) in sorted(self._heard.items()):
+            for rank, (status, _) in sorted(self._received.items()):
                 if status.end:
                     return SetupError(f"{self._name(rank)} failed first: {status.end}")
                 if self._age(rank) > self._old_s and not self._closed:
@@ -165,40 +165,40 @@ class Peers:
     def lost(self) -> UserError | None:
         """The machine that sends nothing any more, if there is one."""
         now = time.monotonic()
-        for rank, (status, _) in sorted(self._heard.items()):
+        for rank, (status, _) in sorted(self._received.items()):
             if status.end and self._age(rank) > CLOSED_S:
                 return SetupError(f"{self._name(rank)} failed first: {status.end}")
         limit = CLOSED_S if self._closed else self.lost_s
         if now - self._answered > min(limit, self.lost_s) and self.status.machine:
             return self._lost("machine 0", now - self._answered)
-        if len(self._heard) < self.ranks.world - 1:
+        if len(self._received) < self.ranks.world - 1:
             waited = now - self._began
-            missing = [r for r in range(self.ranks.world) if r != self.ranks.rank and r not in self._heard]
+            missing = [r for r in range(self.ranks.world) if r != self.ranks.rank and r not in self._received]
             return self._lost(f"rank {missing[0]}", waited) if waited > START_S else None
         machines: dict[int, list[int]] = {}
-        for rank, (status, _) in self._heard.items():
+        for rank, (status, _) in self._received.items():
             machines.setdefault(status.machine, []).append(rank)
         machines.pop(self.status.machine, None)
         for machine, ranks in sorted(machines.items()):
             age = min(self._age(rank) for rank in ranks)
             if age > self.lost_s:
-                host = self._heard[ranks[0]][0].host
+                host = self._received[ranks[0]][0].host
                 which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {min(ranks)}-{max(ranks)}"
                 return self._lost(f"machine {machine} ({host}, {which})", age)
         return None
 
     def _age(self, rank: int) -> float:
-        return time.monotonic() - self._heard[rank][1]
+        return time.monotonic() - self._received[rank][1]
 
     def _name(self, rank: int) -> str:
-        status = self._heard[rank][0]
+        status = self._received[rank][0]
         is_here = status.machine == self.status.machine
         return f"rank {rank}" if is_here else f"rank {rank} on machine {status.machine} ({status.host})"
 
     def _gone(self, who: str, err: Exception) -> UserError:
-        told = str(err).strip().splitlines()
+        lines = str(err).strip().splitlines()
         return SetupError(
-            f"{who} is gone" + (f": {told[0].rpartition('] ')[2].partition('. This is')[0]}" if told else ""),
+            f"{who} is gone" + (f": {lines[0].rpartition('] ')[2].partition('. This is')[0]}" if lines else ""),
             hint="killed, out of memory, or its machine went down; go on with `--resume`",
         )
 
@@ -218,12 +218,12 @@ class Peers:
                 store.set(_key(self.ranks.rank), json.dumps(asdict(self.status)))
                 others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
                 # reading a key that is not there would wait for it
-                there = [rank for rank in others if rank in self._heard or store.check([_key(rank)])]
+                there = [rank for rank in others if rank in self._received or store.check([_key(rank)])]
                 for rank, sent in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
                     status = RankStatus(**json.loads(sent))
                     # by our own clock, from when the count moved: the machines' clocks may differ by more than a silence
-                    if rank not in self._heard or status.count != self._heard[rank][0].count:
-                        self._heard[rank] = (status, time.monotonic())
+                    if rank not in self._received or status.count != self._received[rank][0].count:
+                        self._received[rank] = (status, time.monotonic())
                 self._answered, self._closed = time.monotonic(), ""
             except RuntimeError as err:  # torch's errors of a store that does not answer
                 store, self._closed = None, str(err)

@@ -18,7 +18,7 @@ from grpo_cli.environments.step import own_loop
 from grpo_verifiers.kinds.functions.conventions import BadFunction, find
 from grpo_verifiers.kinds.functions.value import BadReturn
 
-Said = tuple[str, str]
+Message = tuple[str, str]
 """Role and text of a message."""
 
 
@@ -29,7 +29,7 @@ class VerifiersWorld:
         """`faults` gets what the rubric's functions raise (`guarded`)."""
         self.env, self.faults = env, faults
         self.state: Any = None
-        self.said: list[Said] = []
+        self.messages: list[Message] = []
         self._rollout: asyncio.Task[Any] | None = None
         self._asked, self._prompt = asyncio.Event(), list[Any]()
         self._answer: asyncio.Future[Any] | None = None
@@ -39,10 +39,10 @@ class VerifiersWorld:
         # the row's messages: its column `prompt`, as their data sets have it, else its `question`
         prompt = row.get("prompt", row.get("question", ""))
         is_chat = isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt
-        self.said = [_said(message) for message in prompt] if is_chat else [("user", str(prompt))]
+        self.messages = [_read_message(message) for message in prompt] if is_chat else [("user", str(prompt))]
         given = {
             **row,
-            "prompt": [{"role": role, "content": text} for role, text in self.said],
+            "prompt": [{"role": role, "content": text} for role, text in self.messages],
             "example_id": row.get("example_id", 0),
         }
         # one of their clients, whose answers are our model's turns
@@ -56,10 +56,10 @@ class VerifiersWorld:
             error = self.state.get("error")
             why = f"{error!r:.200}" if error is not None else str(self.state.get("stop_condition"))
             raise BadReturn(f"the environment ended before the first turn ({why})")
-        head, (role, text) = self.said[:-1], self.said[-1]
+        head, (role, text) = self.messages[:-1], self.messages[-1]
         if asked[:-1] != head or asked[-1][0] != role or not asked[-1][1].startswith(text):
             raise BadReturn("the environment writes another prompt than the row's: put it into the rows")
-        self.said = asked
+        self.messages = asked
         return asked[-1][1].removeprefix(text)
 
     def step(self, action: str) -> dict[str, Any]:
@@ -74,10 +74,10 @@ class VerifiersWorld:
         asked = self._go_on()
         if asked is None:
             return {"done": True}
-        before = [*self.said, ("assistant", action)]
+        before = [*self.messages, ("assistant", action)]
         if asked[: len(before)] != before:
             raise BadReturn("the environment rewrites what was said before, and an episode only grows")
-        self.said = asked
+        self.messages = asked
         return {"observation": [text for _, text in asked[len(before) :]]}
 
     def score(self) -> float:
@@ -102,7 +102,7 @@ class VerifiersWorld:
         self._asked.set()
         return await self._answer
 
-    def _go_on(self) -> list[Said] | None:
+    def _go_on(self) -> list[Message] | None:
         """Until the model's next turn, with all messages so far; None at the end.
 
         Raises:
@@ -116,7 +116,7 @@ class VerifiersWorld:
         own_loop().run_until_complete(asyncio.wait({waiting, rollout}, return_when=asyncio.FIRST_COMPLETED))
         waiting.cancel()
         if not rollout.done():
-            return [_said(message) for message in self._prompt]
+            return [_read_message(message) for message in self._prompt]
         self.state = rollout.result()
         return None
 
@@ -180,7 +180,7 @@ def _guarded(function: Callable[..., Any], faults: list[Exception]) -> Callable[
     return call
 
 
-def _said(message: Any) -> Said:
+def _read_message(message: Any) -> Message:
     held = message if isinstance(message, Mapping) else {"role": message.role, "content": message.content}
     content = held["content"]
     if not isinstance(content, str):

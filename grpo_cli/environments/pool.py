@@ -41,7 +41,7 @@ class World:
     row: Mapping[str, Any]
     seed: int
     actions: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    observed: tuple[str, ...] = ()
 
     def ask(self, what: Any, action: str | None = None) -> Ask:
         """The question for its worker, `action` being the newest."""
@@ -139,8 +139,8 @@ class Worlds:
             if isinstance(found, Fault):
                 opened.append((world, found))
                 continue
-            world.said = (str(found["observation"]),)
-            opened.append((world, world.said[0]))
+            world.observed = (str(found["observation"]),)
+            opened.append((world, world.observed[0]))
         return opened
 
     def step(self, acted: Sequence[tuple[World, str]]) -> list[Step | Fault]:
@@ -153,7 +153,7 @@ class Worlds:
                 out.append(found)
                 continue
             step = Step(**{**found, "parts": tuple(found["parts"])})
-            world.actions, world.said = (*world.actions, action), (*world.said, step.observation)
+            world.actions, world.observed = (*world.actions, action), (*world.observed, step.observation)
             out.append(step)
         return out
 
@@ -182,7 +182,7 @@ class Worlds:
         gone = [i for i, one in results.items() if isinstance(one, Done) and one.value.get("lost")]
         for i in sorted(gone):
             # with all that it takes to make the environment anew
-            again = replace(asks[i], row=worlds[i].row, texts_digest=digest(list(worlds[i].said)), again=True)
+            again = replace(asks[i], row=worlds[i].row, texts_digest=digest(list(worlds[i].observed)), again=True)
             # each action that is taken again may take as long as the first time
             patience = [float(1 + len(again.actions))]
             results[i] = self._pools[again.play[1] % self.workers].run([again], patience)[0]

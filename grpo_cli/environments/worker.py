@@ -201,7 +201,7 @@ class _Live:
     inner: Any
     taken: int = 0
     earned: float = 0.0
-    said: list[str] = field(default_factory=list)
+    observed: list[str] = field(default_factory=list)
 
 
 class Worker:
@@ -247,7 +247,7 @@ class Worker:
         live = self.live[ask.play]
         for action in ask.actions[:wanted]:
             self._step(ask, live, action)
-        if digest(live.said) != ask.texts_digest:
+        if digest(live.observed) != ask.texts_digest:
             raise BadReturn(
                 f"`{self.name}` does not repeat: the same row, seed and actions led to other observations"
                 " when it was made anew after its worker was ended"
@@ -260,18 +260,18 @@ class Worker:
         row, options = copy.deepcopy((dict(ask.row or {}), dict(self.options)))
         live = self.live[ask.play] = _Live(self.make(**options))
         where = self._where(live, "reset")
-        said = read_text(awaited(live.inner.reset(row, ask.seed)), where, "the first observation")
+        first = read_text(awaited(live.inner.reset(row, ask.seed)), where, "the first observation")
         for name in ("score", "demonstrate"):
             method_of(live.inner, name, self.name)
-        live.said.append(said)
-        return {"observation": said}
+        live.observed.append(first)
+        return {"observation": first}
 
     def _step(self, ask: Ask, live: _Live, action: str) -> Step:
         fix_chance(ask.seed, live.taken + 1)
         live.taken += 1
         step = read_step(awaited(live.inner.step(action)), self._where(live, "step"))
         live.earned += step.reward
-        live.said.append(step.observation)
+        live.observed.append(step.observation)
         return step
 
     def _where(self, live: _Live, method: str) -> str:

@@ -67,7 +67,7 @@ def test_the_error_of_a_rank_explains_the_broken_connection_of_another(make: Cal
 
     def fail() -> None:
         with pytest.raises(ImportError), one.watching(nobody):
-            until(lambda: bool(zero._heard))
+            until(lambda: bool(zero._received))
             raise ImportError("no such thing")
         told.set()
 
@@ -83,14 +83,14 @@ def test_a_silent_rank_explains_it_too(make: Callable[..., Peers]) -> None:
     gone = r"rank 1 on machine 1 .* is gone: Connection closed by peer"
     with pytest.raises(UserError, match=gone), zero.watching(nobody):
         with one.watching(nobody):
-            until(lambda: bool(zero._heard))
+            until(lambda: bool(zero._received))
         raise BROKEN
 
 
 def test_an_error_of_its_own_stays_what_it_is(make: Callable[..., Peers]) -> None:
     zero, one = make(0), make(1)
     with one.watching(nobody), pytest.raises(RuntimeError, match="shapes"), zero.watching(nobody):
-        until(lambda: bool(zero._heard))
+        until(lambda: bool(zero._received))
         raise RuntimeError("shapes do not match")
 
 
@@ -100,7 +100,7 @@ def test_a_machine_that_is_not_heard_any_more_is_lost(make: Callable[..., Peers]
     told: list[UserError] = []
     with pair[1 - silent].watching(told.append):
         with pair[silent].watching(nobody):
-            until(lambda: bool(pair[1 - silent]._heard))
+            until(lambda: bool(pair[1 - silent]._received))
         until(lambda: bool(told))
     assert f"machine {silent} (" in told[0].render()
     assert "was not heard for" in told[0].render()

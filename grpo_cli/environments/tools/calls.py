@@ -115,12 +115,12 @@ def call_id(i: int) -> str:
     return f"call{i:05}"
 
 
-def _form_of_object(said: str) -> CallForm | None:
-    for at, letter in enumerate(said):
-        if letter not in "{[" or at > said.index(NAMES[0]):
+def _form_of_object(turn: str) -> CallForm | None:
+    for at, letter in enumerate(turn):
+        if letter not in "{[" or at > turn.index(NAMES[0]):
             continue
         try:
-            value, _ = json.JSONDecoder().raw_decode(said, at)
+            value, _ = json.JSONDecoder().raw_decode(turn, at)
         except ValueError:
             continue
         value = value[0] if isinstance(value, list) and value else value
@@ -130,7 +130,7 @@ def _form_of_object(said: str) -> CallForm | None:
             name = next((k for k, v in one.items() if v == NAMES[0]), None)
             args = next((k for k, v in one.items() if as_mapping(v) == dict(ARGS)), None)
             if name is not None and args is not None:
-                return CallForm("object", _last_word(said[:at]), name, args, inside)
+                return CallForm("object", _last_word(turn[:at]), name, args, inside)
     return None
 
 

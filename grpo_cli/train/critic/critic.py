@@ -83,7 +83,7 @@ class Critic:
     def values(self, out: Batch) -> Tensor:
         """[B, T + 1] float64 values of what stands before each token of the completions, and behind the last column; no graph."""
         parts = torch.split(torch.arange(len(out["completion_ids"])), self.numbers.rows)
-        return self.unit.back(torch.cat([self._said(out, rows) for rows in parts]))
+        return self.unit.back(torch.cat([self._head_values(out, rows) for rows in parts]))
 
     @torch.no_grad()
     def follow(self, returns: Moments) -> None:
@@ -96,7 +96,7 @@ class Critic:
         self.head.bias.copy_((old.std * self.head.bias.double() + (old.mean - new.mean)) / new.std)
         self.unit = new
 
-    def _said(self, out: Batch, rows: Tensor) -> Tensor:
+    def _head_values(self, out: Batch, rows: Tensor) -> Tensor:
         """[rows, T + 1] float32 what the head returns, in its unit."""
         at = rows.to(out["completion_ids"].device)
         ids_BS = torch.cat([out["prompt_ids"][at], out["completion_ids"][at]], dim=1)
@@ -131,7 +131,7 @@ class Critic:
             for part in torch.split(rows, self.numbers.rows) if len(rows) else ():
                 at = part.to(target.mask_BT.device)
                 old_BT, returns_BT, mask_BT = whole_old_BT[at], whole_returns_BT[at], target.mask_BT[at]
-                found = value_loss(self._said(out, part)[:, :-1], old_BT, returns_BT, mask_BT, self.spec.clip)
+                found = value_loss(self._head_values(out, part)[:, :-1], old_BT, returns_BT, mask_BT, self.spec.clip)
                 (found.loss_BT.sum() / tokens).backward()  # type: ignore[no-untyped-call]
                 seen[:2] += torch.stack([found.loss_BT.detach().sum(), found.clipped_BT.sum().float()])
             # of this rank alone; `summed` below adds the ranks
