@@ -55,13 +55,12 @@ class Corpus:
     """Rows indexed for finding others like them.
 
     A row whose rare triples mostly stand in no other row cannot be near one, which settles nearly all of them at
-    once; the rest are looked up by the rarest n - ceil(threshold * n) + 1 of their n triples, since two sets that
+    once; the rest are looked up by the rarest n - ceil(THRESHOLD * n) + 1 of their n triples, since two sets that
     share so much must share one of those (the prefix filter of set-similarity joins), and compared exactly.
     """
 
-    def __init__(self, rows: Sequence[Row], threshold: float = THRESHOLD) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self._threshold = threshold
         self._words = [words(row.prompt) for row in rows]
         self._first: dict[Words, int] = {}
         for index, text in enumerate(self._words):
@@ -106,7 +105,7 @@ class Corpus:
         return exact + sorted(near, key=lambda pair: -pair.similarity)
 
     def _may_match(self, own: Triples, others: Triples) -> bool:
-        return bool(own) and len(own & others) >= self._threshold * len(own)
+        return bool(own) and len(own & others) >= THRESHOLD * len(own)
 
     def _rows_of(self, indices: Sequence[int]) -> dict[Words, list[int]]:
         rows_of: dict[Words, list[int]] = defaultdict(list)
@@ -117,7 +116,7 @@ class Corpus:
 
     def _prefix(self, own: Triples) -> list[Words]:
         ranked = sorted(own, key=lambda triple: (self._rows_with[triple], triple))
-        return ranked[: len(own) - ceil(self._threshold * len(own)) + 1]
+        return ranked[: len(own) - ceil(THRESHOLD * len(own)) + 1]
 
     def _nearest(self, own: Triples, rows_of: dict[Words, list[int]], before: int) -> tuple[int, float] | None:
         """The most similar row earlier than `before` and its similarity, the earliest of equals; None below the threshold."""
@@ -127,7 +126,7 @@ class Corpus:
             other = self._own[index]
             shared = len(own & other)
             similarity = shared / (len(own) + len(other) - shared)
-            if similarity >= self._threshold and (best is None or similarity > best[1]):
+            if similarity >= THRESHOLD and (best is None or similarity > best[1]):
                 best = index, similarity
         return best
 

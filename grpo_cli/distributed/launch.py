@@ -48,14 +48,14 @@ ROOT_CAUSE = re.compile(r"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: -(\d+)", re
 """The first failure in torchrun's own words, where a signal ended it."""
 
 
-def is_rank(environ: Mapping[str, str] = os.environ) -> bool:
+def is_rank() -> bool:
     """Whether this process was started by `launch`."""
-    return CONTROL in environ
+    return CONTROL in os.environ
 
 
-def is_main_rank(environ: Mapping[str, str] = os.environ) -> bool:
+def is_main_rank() -> bool:
     """Whether this process talks to the user: rank 0, or the only one."""
-    return environ.get("RANK", "0") == "0"
+    return os.environ.get("RANK", "0") == "0"
 
 
 def gpu_count() -> int:
@@ -110,8 +110,8 @@ class Nodes:
         return [f"--nnodes={self.count}", f"--node-rank={self.rank}", *place, each]
 
 
-def choose_processes(recipe: Recipe, gpus: int | None = None) -> tuple[Nodes, int]:
-    """The machines of a run, and how many processes it has on this one; `gpus` there are, counted here where None.
+def choose_processes(recipe: Recipe) -> tuple[Nodes, int]:
+    """The machines of a run, and how many processes it has on this one.
 
     Raises:
         UsageError, SetupError: what the recipe asks for cannot be shared out, or is not here.
@@ -127,7 +127,7 @@ def choose_processes(recipe: Recipe, gpus: int | None = None) -> tuple[Nodes, in
         )
     if recipe.train.method != "rl" or recipe.stages is not None:
         return nodes, 1  # whatever this machine has
-    world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count, gpus)
+    world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
     check_processes(wanted.strategy, world * nodes.count)
     return nodes, world
 
@@ -138,13 +138,13 @@ def refuse_stdin(processes: int) -> None:
         raise UsageError("a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`")
 
 
-def choose_world(asked: int | str, cpu_ranks: int, completions: int, gpus: int | None = None) -> int:
+def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
     """How many processes here, for this machine's share of the completions: with `auto` every GPU it divides over.
 
     Raises:
         SetupError: more GPUs asked than there are, or a batch that does not divide.
     """
-    there = gpu_count() if gpus is None else gpus
+    there = gpu_count()
     if there == 0:
         if isinstance(asked, int) and asked > 1:
             raise SetupError(f"`launch.gpus` asks for {asked} GPUs, there are none here")

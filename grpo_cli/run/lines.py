@@ -99,7 +99,7 @@ def replace(path: Path, text: str | Iterable[str]) -> None:
         raise
 
 
-def refuse_unwritable(path: Path | None, hint: str = "set `--out`") -> None:
+def refuse_unwritable(path: Path | None) -> None:
     """Before hours are spent on what is to lie there; nothing is to lie at None.
 
     Raises:
@@ -117,7 +117,7 @@ def refuse_unwritable(path: Path | None, hint: str = "set `--out`") -> None:
     ):
         why = "permission denied"
     if why:
-        raise SetupError(f"`{path}` cannot be written: {why}", hint=hint)
+        raise SetupError(f"`{path}` cannot be written: {why}", hint="set `--out`")
 
 
 def refuse_closed(folder: Path, hint: str = "give another folder") -> None:

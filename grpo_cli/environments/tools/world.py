@@ -31,13 +31,13 @@ class BadCall(Exception):
     """A call that cannot be made; the message is for the model."""
 
 
-def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The tool that a function is.
 
     Raises:
         BadFunction: an argument without a type, or of one that has no schema.
     """
-    name = name or function.__name__
+    name = function.__name__
     # what stands above the arguments, each argument's words, and what is returned (Google's form)
     parts = re.split(
         r"\n\s*(Args|Arguments|Returns|Raises|Yields|Examples?):\s*\n", f"\n{inspect.getdoc(function) or ''}"

@@ -28,7 +28,7 @@ SHARE = 0.6
 """Of the free memory, at most this much becomes cache: the forward pass itself and the training step need the rest."""
 
 
-def free_bytes(device: torch.device, meminfo: Path = Path("/proc/meminfo")) -> int | None:
+def free_bytes(device: torch.device) -> int | None:
     """Memory to be had on the device now; None where it cannot be read."""
     if device.type == "cuda":
         import torch
@@ -37,7 +37,7 @@ def free_bytes(device: torch.device, meminfo: Path = Path("/proc/meminfo")) -> i
         # what torch has reserved and does not use can be had as well
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
-        for line in meminfo.read_text(encoding="utf-8").splitlines():
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
