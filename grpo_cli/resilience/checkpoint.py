@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from grpo_cli.errors import DataError, SetupError, why_unwritten
 from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.run.lines import open_as, replace, sync
-from grpo_cli.run.typed import read_file
+from grpo_cli.run.typed import read_typed
 from grpo_cli.text import path_of
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         DataError: it cannot be read.
     """
     try:
-        return read_file("grpo.json", (checkpoint / STATE).read_bytes())
+        return read_typed("grpo.json", (checkpoint / STATE).read_bytes())
     except (OSError, ValueError) as err:
         raise DataError(f"cannot be read: {err}", place=str(checkpoint / STATE)) from err
 
@@ -204,7 +204,7 @@ def find_fault(path: Path) -> str | None:
     state of the run among them."""
     try:
         # nothing but a file is opened: a pipe would be waited for
-        files = read_file("manifest.json", (path / MANIFEST).read_bytes())["files"] if (path / MANIFEST).is_file() else None
+        files = read_typed("manifest.json", (path / MANIFEST).read_bytes())["files"] if (path / MANIFEST).is_file() else None
     except (OSError, ValueError):
         files = None
     if files is None:

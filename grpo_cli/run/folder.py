@@ -25,7 +25,7 @@ from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten, wi
 from grpo_cli.run import lines
 from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import SampleRecord, dump_line
-from grpo_cli.run.typed import metrics_of, read_file
+from grpo_cli.run.typed import metrics_of, read_typed
 from grpo_cli.text import path_of, visible, visible_lines, without_home
 from grpo_verifiers.names import nearest
 
@@ -185,7 +185,7 @@ class RunFolder:
         """
         path = self.path / "run.json"
         try:
-            return read_file("run.json", path.read_bytes())
+            return read_typed("run.json", path.read_bytes())
         except (OSError, ValueError) as err:
             raise DataError(f"cannot be read: {err}", place=str(path)) from err
 

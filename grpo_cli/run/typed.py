@@ -141,7 +141,7 @@ class _Recipe(_Read):
 FILES: dict[str, type[_Read]] = {"run.json": _Manifest, "manifest.json": _CheckpointManifest, "grpo.json": _State}
 
 
-def read_file(name: Literal["run.json", "manifest.json", "grpo.json"], text: str | bytes) -> dict[str, Any]:
+def read_typed(name: Literal["run.json", "manifest.json", "grpo.json"], text: str | bytes) -> dict[str, Any]:
     """A run's manifest, or the files of a checkpoint and its state, by what they are called on disk.
 
     Raises:
