@@ -59,18 +59,15 @@ def selected_logps(
         kind = torch.promote_types(hidden_NH.dtype, torch.float32)
     if width is None:
         kept = len(hidden_NH) * len(weight_VH) * kind.itemsize <= KEPT
-        width = len(weight_VH) if kept else stretch(len(hidden_NH), len(weight_VH))
+        width = len(weight_VH)
+        if not kept:
+            # as many words as fit `STRETCH`, in equal parts, a multiple of 128 for the matrix units
+            parts = -(-width // max(128, STRETCH // max(1, len(hidden_NH)) // 128 * 128))
+            width = min(width, -(-width // parts // 128) * 128)
     found = _Selected.apply(hidden_NH, weight_VH, bias_V, labels_N, temperature, kind, width)  # type: ignore[no-untyped-call]
     # `where`, not a product: what sits in a row that does not count may be anything, and 0 * inf is NaN
     zero = found[0].new_zeros(())
     return torch.where(counts_N, found[0], zero), torch.where(counts_N, found[1], zero)
-
-
-def stretch(tokens: int, vocabulary: int) -> int:
-    """Words of a stretch: as many as fit `STRETCH`, in equal parts, a multiple of 128 for the matrix units."""
-    most = max(128, STRETCH // max(1, tokens) // 128 * 128)
-    parts = -(-vocabulary // most)
-    return min(vocabulary, -(-vocabulary // parts // 128) * 128)
 
 
 class _Selected(torch.autograd.Function):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,14 +41,12 @@ class PackedSource:
         self.graphs = Graphs(model, numbers) if captures else None
         self.aside = _Aside(self.device)
 
-    def __call__(self, request: LogProbRequest) -> LogProbs:
-        return self.answer(request, None)
-
-    def answer(self, request: LogProbRequest, laid: PackingPlan | None) -> LogProbs:
+    def __call__(self, request: LogProbRequest, laid: PackingPlan | None = None) -> LogProbs:
         """The log-probs that TRL asks for, of rows that may have been laid out before."""
         if request.wants_more:
             return self.trl(request)
-        if laid is not None:
+        # TRL may ask for fewer rows than were laid out; then the layout is made again
+        if laid is not None and (laid.rows, laid.width) == (len(request.ids_BS), request.keep):
             return (*self._scored(laid), None)
         rows = request.rows or len(request.ids_BS)
         plans = [
@@ -90,7 +88,7 @@ class PackedSource:
         self.aside.mark()
         return batches
 
-    def ahead(self, prepare: Callable[[], tuple[Rows, float]]) -> tuple[tuple[Rows, float], _LaidOut]:
+    def ahead(self, prepare: Callable[[], tuple[Rows, float]]) -> tuple[tuple[Rows, float], LogProbSource]:
         """What `prepare` makes of a micro-batch, and the source of its log-probs, laid out ahead of its loss."""
         with self.aside.reading():
             rows, share = prepare()
@@ -102,20 +100,7 @@ class PackedSource:
                 if torch.is_tensor(value) and value.is_cuda:
                     # made on the reading stream: the allocator must not give it away before the computing one is done
                     value.record_stream(torch.cuda.current_stream())
-        return (rows, share), _LaidOut(self, laid)
-
-
-@dataclass(frozen=True)
-class _LaidOut:
-    source: PackedSource
-    plan: PackingPlan | None
-
-    def __call__(self, request: LogProbRequest) -> LogProbs:
-        # TRL may ask for fewer rows than were laid out; then the layout is made again
-        laid = self.plan
-        if laid is not None and (laid.rows, laid.width) != (len(request.ids_BS), request.keep):
-            laid = None
-        return self.source.answer(request, laid)
+        return (rows, share), partial(self, laid=laid)
 
 
 class _Aside:
