@@ -44,7 +44,10 @@ def test_a_hang_of_several_ranks_says_what_each_of_them_does(tmp_path: Path) -> 
     run, notes = RunFolder.create(tmp_path, "run", "grpo: 1\n", {}), Notes()
     peers: Any = Peers(Ranks(0, 3))
     now = time.monotonic()
-    peers._received = {1: (RankStatus(0, "a", "verify 3/8", 31.4), now), 2: (RankStatus(1, "b", "update", 5.0), now - 60)}
+    peers._received = {
+        1: (RankStatus(0, "a", "verify 3/8", 31.4), now),
+        2: (RankStatus(1, "b", "update", 5.0), now - 60),
+    }
     heart: Any = Heartbeat(run, notes, limit_s=0.05, every_s=0.01, peers=peers)
     heart.beat("update")
     with heart.watching():
