@@ -204,7 +204,11 @@ def find_fault(path: Path) -> str | None:
     state of the run among them."""
     try:
         # nothing but a file is opened: a pipe would be waited for
-        files = read_typed("manifest.json", (path / MANIFEST).read_bytes())["files"] if (path / MANIFEST).is_file() else None
+        files = (
+            read_typed("manifest.json", (path / MANIFEST).read_bytes())["files"]
+            if (path / MANIFEST).is_file()
+            else None
+        )
     except (OSError, ValueError):
         files = None
     if files is None:
