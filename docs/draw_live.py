@@ -30,8 +30,8 @@ def main() -> None:
     began = seconds_of(folder.manifest().get("started")) or 0.0
     state = RunState(began)
     known = info_of(folder)
-    state.start(
-        replace(
+    state.set(
+        info=replace(
             known,
             command="train",
             recipe=known.recipe.rsplit("/", 1)[-1],
@@ -51,7 +51,7 @@ def main() -> None:
     total = info.prompts * info.group
     state.act("generate", total * 3 // 4, total, at)
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    state.allow_keys()
+    state.set(keys=True)
     console.print(frame(state.snapshot(at), WIDTH, HEIGHT))
     svg = console.export_svg(title="grpo train", theme=MONOKAI, unique_id="grpo")
     # rich names a font on the net; the reader's own fixed-width font does as well

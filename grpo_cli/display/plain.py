@@ -54,14 +54,10 @@ class PlainDisplay(Display):
     def __init__(
         self, stream: TextIO, *, ascii: bool = False, now: Callable[[], float] = time.time, card: bool = True
     ) -> None:
-        self._stream = stream
-        self._ascii = ascii
-        self._now = now
-        self._card = card
+        self._stream, self._ascii, self._now, self._card = stream, ascii, now, card
         self._lock = threading.RLock()
-        self._last = now()
+        self._last = self._noun_began = now()
         self._noun = ""
-        self._noun_began = now()
         self._info = RunInfo("")
 
     def start(self, info: RunInfo) -> None:
@@ -113,9 +109,8 @@ class PlainDisplay(Display):
             value = metrics[f"eval/pass@{k}"]
             parts.append(f"pass@{k} {score(value)} {plus_minus(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
         if metrics.get("eval/greedy") is not None:
-            parts.append(
-                f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}".rstrip()
-            )
+            greedy = f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}"
+            parts.append(greedy.rstrip())
         if metrics.get("eval/think") is not None:
             parts.append(f"think {percent(metrics['eval/think'])}")
         if metrics.get("eval/n") is not None:
@@ -166,7 +161,7 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     metrics = as_drawn(metrics)
     get = metrics.get
     parts = [(0, f"step {get('step')}/{info.steps or number(None)}")]
-    if draws := "reward/total/mean" in metrics:  # a step that learns from a file has no reward to tell of
+    if draws := "reward/total/mean" in metrics:  # a step that learns from a file has no reward
         kinds = [f"{word} {number(get(f'group/{key}'))}" for word, key in KINDS]
         parts += [
             (0, f"reward {score(get('reward/total/mean'))}"),
@@ -193,14 +188,9 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     parts += [(0, total), (5, f"= {phases}")] if phases else [(0, total)]
     if get("eta_s") is not None:
         parts.append((0, f"eta {duration(get('eta_s'), '')}"))
-    return _fitting(parts, LONGEST)
-
-
-def _fitting(parts: list[tuple[int, str]], most: int) -> str:
-    """Parts in their order; those of the highest rank are left out first, the later ones before the earlier."""
-    while sum(len(text) + 2 for _, text in parts) - 2 > most and (last := max(rank for rank, _ in parts)):
-        at = max(i for i, (rank, _) in enumerate(parts) if rank == last)
-        parts = [*parts[:at], *parts[at + 1 :]]
+    # of a line that is too long the parts of the highest rank are left out, the later ones before the earlier
+    while sum(len(text) + 2 for _, text in parts) - 2 > LONGEST and (last := max(rank for rank, _ in parts)):
+        del parts[max(i for i, (rank, _) in enumerate(parts) if rank == last)]
     return "  ".join(text for _, text in parts)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -57,16 +58,10 @@ def tell_webhook(
     body = {"schema": SCHEMA, "event": event, "run": run.name, "path": str(run.path), "text": text, **more}
     failure = post(url, strict_json(body).encode())
     if failure:
-        where = _host(url) or "the webhook"
-        display.note("warn", f"`run.webhook` was not told of `{event}`: {where} {failure}", "")
-
-
-def _host(url: str) -> str | None:
-    """The host of an address; None where it has none."""
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
+        host = None
+        with contextlib.suppress(ValueError):
+            host = urlsplit(url).hostname
+        display.note("warn", f"`run.webhook` was not told of `{event}`: {host or 'the webhook'} {failure}", "")
 
 
 def post(url: str, body: bytes) -> str:

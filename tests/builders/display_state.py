@@ -52,7 +52,7 @@ def view(completion: str = "48/2 = 24 in May, so 48 + 24 = 72 clips in total. Th
 def run_state(steps: int = 142, view: SampleView | None = None) -> RunState:
     """A run after this many steps, in the middle of generating the next."""
     state = RunState(BEGAN)
-    state.start(INFO)
+    state.set(info=INFO)
     for step in range(1, steps + 1):
         state.step(step_metrics(step), view)
         if step == 1:
@@ -69,5 +69,5 @@ def run_state(steps: int = 142, view: SampleView | None = None) -> RunState:
 def full_state() -> FrameState:
     """A run in its middle whose keys are read, as in a terminal."""
     state = run_state(view=view())
-    state.allow_keys()
+    state.set(keys=True)
     return state.snapshot(BEGAN + 4357)

@@ -231,7 +231,7 @@ def test_a_resumed_run_is_shown_with_its_past(tmp_path: Path) -> None:
     display.step({"step": 3, "group/count": 4, "reward/total/mean": 0.9})
     display.close()
     shown = live._state.snapshot(0.0)
-    assert shown.curve("step") == [1, 2, 3]
+    assert shown.curves.of("step") == [1, 2, 3]
     assert shown.first is not None and shown.first["reward/total/mean"] == 0.1
     assert [m["eval/pass@1"] for m in shown.evaluations] == [0.2]
 

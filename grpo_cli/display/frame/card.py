@@ -33,7 +33,17 @@ def card_lines(card: Card, width: int) -> list[str]:
     elif history:  # learned from a file: nothing was drawn, so there is no reward
         losses = [m.get("loss") for m in history]
         lines.append(f"   {'loss':<17} {number(losses[0])} → {number(losses[-1])}")
-    lines += _time(card, width)
+    spent = dict(card.seconds) or {p: sum(m.get(f"time/{p}") or 0.0 for m in history) for p in PHASES}
+    total = sum(spent.values())
+    if total > 0:
+        lines.append(f"   {'time':<17}")
+    for phase, value in spent.items():
+        if value < 0.005 * total or total <= 0:
+            continue
+        part = f"{phase} {percent(value / total)}"
+        if len(lines[-1]) + 2 + len(part) > width:
+            lines.append(" " * 20)
+        lines[-1] += (" " if len(lines[-1]) == 20 else "  ") + part
     lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
     last = (
         ("evidence", card.evidence), ("best", card.best), ("report", card.report), ("next", card.next), ("or", card.other),
@@ -53,7 +63,10 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
         text = f"{score(first.get(key))} {plus_minus(first.get(f'{key}/half'))}"
         if len(evaluations) > 1:
             text += f" → {score(last.get(key))} {plus_minus(last.get(f'{key}/half'))}  {spark_of(key, values, 20)}"
-        text += _counts(first, last, key)
+        before, after = (m.get(f"{key}/n", m.get("eval/n")) for m in (first, last))
+        if after is not None:  # a run may end on an evaluation of fewer rows
+            is_like = before == after or before is None or not last.get(BETWEEN)
+            text += f"  n {after}" if is_like else f"  n {before} → {after}"
         known = [m for m in of_all_rows(evaluations) if m.get(key) is not None]
         best = max(known, key=lambda m: float(m[key]), default=last)
         if len(known) > 1 and best is not known[-1]:
@@ -70,15 +83,6 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
     if last.get("eval/think") is not None:
         lines.append(f"   {'thinks':<17} {_from_to(evaluations, 'eval/think', percent)} of held-out samples")
     return lines
-
-
-def _counts(first: Metrics, last: Metrics, key: str) -> str:
-    """`  n 256`, or `  n 256 → 32` where a run ended on an evaluation of fewer rows."""
-    before, after = (m.get(f"{key}/n", m.get("eval/n")) for m in (first, last))
-    if after is None:
-        return ""
-    is_like = before == after or before is None or not last.get(BETWEEN)
-    return f"  n {after}" if is_like else f"  n {before} → {after}"
 
 
 def _from_to(evaluations: Sequence[Metrics], key: str, form: Callable[[float | None], str]) -> str:
@@ -118,17 +122,3 @@ def _kinds(history: Sequence[Metrics], gap: str, named: bool) -> str:
         text = percent(share)
         shares.append(f"{word} {text}" if named else text)
     return gap.join(shares)
-
-
-def _time(card: Card, width: int) -> list[str]:
-    spent = dict(card.seconds) or {p: sum(m.get(f"time/{p}") or 0.0 for m in card.history) for p in PHASES}
-    total = sum(spent.values())
-    if total <= 0:
-        return []
-    shown = [f"{phase} {percent(value / total)}" for phase, value in spent.items() if value >= 0.005 * total]
-    lines = [f"   {'time':<17}"]
-    for part in shown:
-        if len(lines[-1]) + 2 + len(part) > width:
-            lines.append(" " * 20)
-        lines[-1] += (" " if len(lines[-1]) == 20 else "  ") + part
-    return lines

@@ -34,7 +34,9 @@ class Curves:
         """The metrics of the next step."""
         if self._steps // self._size >= self._most:
             self._size *= 2
-            self._sums = {key: _halved(bins) for key, bins in self._sums.items()}
+            for bins in self._sums.values():
+                bins.extend([(0.0, 0)] * (len(bins) % 2))
+                bins[:] = [(a + c, b + d) for (a, b), (c, d) in zip(bins[::2], bins[1::2], strict=True)]
         at = self._steps // self._size
         self._steps += 1
         for key, value in metrics.items():
@@ -58,11 +60,6 @@ class Curves:
         return [total / count if count else None for total, count in bins] + gap
 
 
-def _halved(bins: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    padded = [*bins, (0.0, 0)] if len(bins) % 2 else bins
-    return [(a + c, b + d) for (a, b), (c, d) in zip(padded[::2], padded[1::2], strict=True)]
-
-
 def columns_of(curve: Curve, width: int, steps: int = 0) -> list[float | None]:
     """A curve in at most `width` columns. Where a run of `steps` fits more than once, each step takes as many as fit."""
     curve = [value if is_drawn(value) else None for value in curve]
@@ -71,31 +68,24 @@ def columns_of(curve: Curve, width: int, steps: int = 0) -> list[float | None]:
     if len(curve) <= width:
         each = max(1, width // max(steps, len(curve)))
         return [value for value in curve for _ in range(each)]
-    edges = [i * len(curve) // width for i in range(width + 1)]
-    return [mean_of(curve[a:b]) for a, b in pairwise(edges)]
-
-
-def mean_of(values: Curve) -> float | None:
-    """The mean of what was measured."""
-    known = [v for v in values if v is not None]
-    return math.fsum(known) / len(known) if known else None
+    means: list[float | None] = []
+    for a, b in pairwise(i * len(curve) // width for i in range(width + 1)):
+        known = [v for v in curve[a:b] if v is not None]
+        means.append(math.fsum(known) / len(known) if known else None)
+    return means
 
 
 def is_drawn(value: float | None) -> TypeGuard[float]:
-    """Whether it has a place in a drawing: what was not measured has none, nor what is not finite."""
+    """Whether it was measured and is finite."""
     return value is not None and math.isfinite(value)
 
 
-def is_rate(key: str) -> bool:
-    """Whether a metric is a share of something, so that 1 is all of it."""
-    return key.startswith(RATES) or (key.startswith("reward/") and key.endswith("/mean"))
-
-
 def bounds(key: str, values: Curve) -> tuple[float, float]:
-    """What the foot and the top of a drawing mean."""
+    """The values at the foot and at the top of a drawing."""
     known = [v for v in values if is_drawn(v)]
     low, high = min([0.0, *known]), max([0.0, *known])
-    return low, max(high, 1.0) if is_rate(key) else high
+    is_rate = key.startswith(RATES) or (key.startswith("reward/") and key.endswith("/mean"))
+    return low, max(high, 1.0) if is_rate else high
 
 
 def spark_of(key: str, curve: Curve, width: int, steps: int = 0) -> str:

@@ -20,12 +20,12 @@ from grpo_cli.display.frame.panels import (
     TOTAL,
     credit,
     critic,
-    kl_text,
+    kl_where,
     memory_text,
     pass_texts,
     reward_block,
     thinks_text,
-    verifier_sum,
+    verifier_names,
 )
 from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
@@ -63,7 +63,10 @@ def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = Fal
         lines = _shrink(small(state, room), rows)
     else:
         lines = _shrink((wide.blocks if is_wide else narrow_blocks)(state, room, rows), rows)
-    return [_ascii(text) if ascii else text for text in lines[:rows]]
+    if ascii:
+        for text in lines:
+            text.plain = as_ascii(text.plain)
+    return lines[:rows]
 
 
 def _shrink(blocks: list[PanelBlock], height: int) -> list[Text]:
@@ -80,13 +83,6 @@ def _shrink(blocks: list[PanelBlock], height: int) -> list[Text]:
         spare -= len(block.lines) - keep
         del lines[i][keep:]
     return [text for i in sorted(lines) for text in lines[i]][:height]
-
-
-def _ascii(text: Text) -> Text:
-    plain = Text(as_ascii(text.plain), no_wrap=True, overflow="crop", end="")
-    plain.spans = list(text.spans)
-    plain.style = text.style
-    return plain
 
 
 # The narrow frame, drawn for 80 x 24: the panels in short, with the histogram and no verifier table.
@@ -138,12 +134,17 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     truncated = last.get("truncated")
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
-    failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
-    curve = spark_of("entropy", state.curve("entropy"), max(min(10, width - at - 30), 0))
+    names = verifier_names(state)
+    failed, over = (
+        sum(last.get(f"verify/{name}/{outcome}") or 0 for name in names) if names else None
+        for outcome in ("error", "over_limit")
+    )
+    curve = spark_of("entropy", state.curves.of("entropy"), max(min(10, width - at - 30), 0))
     entropy = f"entropy {two_decimals(last.get('entropy'))}"
+    kl = f"kl {number(state.known.get('kl'))} {kl_where(state)}".rstrip()
     rows = [
         ([f"len {number(last.get('length/mean'))}", f"p95 {number(last.get('length/p95'))}", *cap], "",
-         [f"{entropy} {curve}" if curve else entropy, f"kl {kl_text(state)}"], ""),
+         [f"{entropy} {curve}" if curve else entropy, kl], ""),
         ([f"truncated {percent(truncated)}", f"no answer {percent(last.get('no_answer'))}"], caution,
          [f"clip {percent(last.get('clip/total'))}", f"grad {two_decimals(last.get('grad_norm'))}", f"lr {number(last.get('lr'))}"], ""),
         ([speed, memory or lengths], "",
@@ -178,10 +179,15 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
         return [PanelBlock((line(width, Piece(0, text)),), 0, 1)]
     last = state.last
     at = 10
+    step = f"{last.get('step')}/{state.info.steps or number(None)} "
+    share = share_done(state) or 0.0
+    right = f" {percent(share)} {state.ended or 'eta ' + duration(last.get('eta_s'), '')}"
+    room = max(min(width - len(step) - len(right), 40), 0)
+    bar = bar_pieces(len(step), share, room)
     lines = [
-        (_step(state, width), 0),
+        (line(width, Piece(0, step, "bold"), *bar, Piece(len(step) + room, right)), 0),
         (line(width, Piece(0, activity_text(state), "dim")), 3),
-        (_valued(width, "reward", score(last.get(TOTAL)), spark_of(TOTAL, state.curve(TOTAL), width - 17, state.info.steps), "cyan"), 1),
+        (_valued(width, "reward", score(last.get(TOTAL)), spark_of(TOTAL, state.curves.of(TOTAL), width - 17, state.info.steps), "cyan"), 1),
         (line(width, Piece(0, "groups"), *kinds.bar(state, at, min(width - at, 60))), 2),
         (line(width, *(Piece(p.column + at, p.text, p.style) for p in kinds.counts_text(state))), 5),
         (line(width, Piece(0, f"cut off {percent(last.get('truncated'))}   no answer {percent(last.get('no_answer'))}"
@@ -195,15 +201,6 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
     blocks = [PanelBlock((text,), rank, 0 if rank else 1) for text, rank in lines]
     foot = "? keys   ctrl-c: stop" if state.keys and state.info.command != "watch" else ""
     return [*blocks, notes(state, width, 1), PanelBlock((line(width, Piece(0, foot, "dim")),) if foot else (), 7)]
-
-
-def _step(state: FrameState, width: int) -> Text:
-    left = f"{state.last.get('step')}/{state.info.steps or number(None)} "
-    share = share_done(state) or 0.0
-    right = f" {percent(share)} {state.ended or 'eta ' + duration(state.last.get('eta_s'), '')}"
-    room = max(min(width - len(left) - len(right), 40), 0)
-    at = len(left)
-    return line(width, Piece(0, left, "bold"), *bar_pieces(at, share, room), Piece(at + room, right))
 
 
 def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:

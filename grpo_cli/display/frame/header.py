@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from grpo_cli.display.frame.lines import PanelBlock, Piece, bar_pieces, fit_tail, line
-from grpo_cli.display.frame.state import FrameState, Note
+from grpo_cli.display.frame.state import FrameState
 from grpo_cli.display.plain import timing
 from grpo_cli.text import duration, number, percent, visible
 
@@ -47,24 +47,19 @@ def header(state: FrameState, width: int, is_wide: bool) -> PanelBlock:
         run = " · ".join(extras)
     run = fit_tail(run, max(width - cell_len(title) - 4, 12))
     top = line(width, Piece(1, title, "bold"), Piece(max(width - cell_len(run), 2), run))
-    return PanelBlock((top, _steps(state, width), _activity(state, width, is_wide)), 0, 3)
+    share = share_done(state)
+    left = f" step {state.last.get('step', info.start_step)}/{info.steps or number(None)} "
+    until = state.ended or f"eta {duration(state.last.get('eta_s'))}"
+    right = f"  {number(None) if share is None else percent(share)} · {until}"
+    room = max(width - len(left) - len(right) - 8, 8)
+    bar = bar_pieces(len(left), share or 0.0, room)
+    steps = line(width, Piece(0, left), *bar, Piece(len(left) + room, right))
+    return PanelBlock((top, steps, _activity(state, width, is_wide)), 0, 3)
 
 
 def share_done(state: FrameState) -> float | None:
     """Steps done over steps wanted."""
     return (state.last.get("step") or 0) / state.info.steps if state.info.steps else None
-
-
-def _steps(state: FrameState, width: int) -> Text:
-    step, total = state.last.get("step", state.info.start_step), state.info.steps
-    share = share_done(state) or 0.0
-    left = f"step {step}/{total or number(None)} "
-    right = f"  {percent(share) if total else number(None)} · eta {duration(state.last.get('eta_s'))}"
-    if state.ended:
-        right = f"  {percent(share) if total else number(None)} · {state.ended}"
-    room = max(width - 1 - len(left) - len(right) - 8, 8)
-    at = 1 + len(left)
-    return line(width, Piece(1, left), *bar_pieces(at, share, room), Piece(at + room, right))
 
 
 def activity_text(state: FrameState) -> str:
@@ -99,33 +94,29 @@ def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
 
 def notes(state: FrameState, width: int, most: int) -> PanelBlock:
     """The last notes; the newest stays longest."""
-    shown = state.notes[-most:]
-    return PanelBlock(tuple(_note(note, width, most > 1) for note in reversed(shown)), 1, min(1, len(shown)))
-
-
-def _note(note: Note, width: int, is_wide: bool) -> Text:
-    mark, style = NOTE_MARKS[note.level]
-    clock = f"{datetime.fromtimestamp(note.at).strftime('%H:%M')} " if is_wide else ""
-    place = f"step {note.step}  " if note.step is not None else ""
-    said = visible(note.text.strip().replace("\n", " "))
-    hint = f": {visible(note.hint)}" if note.hint else ""
-    return line(width, Piece(1, mark, style), Piece(3, f"{clock}{place}{said}{hint}", style))
+    lines = []
+    for note in reversed(state.notes[-most:]):
+        mark, style = NOTE_MARKS[note.level]
+        clock = f"{datetime.fromtimestamp(note.at).strftime('%H:%M')} " if most > 1 else ""
+        place = f"step {note.step}  " if note.step is not None else ""
+        text = visible(note.text.strip().replace("\n", " "))
+        hint = f": {visible(note.hint)}" if note.hint else ""
+        lines.append(line(width, Piece(1, mark, style), Piece(3, f"{clock}{place}{text}{hint}", style)))
+    return PanelBlock(tuple(lines), 1, min(1, len(lines)))
 
 
 def footer(state: FrameState, width: int) -> PanelBlock:
     """Keys, how to stop, and where there is room the log."""
-    said = "" if state.ended else _keys(state, width - 2)
+    is_watch, keys = state.info.command == "watch", ""
+    if state.keys and not state.ended:
+        *some, last = KEYS["watch" if is_watch else "train"]
+        while some and cell_len("   ".join([*some, last])) > width - 2:
+            some.pop()
+        keys = "   ".join([*some, last])
+    elif not state.ended and not is_watch:
+        keys = CTRL_C
     log = state.info.log
-    room = width - cell_len(said) - 12
+    room = width - cell_len(keys) - 12
     shown = fit_tail(visible(log), room) if log and room >= 8 else ""
     right = f"log {shown}" if shown else ""
-    return PanelBlock((line(width, Piece(1, said, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1)
-
-
-def _keys(state: FrameState, width: int) -> str:
-    if not state.keys:
-        return CTRL_C if state.info.command != "watch" else ""
-    *some, last = KEYS["watch" if state.info.command == "watch" else "train"]
-    while some and cell_len("   ".join([*some, last])) > width:
-        some.pop()
-    return "   ".join([*some, last])
+    return PanelBlock((line(width, Piece(1, keys, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1)

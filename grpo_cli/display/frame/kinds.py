@@ -71,7 +71,7 @@ def bar(state: FrameState, column: int, width: int) -> list[Piece]:
 
 def over_time(state: FrameState, width: int, height: int, steps: int) -> list[list[Piece]]:
     """Stacked columns of the whole run, the top row first; right stands at the foot, so it rises as the model learns."""
-    curves = [columns_of(state.curve(kind.key), width, steps) for kind in KINDS]
+    curves = [columns_of(state.curves.of(kind.key), width, steps) for kind in KINDS]
     stacks = [shares([v or 0.0 for v in column], height) for column in zip(*curves, strict=True)]
     rows = []
     for row in range(height):

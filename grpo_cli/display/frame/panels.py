@@ -7,8 +7,6 @@ caution, bad); curves have none but the reward's.
 
 from __future__ import annotations
 
-from rich.text import Text
-
 from grpo_cli.display.frame.curves import points_of, spark_of
 from grpo_cli.display.frame.lines import PanelBlock, Piece, line, rule
 from grpo_cli.display.frame.state import FrameState
@@ -26,41 +24,21 @@ def short_name(name: str) -> str:
     return shown if len(shown) < 12 else shown[:10] + "…"
 
 
-def _reward_rows(state: FrameState) -> list[tuple[str, str]]:
-    """Label and metric of total and sources; a source that is all of the reward is not shown twice."""
-    sources = shown_sources(state.info, state.last, 4)
-    if len(state.info.sources) == 1 and state.info.sources[0].weight == 1.0:
-        return [(short_name(sources[0].name), TOTAL)]
-    rows = [("total", TOTAL)]
-    longest = max((len(short_name(s.name)) for s in sources), default=0)
-    for s in sources:
-        weight = f"{s.weight:.1f}" if round(s.weight, 1) == s.weight else f"{s.weight:g}"
-        rows.append((f"{short_name(s.name):<{longest}} x{weight}", f"reward/{s.name}/mean"))
-    left = len(state.info.sources) - len(sources)
-    if left > 0:
-        rows[-1] = (f"{rows[-1][0]} +{left} more", rows[-1][1])
-    return rows
-
-
-def _held_out(state: FrameState, width: int, now_at: int, start_at: int, curve_at: int) -> Text:
-    """The score with its half-width and start, and each evaluation as a bar at its step, on 0 to 1 like the reward."""
-    first, last = state.evaluations[0], state.evaluations[-1]
-    key = "eval/pass@1" if last.get("eval/pass@1") is not None else "eval/greedy"
-    columns = len(spark_of(TOTAL, state.curve(TOTAL), width - curve_at, state.info.steps))
-    points = points_of(state.evaluations, key, *state.steps_shown, columns)
-    curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else " " for at in range(columns))
-    value = f"{score(last.get(key))} {plus_minus(last.get(f'{key}/half'))}"
-    return line(
-        width,
-        Piece(3, "held-out " + key[5:]),
-        Piece(now_at, value, "bold"),
-        Piece(start_at, score(first.get(key))),
-        Piece(curve_at, curve),
-    )
-
-
 def reward_block(state: FrameState, width: int, now_at: int) -> PanelBlock:
-    """The reward panel; its last rows give way, the total never."""
+    """The reward panel: the total, its sources, the held-out score. Its last rows give way, the total never."""
+    # a source that is all of the reward is not shown twice
+    sources = shown_sources(state.info, state.last, 4)
+    rows = [("total", TOTAL)]
+    if len(state.info.sources) == 1 and state.info.sources[0].weight == 1.0:
+        rows = [(short_name(sources[0].name), TOTAL)]
+    else:
+        longest = max((len(short_name(s.name)) for s in sources), default=0)
+        for s in sources:
+            weight = f"{s.weight:.1f}" if round(s.weight, 1) == s.weight else f"{s.weight:g}"
+            rows.append((f"{short_name(s.name):<{longest}} x{weight}", f"reward/{s.name}/mean"))
+        left = len(state.info.sources) - len(sources)
+        if left > 0:
+            rows[-1] = (f"{rows[-1][0]} +{left} more", rows[-1][1])
     first, last = state.steps_shown
     top = rule(
         width,
@@ -73,16 +51,27 @@ def reward_block(state: FrameState, width: int, now_at: int) -> PanelBlock:
     mean_at, start_at, curve_at = now_at + 10, now_at + 19, now_at + 28
     begin, now = state.first or {}, state.last
     lines = []
-    for label, key in _reward_rows(state):
-        curve = spark_of(key, state.curve(key), width - curve_at, state.info.steps)
+    for label, key in rows:
+        curve = spark_of(key, state.curves.of(key), width - curve_at, state.info.steps)
+        recent = [v for m in state.recent if (v := m.get(key)) is not None]
+        mean = score(sum(recent) / len(recent) if recent else None)
         lines.append(
             line(
-                width, Piece(3, label), Piece(now_at, score(now.get(key)), "bold"), Piece(mean_at, score(state.recent_mean(key))),
+                width, Piece(3, label), Piece(now_at, score(now.get(key)), "bold"), Piece(mean_at, mean),
                 Piece(start_at, score(begin.get(key))), Piece(curve_at, curve, "cyan" if key == TOTAL else "dim"),
             )
         )  # fmt: skip
     if state.evaluations:
-        lines.append(_held_out(state, width, now_at, start_at, curve_at))
+        # each evaluation is a bar at its step, on 0 to 1 like the reward
+        newest = state.evaluations[-1]
+        key = "eval/pass@1" if newest.get("eval/pass@1") is not None else "eval/greedy"
+        columns = len(spark_of(TOTAL, state.curves.of(TOTAL), width - curve_at, state.info.steps))
+        points = points_of(state.evaluations, key, *state.steps_shown, columns)
+        curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else " " for at in range(columns))
+        value = f"{score(newest.get(key))} {plus_minus(newest.get(f'{key}/half'))}"
+        start = score(state.evaluations[0].get(key))
+        pieces = Piece(3, "held-out " + key[5:]), Piece(now_at, value, "bold"), Piece(start_at, start)
+        lines.append(line(width, *pieces, Piece(curve_at, curve)))
     return PanelBlock((top, *lines), 3, 2)
 
 
@@ -101,12 +90,6 @@ def evaluated_text(state: FrameState) -> str:
     if failed := last.get("eval/without_verdict"):
         where += f", {failed} without a verdict"
     return where
-
-
-def kl_text(state: FrameState) -> str:
-    """The last KL to the start that was measured, with its step where that is not the last one."""
-    where = kl_where(state)
-    return f"{number(state.known.get('kl'))} {where}".rstrip()
 
 
 def kl_where(state: FrameState) -> str:
@@ -138,12 +121,6 @@ def memory_text(state: FrameState, gap: str) -> str:
 def verifier_names(state: FrameState) -> list[str]:
     """Verifiers with calls in the last step, in the recipe's order."""
     return [key[7:-6] for key in state.last if key.startswith("verify/") and key.endswith("/calls")]
-
-
-def verifier_sum(state: FrameState, outcome: str) -> int | None:
-    """A count over all verifiers of the last step."""
-    names = verifier_names(state)
-    return sum(state.last.get(f"verify/{name}/{outcome}") or 0 for name in names) if names else None
 
 
 def credit(last: Metrics) -> str:

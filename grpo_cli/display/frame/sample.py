@@ -37,11 +37,6 @@ class GroupView:
     judged: int
     lines: tuple[SampleLine, ...]
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether it holds right and wrong ones."""
-        return 0 < self.right < self.judged
-
 
 @dataclass(frozen=True, slots=True)
 class SampleView:
@@ -60,33 +55,26 @@ def view_samples(
         groups.setdefault(str(sample.group), []).append(sample)
     if not groups:
         return None
-    ranked = sorted(groups.values(), key=lambda group: not _is_mixed(group))[:most]
-    return SampleView(samples[-1].step, tuple(_view(group, places or {}) for group in ranked))
-
-
-def _is_mixed(group: Sequence[SampleRecord]) -> bool:
-    outcomes = {s.outcome is Outcome.RIGHT for s in group if s.outcome not in (None, Outcome.ERROR)}
-    return len(outcomes) == 2
-
-
-def _view(group: Sequence[SampleRecord], places: Mapping[str, str]) -> GroupView:
-    first = group[0]
-    judged = [s for s in group if s.outcome not in (None, Outcome.ERROR)]
-    ranked = sorted(group, key=lambda s: (s.reward is None, -(s.reward or 0.0)))
-    question = first.fields.get("question") or first.fields.get("problem") or first.prompt
-    expected = first.fields.get("answer")
-    return GroupView(
-        row=_short(places.get(first.row, "")) or first.row,
-        question=str(question)[-MOST_CHARS:],
-        expected="" if expected is None else str(expected)[-80:],
-        right=sum(s.outcome is Outcome.RIGHT for s in judged),
-        judged=len(judged),
-        lines=tuple(
-            SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:], s.tokens) for s in ranked
-        ),
-    )
-
-
-def _short(place: str) -> str:
-    """A place without its folders."""
-    return place.rsplit("/", 1)[-1]
+    counted = []
+    for group in groups.values():
+        judged = [s.outcome is Outcome.RIGHT for s in group if s.outcome not in (None, Outcome.ERROR)]
+        counted.append((group, sum(judged), len(judged)))
+    counted.sort(key=lambda each: not 0 < each[1] < each[2])
+    views = []
+    for group, right, of in counted[:most]:
+        first = group[0]
+        question = first.fields.get("question") or first.fields.get("problem") or first.prompt
+        expected = first.fields.get("answer")
+        ranked = sorted(group, key=lambda s: (s.reward is None, -(s.reward or 0.0)))
+        lines = (SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:], s.tokens) for s in ranked)
+        views.append(
+            GroupView(
+                row=(places or {}).get(first.row, "").rsplit("/", 1)[-1] or first.row,  # a place without its folders
+                question=str(question)[-MOST_CHARS:],
+                expected="" if expected is None else str(expected)[-80:],
+                right=right,
+                judged=of,
+                lines=tuple(lines),
+            )
+        )
+    return SampleView(samples[-1].step, tuple(views))

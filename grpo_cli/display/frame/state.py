@@ -102,15 +102,6 @@ class FrameState:
         groups = self.groups()
         return groups[self.group_index % len(groups)] if groups else None
 
-    def curve(self, key: str) -> list[float | None]:
-        """A metric over the whole run, binned."""
-        return self.curves.of(key)
-
-    def recent_mean(self, key: str) -> float | None:
-        """The mean of a metric over the last ten steps that measured it."""
-        values = [v for m in self.recent if (v := m.get(key)) is not None]
-        return sum(values) / len(values) if values else None
-
 
 class RunState:
     """Collects what a run reports; every method may be called from any thread, `now` is the caller's clock."""
@@ -126,9 +117,15 @@ class RunState:
         with self._lock:
             return replace(self._state, now=now)
 
-    def start(self, info: RunInfo) -> None:
-        """The run is known."""
-        self._set(info=info)
+    def set(self, *, info: RunInfo | None = None, ended: str = "", keys: bool = False) -> None:
+        """What the run is, once it is known; the status with which it ended; that keys are read, so the frame may name them."""
+        with self._lock:
+            if info is not None:
+                self._state = replace(self._state, info=info)
+            if ended:
+                self._state = replace(self._state, ended=ended, activity=None)
+            self._state = replace(self._state, keys=keys or self._state.keys)
+            self.version += 1
 
     def act(self, name: str, done: int | None, total: int | None, now: float, is_step: bool = True) -> None:
         """Something is being done; its clock starts where its name changes."""
@@ -177,12 +174,8 @@ class RunState:
             self._state = replace(self._state, notes=(*kept, Note(level, text, hint, now, step)))
             self.version += 1
 
-    def end(self, status: str) -> None:
-        """The run is over."""
-        self._set(ended=status, activity=None)
-
     def press(self, key: str) -> None:
-        """A key of the person that moves among groups, samples and their text; `frame.help` lists which does what."""
+        """A key of the person that moves among groups, samples and their text; `READING` in `frame.py` lists them."""
         with self._lock:
             state = self._state
             changed: dict[str, Any] = {}
@@ -209,13 +202,4 @@ class RunState:
             elif state.help:
                 changed = {"help": False}
             self._state = replace(state, **changed)
-            self.version += 1
-
-    def allow_keys(self) -> None:
-        """Keys are read, so the frame may name them."""
-        self._set(keys=True)
-
-    def _set(self, **values: Any) -> None:
-        with self._lock:
-            self._state = replace(self._state, **values)
             self.version += 1

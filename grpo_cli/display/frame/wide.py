@@ -6,8 +6,6 @@ the held-out points on it, groups, entropy, length, time) and the sample browser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rich.text import Text
 
 from grpo_cli.display.frame import kinds
@@ -29,7 +27,6 @@ from grpo_cli.display.frame.panels import (
 )
 from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.run.info import Metrics
 from grpo_cli.text import number, percent, reasons, score, two_decimals
 
 OUTCOMES = (
@@ -74,7 +71,7 @@ def groups(state: FrameState, width: int) -> PanelBlock:
     title = f"{number(last.get('group/count'))} prompts x {number(last.get('group/size'))} samples"
     if last.get("group/no_verdict"):
         title += f" ── {last['group/no_verdict']} without a verdict"
-    curve = spark_of("group/signal", state.curve("group/signal"), 14)
+    curve = spark_of("group/signal", state.curves.of("group/signal"), 14)
     third = [
         f"signal {percent(last.get('group/signal'))}  {curve}",
         f"group std {two_decimals(last.get('reward/std_in_group'))}",
@@ -100,14 +97,6 @@ def groups(state: FrameState, width: int) -> PanelBlock:
     )
 
 
-def episodes(last: Metrics) -> str:
-    """Turns and invalid actions, where samples are episodes."""
-    if "turns/mean" not in last:
-        return ""
-    said = f"   turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))}"
-    return f"{said} {credit(last)}".rstrip()
-
-
 def completions(state: FrameState, width: int) -> PanelBlock:
     """Lengths on the left, the policy with its curves on the right."""
     last, first = state.last, state.first or {}
@@ -118,13 +107,13 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
     memory = memory_text(state, " of ")
     mfu = f"mfu {percent(last['mfu'])}   " if "mfu" in last else ""
+    # samples that are episodes have turns; of the others some may think
+    more = thinks_text(last)
+    if "turns/mean" in last:
+        more = f"turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))} {credit(last)}"
     left = [
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
-        (
-            f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}"
-            + (episodes(last) or f"   {thinks_text(last)}".rstrip()),
-            "",
-        ),
+        (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}   {more}".rstrip(), ""),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
         (f"{number(last.get('tokens_per_s'))} tok/s   {mfu}{memory + ' peak' if memory else ''}".rstrip(), ""),
     ]
@@ -141,7 +130,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
         right.append(("explained", two_decimals(last.get(explained)), explained, loss))
     rows: list[Text] = []
     for (text, style), (name, value, key, extra) in zip(left, right, strict=True):
-        curve = spark_of(key, state.curve(key), room)
+        curve = spark_of(key, state.curves.of(key), room)
         rows.append(
             line(
                 width, Piece(3, text, style), Piece(at, "│", "dim"), Piece(at + 3, f"{name:<9}"), Piece(at + 14, value),
@@ -184,29 +173,19 @@ LABEL = 6
 POINT = "●"
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A metric and its name; `groups` stacks the kinds of groups instead."""
-
-    title: str
-    key: str
-
-
-ALL_CHARTS = (
-    Chart("reward", "reward/total/mean"),
-    Chart("groups", "groups"),
-    Chart("entropy", "entropy"),
-    Chart("length", "length/mean"),
-    Chart("seconds a step", "time/step"),
-)
+REWARD, GROUPS = "reward/total/mean", "groups"
+CHARTED = {
+    REWARD: "reward", GROUPS: "groups", "entropy": "entropy", "length/mean": "length", "time/step": "seconds a step",
+}  # fmt: skip
+"""Metrics with the titles of their charts; the chart of groups stacks their kinds."""
 
 
 def charts(state: FrameState, width: int, height: int) -> list[Text]:
     """`height` lines, title and axis among them; as many charts as have room, at equal widths."""
-    shown = [c for c in ALL_CHARTS if c.key == "groups" or any(v is not None for v in state.curve(c.key))]
+    shown = [key for key in CHARTED if key == GROUPS or any(v is not None for v in state.curves.of(key))]
     shown = shown[: max(1, width // NARROWEST_CHART)]
     each = width // len(shown)
-    drawn = [_drawn(state, chart, each - 1, height) for chart in shown]
+    drawn = [_chart(state, key, each - 1, height) for key in shown]
     lines = []
     for row in range(height):
         pieces = [
@@ -218,65 +197,54 @@ def charts(state: FrameState, width: int, height: int) -> list[Text]:
     return lines
 
 
-def _drawn(state: FrameState, chart: Chart, width: int, height: int) -> list[list[Piece]]:
+def _chart(state: FrameState, key: str, width: int, height: int) -> list[list[Piece]]:
+    """A line with title and legend, `height - 2` lines of the curve with its bounds, a line with the first and the last step."""
     room, rows = width - LABEL - 1, height - 2
-    if chart.key == "groups":
+    steps = state.steps_shown
+    legend: list[tuple[str, str]] = []
+    if key == GROUPS:
+        legend = [(f"{kind.glyph} {kind.word} ", kind.style) for kind in kinds.KINDS]
         body = [
             [Piece(piece.column + LABEL, piece.text, piece.style) for piece in row]
             for row in kinds.over_time(state, room, rows, state.info.steps)
         ]
-        title, low, high = "groups", "0%", "100%"
-        drawn = len(columns_of(state.curve(kinds.KINDS[0].key), room, state.info.steps))
+        foot, top = "0%", "100%"
+        drawn = len(columns_of(state.curves.of(kinds.KINDS[0].key), room, state.info.steps))
     else:
-        body, low, high, drawn = _curve(state, chart.key, room, rows)
-        title = chart.title
-    for label, row in ((high, 0), (low, rows - 1)):
-        body[row].insert(0, Piece(0, f"{label:>{LABEL - 1}}", "dim"))
-    first, last = (str(step) for step in state.steps_shown)
-    pieces = [Piece(LABEL, fit(first, drawn), "dim")]
-    if drawn > len(first) + len(last):
-        pieces.append(Piece(LABEL + drawn - len(last), last, "dim"))
-    return [_title(state, title, chart.key, width), *body, pieces]
-
-
-def _title(state: FrameState, title: str, key: str, width: int) -> list[Piece]:
-    text = f"─ {title} "
-    pieces = [Piece(0, text, "dim")]
-    at = len(text)
-    legend: list[tuple[str, str]] = []
-    if key == "groups":
-        legend = [(f"{kind.glyph} {kind.word} ", kind.style) for kind in kinds.KINDS]
-    elif key == "reward/total/mean":
-        held_out = state.held_out
-        legend = [(f"{POINT} held-out {score(held_out[1])} ", "bold")] if held_out else []
+        curve = state.curves.of(key)
+        columns = columns_of(curve, room, state.info.steps)
+        drawn = len(columns)
+        points: dict[int, float] = {}
+        if key == REWARD and state.held_out:
+            held_out, value = state.held_out
+            legend = [(f"{POINT} held-out {score(value)} ", "bold")]
+            points = dict(points_of(state.evaluations, held_out, *steps, drawn))
+        low, high = bounds(key, [*curve, *points.values()])
+        foot, top = number(low), number(high)
+        style = "cyan" if key.startswith("reward") else ""
+        body = [[Piece(LABEL, text, style)] for text in area(columns, rows, low, high)]
+        for column, value in sorted(points.items()):
+            # the point replaces one cell of the row; the text to both sides of it keeps its style
+            share = (value - low) / (high - low) if high > low else 0.0
+            row = body[rows - 1 - min(int(share * rows), rows - 1)]
+            piece = row.pop()
+            at = LABEL + column - piece.column
+            row += [
+                Piece(piece.column, piece.text[:at], piece.style),
+                Piece(LABEL + column, POINT, "bold"),
+                Piece(LABEL + column + 1, piece.text[at + 1 :], piece.style),
+            ]
+    for label, at in ((top, 0), (foot, rows - 1)):
+        body[at].insert(0, Piece(0, f"{label:>{LABEL - 1}}", "dim"))
+    title = [Piece(0, f"─ {CHARTED[key]} ", "dim")]
+    at = len(title[0].text)
     for word, style in legend:
         if at + len(word) < width:
-            pieces.append(Piece(at, word, style))
+            title.append(Piece(at, word, style))
             at += len(word)
-    return [*pieces, Piece(at, "─" * (width - at), "dim")]
-
-
-def _curve(state: FrameState, key: str, room: int, rows: int) -> tuple[list[list[Piece]], str, str, int]:
-    curve = state.curve(key)
-    columns = columns_of(curve, room, state.info.steps)
-    points: dict[int, float] = {}
-    if key == "reward/total/mean" and state.held_out:
-        first, last = state.steps_shown
-        points = dict(points_of(state.evaluations, state.held_out[0], first, last, len(columns)))
-    low, high = bounds(key, [*curve, *points.values()])
-    body = [[Piece(LABEL, text, "cyan" if key.startswith("reward") else "")] for text in area(columns, rows, low, high)]
-    for column, value in sorted(points.items()):
-        share = (value - low) / (high - low) if high > low else 0.0
-        _put(body[rows - 1 - min(int(share * rows), rows - 1)], LABEL + column)
-    return body, number(low), number(high), len(columns)
-
-
-def _put(row: list[Piece], column: int) -> None:
-    """A point over what is drawn there: the text around it keeps its style."""
-    piece = row.pop()
-    at = column - piece.column
-    row += [
-        Piece(piece.column, piece.text[:at], piece.style),
-        Piece(column, POINT, "bold"),
-        Piece(column + 1, piece.text[at + 1 :], piece.style),
-    ]
+    title.append(Piece(at, "─" * (width - at), "dim"))
+    first, last = (str(step) for step in steps)
+    axis = [Piece(LABEL, fit(first, drawn), "dim")]
+    if drawn > len(first) + len(last):
+        axis.append(Piece(LABEL + drawn - len(last), last, "dim"))
+    return [title, *body, axis]

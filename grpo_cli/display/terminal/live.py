@@ -161,10 +161,6 @@ STILL_S = 1.0
 LONGEST_S = 5.0
 """A frame at least so often, also of a process that waits for another and hardly computes itself."""
 
-SHOWN_ALWAYS: tuple[Level, ...] = ("error",)
-KEPT_LEVELS: tuple[Level, ...] = ("warn",)
-"""Shown again above the end card."""
-
 
 class LiveDisplay(Display):
     """Paints `RunState` until closed; opened by the first event."""
@@ -197,7 +193,7 @@ class LiveDisplay(Display):
         self._open()
         if info.log:
             self._quiet.log_to(info.log)
-        self._state.start(info)
+        self._state.set(info=info)
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         """The third line."""
@@ -231,7 +227,7 @@ class LiveDisplay(Display):
         """The notes at the foot."""
         self._open()
         self._state.note(level, text, hint, self._now())
-        if level in SHOWN_ALWAYS:
+        if level == "error":
             text = "".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines())
             shown = as_ascii(text) if self._ascii else text
             if self._painter is not None and not self._closed:
@@ -253,10 +249,15 @@ class LiveDisplay(Display):
 
     def finish(self, card: Card) -> None:
         """The card, on the usual screen."""
-        self._state.end(card.status)
+        self._state.set(ended=card.status)
         self.close()
         width, _ = screen_size(self._stream)
-        text = "".join(f"{line}\n" for line in [*self._last_notes(), *card_lines(card, max(width - 1, 20))])
+        lines = [  # the warnings, which are no longer on a screen
+            visible(f" {NOTE_MARKS[n.level][0]} {n.text.strip()}" + (f": {n.hint}" if n.hint else ""))
+            for n in self._state.snapshot(self._now()).notes
+            if n.level == "warn"
+        ]
+        text = "".join(f"{line}\n" for line in [*lines, *card_lines(card, max(width - 1, 20))])
         put(self._stream, as_ascii(text) if self._ascii else text)
 
     def close(self) -> None:
@@ -286,7 +287,7 @@ class LiveDisplay(Display):
             self._painter = Painter(self._quiet.terminal, color=self._color)
             self._painter.open()
             if self._keys is not None and self._keys.open():
-                self._state.allow_keys()
+                self._state.set(keys=True)
             self._suspended = Suspended(self._painter, self._keys)
             self._hook, sys.excepthook = sys.excepthook, self._crashed
             self._thread = threading.Thread(target=self._run, name="grpo-display", daemon=True)
@@ -315,15 +316,6 @@ class LiveDisplay(Display):
             )
         except Exception:  # noqa: BLE001 - odd metrics must not end a night's run; the log gets the traceback
             print(traceback.format_exc(), file=sys.stderr)
-
-    def _last_notes(self) -> list[str]:
-        """The last notes, which are no longer on a screen: warnings, and what was saved."""
-        notes = self._state.snapshot(self._now()).notes
-        return [
-            visible(f" {NOTE_MARKS[n.level][0]} {n.text.strip()}" + (f": {n.hint}" if n.hint else ""))
-            for n in notes
-            if n.level in KEPT_LEVELS
-        ]
 
     def _crashed(self, kind: type[BaseException], err: BaseException, trace: TracebackType | None) -> None:
         """A bug reaches the terminal below the last frame, not the log alone."""

@@ -121,10 +121,7 @@ def screen_size(stream: TextIO, usual: tuple[int, int] = (80, 24)) -> tuple[int,
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         size = os.terminal_size((0, 0))
-    width = size.columns or _positive(os.environ.get("COLUMNS")) or usual[0]
-    height = size.lines or _positive(os.environ.get("LINES")) or usual[1]
-    return width, height
-
-
-def _positive(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    columns, lines = (
+        int(text) if text.isdigit() else 0 for text in map(os.environ.get, ("COLUMNS", "LINES"), ("", ""))
+    )
+    return size.columns or columns or usual[0], size.lines or lines or usual[1]

@@ -29,7 +29,14 @@ def relayed_keys(control: Path) -> Iterator[None]:
     def hand_on() -> None:
         with contextlib.suppress(OSError):
             pipe = os.open(control / PIPE, os.O_WRONLY)  # returns as soon as rank 0 has opened its end
-            readers.append(KeyReader(lambda key: _hand(pipe, key, readers[0])))
+
+            def send(key: str) -> None:
+                try:
+                    os.write(pipe, f"{key}\n".encode())
+                except BrokenPipeError:  # rank 0 draws no more
+                    readers[0].close()
+
+            readers.append(KeyReader(send))
             readers[0].open()
 
     threading.Thread(target=hand_on, name="grpo-relay", daemon=True).start()
@@ -38,13 +45,6 @@ def relayed_keys(control: Path) -> Iterator[None]:
     finally:
         for reader in readers:
             reader.close()
-
-
-def _hand(pipe: int, key: str, reader: KeyReader) -> None:
-    try:
-        os.write(pipe, f"{key}\n".encode())
-    except BrokenPipeError:  # rank 0 draws no more
-        reader.close()
 
 
 def key_reader(pressed: Callable[[str], None]) -> KeyReader:

@@ -50,7 +50,7 @@ def follow_live(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) 
     try:
         painter.open()
         if keys.open():
-            watching.state.allow_keys()
+            watching.state.set(keys=True)
         while True:
             watching.look()
             mark, now_size = (id(watching.state), watching.state.version), screen_size(out)

@@ -6,15 +6,15 @@ The folder does not record what a step is doing now, only when the last one ende
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-from grpo_cli.display.frame.sample import SampleView, view_samples
+from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_shown_step
+from grpo_cli.run.follow import Follower, is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Status, info_of, of_all_rows
 
 OVER = get_args(Status)
@@ -46,22 +46,23 @@ class RunWatcher:
         if news.restarted:
             keys = self.state.snapshot(0.0).keys
             self.state = self._fresh()
-            if keys:
-                self.state.allow_keys()
+            self.state.set(keys=keys)
         lines = sorted(
             [*news.steps, *(e for e in news.evaluations if e not in news.steps)], key=lambda m: m.get("step") or 0
         )
         for metrics in news.steps:
             is_newest = metrics is news.steps[-1]
-            self.state.step(metrics, self._view(int(metrics["step"])) if is_newest else None)
-            self._last_step, self._last_at = (int(metrics["step"]), seconds_of(metrics.get("at")) or self._now())
+            step = int(metrics["step"])
+            self.state.step(metrics, view_samples(list(self.folder.samples(step))) if is_newest else None)
+            self._last_step, self._last_at = step, seconds_of(metrics.get("at")) or self._now()
         for metrics in news.evaluations:
             self.state.evaluated(metrics)
         for note in news.notes[-4:]:
-            self._note(note)
+            text, _, hint = note.text.partition("  hint: ")
+            self.state.note(WORDS[note.level], text, hint, seconds_of(note.at) or self._now())
         self.status = news.status
         if self.status in OVER:
-            self.state.end(self.status)
+            self.state.set(ended=self.status)
         else:
             quiet = self._now() - self._last_at
             doing = f"step {self._last_step + 1}" if quiet < LONG_S else f"no news since step {self._last_step}"
@@ -75,15 +76,8 @@ class RunWatcher:
 
     def _fresh(self) -> RunState:
         state = RunState(self.began)
-        state.start(self.info)
+        state.set(info=self.info)
         return state
-
-    def _view(self, step: int) -> SampleView | None:
-        return view_samples(list(self.folder.samples(step)))
-
-    def _note(self, note: LogNote) -> None:
-        text, _, hint = note.text.partition("  hint: ")
-        self.state.note(WORDS[note.level], text, hint, seconds_of(note.at) or self._now())
 
 
 def card_of(folder: RunFolder) -> Card:
@@ -100,6 +94,8 @@ def card_of(folder: RunFolder) -> Card:
     checkpoints = sorted(p for p in (folder.path / "checkpoints").glob("step-*") if p.suffix == "")
     acted = manifest.get("acted") if status in ("paused", "rolled_back") else None
     next_ = f"grpo eval {checkpoints[-1]}" if checkpoints else ""
+    phases = manifest.get("phases") or {}
+    spent = {name: float(took["wall_s"]) for name, took in phases.items() if name not in UNSHOWN}
     return Card(
         status=status,
         wall_s=max(times) - min(times) if times else 0.0,
@@ -111,14 +107,9 @@ def card_of(folder: RunFolder) -> Card:
         reason=str(manifest.get("reason") or ""),
         evidence=str(acted[-1]["evidence"]) if acted else "",
         next=f"grpo train --resume {folder.path}" if status == "paused" else next_,
-        seconds=_seconds(manifest.get("phases") or {}),
+        # as in the run's own card: what is no part of a step comes first
+        seconds={name: spent[name] for name in sorted(spent, key=lambda name: name in OF_STEPS)},
     )
-
-
-def _seconds(phases: Mapping[str, Any]) -> dict[str, float]:
-    """Wall seconds by phase as the run's own card has them: what is not of its steps first."""
-    spent = {name: float(said["wall_s"]) for name, said in phases.items() if name not in UNSHOWN}
-    return {name: spent[name] for name in sorted(spent, key=lambda name: name in OF_STEPS)}
 
 
 def seconds_of(stamp: object) -> float | None:

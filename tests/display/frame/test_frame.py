@@ -73,7 +73,7 @@ def test_the_frame_in_ascii_is_the_one_in_the_picture() -> None:
 
 def test_a_fresh_run_without_held_out_rows_is_the_one_in_the_picture() -> None:
     state = RunState(BEGAN)
-    state.start(replace(INFO, log="", sources=()))
+    state.set(info=replace(INFO, log="", sources=()))
     state.act("warm-up", 120, 400, BEGAN, is_step=False)
     text = drawn(state.snapshot(BEGAN + 12), 80, 24)
     state.act("load model", None, None, BEGAN + 12, is_step=False)
@@ -92,7 +92,7 @@ def hostile_state(text: str) -> FrameState:
     bad: SampleView = view(text)
     group = replace(bad.groups[0], question=text, expected=text, row=text)
     state = run_state(20, replace(bad, groups=(group,)))
-    state.start(replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),)))
+    state.set(info=replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),)))
     state.note("warn", text, text, BEGAN)
     return state.snapshot(BEGAN + 5)
 
@@ -132,7 +132,7 @@ def test_odd_numbers_are_drawn_and_not_raised() -> None:
 
 def test_what_was_never_measured_is_a_dash() -> None:
     state = RunState(BEGAN)
-    state.start(INFO)
+    state.set(info=INFO)
     state.step({"step": 1}, None)
     text = drawn(state.snapshot(BEGAN), 80, 24)
     assert "kl —" in text
@@ -252,7 +252,7 @@ def test_the_last_known_kl_stays_with_its_step() -> None:
 
 def test_a_part_that_is_all_of_the_reward_is_said_once() -> None:
     state = run_state(3)
-    state.start(replace(INFO, sources=(RewardSource("math", 1.0, True),)))
+    state.set(info=replace(INFO, sources=(RewardSource("math", 1.0, True),)))
     text = drawn(state.snapshot(BEGAN), 80, 24)
     assert "   math  " in text and "total" not in text and "x1.0" not in text
 
@@ -286,7 +286,7 @@ def test_a_long_run_keeps_its_first_step_and_a_bounded_history() -> None:
         state.step({"step": step, "reward/total/mean": 0.5}, None)
     snapshot = state.snapshot(BEGAN)
     assert snapshot.first is not None and snapshot.first["step"] == 1
-    assert 256 <= len(snapshot.curve("step")) <= 512
+    assert 256 <= len(snapshot.curves.of("step")) <= 512
     assert len(snapshot.recent) == 10
 
 
@@ -310,7 +310,7 @@ def test_every_number_on_the_screen_has_the_name_of_a_recorded_metric() -> None:
     recorded = step_stats(records, 2, (1, 2)) | timing
     documented = set(re.findall(r"`([a-z_]+(?:/[a-z_@]+)*)`", protocol.__doc__ or ""))
     state = RunState(BEGAN)
-    state.start(INFO)
+    state.set(info=INFO)
     state.step(Asked({"step": 1} | recorded), view())
     snapshot = replace(state.snapshot(BEGAN), first=Asked(recorded), recent=(Asked({"step": 1} | recorded),))
     for width, height in ((80, 24), (100, 30), (50, 10)):

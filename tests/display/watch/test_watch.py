@@ -97,7 +97,7 @@ def test_a_resume_that_moves_steps_aside_is_seen(tmp_path: Path) -> None:
     folder.move_aside(2)
     watching.look()
     assert "step 2/500" in text_of(watching)
-    assert watching.state.snapshot(0).curve("step") == [1, 2]
+    assert watching.state.snapshot(0).curves.of("step") == [1, 2]
 
 
 def test_what_the_recipe_says_is_shown(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_the_end_card_names_the_best_of_the_whole_ones() -> None:
 @pytest.mark.parametrize(("step", "is_best"), [(0, False), (5, False), (10, True), (15, False), (20, False)])
 def test_the_frame_calls_no_short_evaluation_the_best_so_far(step: int, is_best: bool) -> None:
     state = RunState(0.0)
-    state.start(RunInfo("r", steps=20))
+    state.set(info=RunInfo("r", steps=20))
     for metrics in lines(step):
         state.evaluated(metrics)
     assert evaluated_text(state.snapshot(2.0)).endswith("best so far") is is_best
