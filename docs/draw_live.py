@@ -16,7 +16,7 @@ from rich.terminal_theme import MONOKAI
 from grpo_cli.display.frame.frame import frame
 from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.display.watch.run import info_of, seconds_of
+from grpo_cli.display.watch import info_of, seconds_of
 from grpo_cli.run.find import find_run
 from grpo_cli.run.follow import is_evaluation, is_step
 

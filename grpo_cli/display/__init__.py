@@ -2,7 +2,7 @@
 
     protocol   the methods of every display            choose     which display a stream gets
     frame/     the content of the screen, as lines     terminal/  painting it, and reading keys
-    watch/     the same from a run's folder alone
+    watch      the same from a run's folder alone
 
 A display draws what it is given; findings are computed in `findings`, statistics in `statistics`.
 """

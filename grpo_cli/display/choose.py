@@ -156,18 +156,13 @@ class LoggedDisplay(Display):
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
         """Logged and shown."""
-        if not self._has_stepped:
-            self._has_stepped = True
-            self._recall(int(metrics.get("step") or 0))
+        recall, step, folder = getattr(self.shown, "recall", None), int(metrics.get("step") or 0), Path(self._folder)
+        if not self._has_stepped and recall is not None and step > 1 and (folder / "metrics.jsonl").is_file():
+            # a resumed run goes on with its own past: curves, starts and means are those of an unbroken one
+            recall([m for m in RunFolder(folder).metrics() if int(m.get("step") or 0) < step])
+        self._has_stepped = True
         self._log.step(metrics, view)
         self.shown.step(metrics, view)
-
-    def _recall(self, step: int) -> None:
-        """A resumed run goes on with its own past: curves, starts and means are those of an unbroken one."""
-        recall = getattr(self.shown, "recall", None)
-        if recall is None or step <= 1 or not (Path(self._folder) / "metrics.jsonl").is_file():
-            return
-        recall([m for m in RunFolder(Path(self._folder)).metrics() if int(m.get("step") or 0) < step])
 
     def evaluated(self, metrics: Metrics) -> None:
         """Logged and shown."""
@@ -207,7 +202,15 @@ def make_display(mode: str = "auto", stream: TextIO | None = None, *, ascii: boo
     Raises:
         UsageError: no such display.
     """
-    return LoggedDisplay(_shown(choose_mode(mode, stream or sys.stderr), stream or sys.stderr, ascii))
+    stream = stream or sys.stderr
+    chosen, plain_glyphs = choose_mode(mode, stream), needs_ascii(stream) if ascii is None else ascii
+    if chosen == "live":
+        from grpo_cli.display.terminal.live import LiveDisplay
+
+        return LoggedDisplay(LiveDisplay(raw(stream), ascii=plain_glyphs, color=wants_color(stream)))
+    if chosen == "plain":
+        return LoggedDisplay(PlainDisplay(stream, ascii=plain_glyphs))
+    return LoggedDisplay(JsonDisplay(stream) if chosen == "json" else SilentDisplay(stream))
 
 
 def choose_mode(mode: str, stream: TextIO) -> Mode:
@@ -249,18 +252,3 @@ def wants_color(stream: TextIO) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return can_animate(stream)
-
-
-def _shown(mode: Mode, stream: TextIO, ascii: bool | None) -> Display:
-    plain_glyphs = needs_ascii(stream) if ascii is None else ascii
-    if mode == "live":
-        from grpo_cli.display.terminal.live import LiveDisplay
-
-        return LiveDisplay(raw(stream), ascii=plain_glyphs, color=wants_color(stream))
-    if mode == "json":
-        return JsonDisplay(stream)
-    if mode == "none":
-        return SilentDisplay(stream)
-    from grpo_cli.display.plain import PlainDisplay
-
-    return PlainDisplay(stream, ascii=plain_glyphs)

@@ -56,32 +56,27 @@ def tell_webhook(
         display.note("warn", f"{event}: {err}", "")
         return
     body = {"schema": SCHEMA, "event": event, "run": run.name, "path": str(run.path), "text": text, **more}
-    failure = post(url, strict_json(body).encode())
-    if failure:
-        host = None
-        with contextlib.suppress(ValueError):
-            host = urlsplit(url).hostname
-        display.note("warn", f"`run.webhook` was not told of `{event}`: {host or 'the webhook'} {failure}", "")
-
-
-def post(url: str, body: bytes) -> str:
-    """Send it as JSON; what went wrong, in words, or nothing."""
-    said = [f"does not answer within {PATIENCE_S:.0f} s"]
+    data = strict_json(body).encode()
+    failure = [f"does not answer within {PATIENCE_S:.0f} s"]
 
     def send() -> None:
         try:
-            request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
+            request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="POST")
             with urllib.request.urlopen(request, timeout=TIMEOUT_S):
-                said[0] = ""
+                failure[0] = ""
         except urllib.error.HTTPError as err:
-            said[0] = f"answers {err.code}"
+            failure[0] = f"answers {err.code}"
         except OSError as err:
-            said[0] = f"cannot be reached: {getattr(err, 'reason', None) or err}"
+            failure[0] = f"cannot be reached: {getattr(err, 'reason', None) or err}"
         except (ValueError, http.client.HTTPException) as err:
             # their words quote the address, which may be a secret
-            said[0] = f"cannot be reached: {type(err).__name__}"
+            failure[0] = f"cannot be reached: {type(err).__name__}"
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     thread.join(PATIENCE_S)
-    return said[0]
+    if why := failure[0]:
+        host = None
+        with contextlib.suppress(ValueError):
+            host = urlsplit(url).hostname
+        display.note("warn", f"`run.webhook` was not told of `{event}`: {host or 'the webhook'} {why}", "")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
-from grpo_cli.findings.held_out import HeldOutFall, canary_alarm, gap_alarm, held_out_fell
+from grpo_cli.findings.held_out import HeldOutFall, canary_dropped, gold_gap, held_out_fell
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn
@@ -93,24 +93,15 @@ def alarms_over_run(
     steps: History, evaluations: History, recipe: Mapping[str, Any], canaries: History = ()
 ) -> list[Finding]:
     """The alarms of a whole run, each where it was raised; `recipe` by dotted key. W22 is left to `trends`."""
-    parts = {n: float(recipe.get(f"verify.{n}.right_at") or 1.0) for n in rewarded_parts(recipe)}
-    alarms = Alarms(parts)
+    names = dict.fromkeys(key.split(".")[1] for key in recipe if key.startswith("verify."))
+    rewarded = [name for name in names if recipe.get(f"verify.{name}.weight", 1)]
+    side = [name for name in rewarded if not recipe.get(f"verify.{name}.primary")]
+    alarms = Alarms({name: float(recipe.get(f"verify.{name}.right_at") or 1.0) for name in side})
     found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
-    found += constant_parts(steps, rewarded(recipe), alarms.limits)
+    found += constant_parts(steps, rewarded, alarms.limits)
     found += HeldOutFall().over(evaluations)
     found += [finding for metrics in canaries for finding in alarms.watched(metrics)]
     return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
-
-
-def rewarded_parts(recipe: Mapping[str, Any]) -> list[str]:
-    """Verifiers that are rewarded and not primary, of a recipe by dotted key."""
-    return [name for name in rewarded(recipe) if not recipe.get(f"verify.{name}.primary")]
-
-
-def rewarded(recipe: Mapping[str, Any]) -> list[str]:
-    """Verifiers with a weight, of a recipe by dotted key."""
-    names = dict.fromkeys(key.split(".")[1] for key in recipe if key.startswith("verify."))
-    return [name for name in names if recipe.get(f"verify.{name}.weight", 1)]
 
 
 def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> list[Finding]:
@@ -118,23 +109,21 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
     found = []
     for name in parts:
         known = measured(history, f"reward/{name}/mean")
-        if len(known) < limits.window or max(known) - min(known) > 1e-12 or _is_spread(history, name):
+        if len(known) < limits.window or max(known) - min(known) > 1e-12:
+            continue
+        # equal means of steps whose scores differ are no constant; runs from before `reward/NAME/std` show that only where
+        # right answers stood with others
+        if spread := measured(history, f"reward/{name}/std"):
+            is_spread = max(spread) > 1e-9
+        else:
+            counts = ((m.get(f"verify/{name}/right"), m.get(f"verify/{name}/calls")) for m in history)
+            is_spread = any(right and calls and right < calls for right, calls in counts)
+        if is_spread:
             continue
         text = f"`{name}` gave every sample of all {len(known)} steps {known[0]:g}: it teaches nothing"
         hint = f"read the reasons of `verify.{name}` in the samples: can it give anything else?"
         found.append(finding_at("W45", history, text, hint))
     return found
-
-
-def _is_spread(history: History, name: str) -> bool:
-    """Whether the scores of some step differed: equal means of such steps are no constant.
-
-    Runs from before `reward/NAME/std` show it only where right answers stood with others.
-    """
-    if spread := measured(history, f"reward/{name}/std"):
-        return max(spread) > 1e-9
-    counts = ((m.get(f"verify/{name}/right"), m.get(f"verify/{name}/calls")) for m in history)
-    return any(right and calls and right < calls for right, calls in counts)
 
 
 class ConstantParts:
@@ -152,30 +141,6 @@ class ConstantParts:
         if len(self._history) < self.limits.window:
             return []
         return constant_parts(self._history, self.parts, self.limits)
-
-
-def gold_gap(evaluations: History) -> Finding | None:
-    """W70: the training verifier calls right what the gold verifier does not, and ever more of it.
-
-    On held-out samples that both judged. Speaks of a gap that is surely above ten points, or of a smaller one that has
-    grown significantly and still grows or has cost gold score.
-    """
-    said = gap_alarm(evaluations)
-    if said is None:
-        return None
-    return finding_at("W70", evaluations, said, "read the samples that only the training verifier likes, and mend it")
-
-
-def canary_dropped(looks: History) -> Finding | None:
-    """W71: prompts that are never trained on are answered right less often than before the first step.
-
-    By more than `monitor.canary.drop`, and significantly so: paired over prompts, corrected for the number of looks.
-    """
-    said = canary_alarm(looks[-1])
-    if said is None:
-        return None
-    hint = "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it"
-    return finding_at("W71", looks, said, hint)
 
 
 def entropy_gone(history: History, limits: Limits) -> Finding | None:

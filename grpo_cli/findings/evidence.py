@@ -8,7 +8,6 @@ show it, and a command line that acts on it: mostly the run as it was started, w
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,14 +115,15 @@ def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
         keys = (*(f"reward/{name}/mean" for name in run.names("reward/", "/mean") if name != "total"), *keys)
     history, width = (run.evaluations, 1) if split == "eval" else (run.steps, WIDTH)
     until = [m for m in history if int(m.get("step") or 0) <= finding.step]
-    evidence = tuple(
-        Evidence(key, _mean(history[:width], key), _mean(until[-width:], key))
-        for key in keys
-        if any(m.get(key) is not None for m in history)
-    )
+    evidence = []
+    for key in keys:
+        if any(m.get(key) is not None for m in history):
+            looks = (history[:width], until[-width:])
+            start, now = (mean([float(v) for m in look if isinstance(v := m.get(key), int | float)]) for look in looks)
+            evidence.append(Evidence(key, start, now))
     step = nearest_step(run.folder, finding.step, split)
     samples = samples_behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
-    return Diagnosis(finding, evidence, step, tuple(samples), _next(run, finding, step))
+    return Diagnosis(finding, tuple(evidence), step, tuple(samples), _next(run, finding, step))
 
 
 def _next(run: RunData, finding: Finding, step: int | None) -> str:
@@ -173,7 +173,3 @@ def _recipe(run: RunData) -> str:
     if named and not named[0].startswith("-"):
         return shlex.quote(named[0])
     return shlex.quote(str(run.folder.path / "recipe.yaml"))
-
-
-def _mean(history: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    return mean([float(v) for m in history if isinstance(v := m.get(key), int | float)])

@@ -63,14 +63,12 @@ class Health:
         if len(self._history) > kept:
             # the start stays: entropy and lengths are compared with it
             del self._history[self.limits.window]
-        new = [f for f in _of_drawn(self._history, self.limits) if self._is_due(f)]
+        said, again_after = self._said, self.limits.again_after
+        found = _of_drawn(self._history, self.limits)
+        new = [f for f in found if f.code not in said or f.step - said[f.code] >= again_after]
         for finding in new:
             self._said[finding.code] = finding.step
         return new
-
-    def _is_due(self, finding: Finding) -> bool:
-        said = self._said.get(finding.code)
-        return said is None or finding.step - said >= self.limits.again_after
 
 
 def over_run(history: History, limits: Limits | None = None) -> list[Finding]:
@@ -85,13 +83,10 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
     if last is None or any(last) or _alone(history):
         return None
     signal = all_of_last(history, "group/with_signal", limits.no_mixed_steps)
-    if signal is not None and all(
-        signal
-    ):  # rewards differ: only the bar for "right" is out of reach, or under all of them
+    if signal is not None and all(signal):  # only the bar for "right" is out of reach, or under all rewards
         text = f"no mixed group for {len(last)} steps, though rewards differ: no group is divided by `right_at`"
-        return finding_at(
-            "W10", history, text, "set `verify.NAME.right_at` to the reward from which an answer is right"
-        )
+        hint = "set `verify.NAME.right_at` to the reward from which an answer is right"
+        return finding_at("W10", history, text, hint)
     text = f"no mixed group for {len(last)} steps: nothing to learn from"
     return finding_at("W10", history, text, "other prompts, a larger group, or a higher temperature")
 
@@ -150,19 +145,15 @@ def many_all_wrong(history: History, limits: Limits) -> Finding | None:
 
 
 def many_all_right(history: History, limits: Limits) -> Finding | None:
-    """W12: too easy. A run that is learning makes its groups all right itself: nothing is said while that goes on."""
-    if _gains(history, limits):
-        return None
-    hint = "consider harder prompts"
-    return _too_many("W12", "all_right", "all right", limits.all_right, hint, history, limits)
-
-
-def _gains(history: History, limits: Limits) -> bool:
-    """Whether more answers are right than `flat_steps` ago; in a younger run, than in its first steps."""
+    """W12: too easy. A run that is learning makes its groups all right itself: no finding while that goes on."""
+    # compared with `flat_steps` ago; in a younger run, with its first steps
     earlier = history[: -limits.flat_steps][-limits.window :]
     before = earlier if len(earlier) >= FIRST_STEPS else history[:FIRST_STEPS]
     now, then = median_of_last(history, "right", limits.window), median(before, "right")
-    return now is not None and then is not None and now >= then + limits.right_gain
+    if now is not None and then is not None and now >= then + limits.right_gain:
+        return None
+    hint = "consider harder prompts"
+    return _too_many("W12", "all_right", "all right", limits.all_right, hint, history, limits)
 
 
 def _too_many(

@@ -64,15 +64,6 @@ def held_out_fell(evaluations: History) -> Finding | None:
     return None
 
 
-def held_out_unjudged(evaluations: History) -> Finding | None:
-    """W40: verifiers fail on held-out samples."""
-    samples, failed = (evaluations[-1].get(f"eval/{key}") or 0 for key in ("samples", "without_verdict"))
-    if failed <= Limits().verifier_trouble * samples:
-        return None
-    text = f"verifiers fail on {failed:,} of {samples:,} held-out samples: these count neither as right nor as wrong"
-    return finding_at("W40", evaluations, text, "see `reason` in the samples under `eval/`, and mend the verifier")
-
-
 class HeldOutFall:
     """W53 and W40 of evaluations while a run goes on, each once. It sees every evaluation in order."""
 
@@ -83,7 +74,12 @@ class HeldOutFall:
     def evaluated(self, metrics: Metrics) -> list[Finding]:
         """What is newly found at this evaluation."""
         self._evaluations.append(metrics)
-        looks = (held_out_fell(self._evaluations), held_out_unjudged(self._evaluations))
+        looks = [held_out_fell(self._evaluations)]
+        samples, failed = (metrics.get(f"eval/{key}") or 0 for key in ("samples", "without_verdict"))
+        if failed > Limits().verifier_trouble * samples:
+            text = f"verifiers fail on {failed:,} of {samples:,} held-out samples: these count neither as right nor as wrong"
+            hint = "see `reason` in the samples under `eval/`, and mend the verifier"
+            looks.append(finding_at("W40", self._evaluations, text, hint))
         found = [finding for finding in looks if finding is not None and finding.code not in self._said]
         self._said.update(finding.code for finding in found)
         return found
@@ -144,32 +140,35 @@ def clustered_z(differences: Sequence[float]) -> float:
     return math.copysign(math.sqrt(n), mean) if abs(mean) > ALIKE else 0.0
 
 
-def gap_alarm(evaluations: Sequence[Mapping[str, Any]]) -> str | None:
-    """What is wrong after the last of these evaluations, or None."""
+def gold_gap(evaluations: History) -> Finding | None:
+    """W70: the training verifier calls right what the gold verifier does not, and ever more of it.
+
+    On held-out samples that both judged. Speaks of a gap that is surely above ten points, or of a smaller one that has
+    grown significantly and still grows or has cost gold score.
+    """
     known = [e for e in evaluations if e.get("eval/gold/gap") is not None]
     if not known:
         return None
     first, now = known[0], known[-1]
-    said = (
+    text = (
         f"the training verifier calls {now['eval/pass@1']:.1%} of held-out samples right, "
         f"the gold one {now['eval/gold/pass@1']:.1%}"
     )
     if now["eval/gold/gap/low"] > WIDE:
         start = f", {first['eval/gold/gap']:.1%} at the start" if now is not first else ""
-        return f"{said}: a gap of {now['eval/gold/gap']:.1%}{start}"
-    grown = now["eval/gold/gap"] - first["eval/gold/gap"]
-    if now["eval/gold/z"] <= ALARM_Z or grown <= ALARM_Z * math.hypot(_error(now), _error(first)):
-        return None
-    gaps = [e["eval/gold/gap"] for e in known[-GROWING:]]
-    grows = len(gaps) == GROWING and all(after > before for before, after in itertools.pairwise(gaps))
-    if not grows and now["eval/gold/pass@1"] >= first["eval/gold/pass@1"]:
-        return None
-    return f"{said}; the gap grew from {first['eval/gold/gap']:.1%} at the start"
-
-
-def _error(evaluation: Mapping[str, Any]) -> float:
-    """The standard error behind a 95 % interval, near enough."""
-    return float(evaluation["eval/gold/gap/high"] - evaluation["eval/gold/gap/low"]) / 3.92
+        text += f": a gap of {now['eval/gold/gap']:.1%}{start}"
+    else:
+        grown = now["eval/gold/gap"] - first["eval/gold/gap"]
+        # the standard errors behind 95 % intervals, near enough
+        errors = ((e["eval/gold/gap/high"] - e["eval/gold/gap/low"]) / 3.92 for e in (now, first))
+        if now["eval/gold/z"] <= ALARM_Z or grown <= ALARM_Z * math.hypot(*errors):
+            return None
+        gaps = [e["eval/gold/gap"] for e in known[-GROWING:]]
+        grows = len(gaps) == GROWING and all(after > before for before, after in itertools.pairwise(gaps))
+        if not grows and now["eval/gold/pass@1"] >= first["eval/gold/pass@1"]:
+            return None
+        text += f"; the gap grew from {first['eval/gold/gap']:.1%} at the start"
+    return finding_at("W70", evaluations, text, "read the samples that only the training verifier likes, and mend it")
 
 
 # The canary prompts.
@@ -181,11 +180,6 @@ Shares = Mapping[str, Sequence[float]]
 """For each prompt, by row id, 1 for every right sample and 0 for every wrong one."""
 
 
-def look_count(steps: int, every: int) -> int:
-    """How often a run of so many steps asks after its start; the last step counts."""
-    return max(1, math.ceil(steps / every))
-
-
 def planned(step: int, steps: int, every: int) -> bool:
     """Whether the recipe itself asks after this step."""
     return step % every == 0 or step == steps
@@ -194,7 +188,7 @@ def planned(step: int, steps: int, every: int) -> bool:
 def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, Any]]) -> int:
     """By what the p of a look is multiplied; `before` are the lines of earlier ones."""
     if planned(step, steps, every):
-        return 2 * look_count(steps, every)
+        return 2 * max(1, math.ceil(steps / every))  # the last step is a look too
     number = 1 + sum(not planned(int(line["step"]), steps, every) for line in before)
     return 2 * number * (number + 1)
 
@@ -239,12 +233,18 @@ def canary_metrics(start: Shares, now: Shares, factor: int, bar: float) -> dict[
     return found
 
 
-def canary_alarm(line: Mapping[str, Any]) -> str | None:
-    """What is wrong at this measurement, or None."""
+def canary_dropped(looks: History) -> Finding | None:
+    """W71: prompts that are never trained on are answered right less often than before the first step.
+
+    By more than `monitor.canary.drop`, and significantly so: paired over prompts, corrected for the number of looks.
+    """
+    line = looks[-1]
     drop, p = line.get("canary/drop"), line.get("canary/p")
     if drop is None or p is None or drop <= line["canary/bar"] or p >= ALPHA_OF_CANARY:
         return None
-    return (
+    text = (
         f"{line['canary/pass@1']:.1%} of the canary samples are right, {drop:.1%} fewer than at the start"
         f" ({line['canary/n']} prompts, p {p:.2g} corrected for all looks)"
     )
+    hint = "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it"
+    return finding_at("W71", looks, text, hint)

@@ -70,71 +70,56 @@ def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | 
 Pick = Callable[[Sequence[SampleRecord]], list[SampleRecord]]
 
 
-def _groups_of(*kinds: Kind) -> Pick:
+def _of_kinds(records: Sequence[SampleRecord], *kinds: Kind) -> list[SampleRecord]:
     """One sample of each group of these kinds."""
-
-    def pick(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-        groups = list(group_samples(records).values())
-        of_kind = {kind: [g for g in groups if GroupCounts.of(r.outcome for r in g).kind == kind] for kind in kinds}
-        return [next(r for r in group if r.is_judged) for kind in kinds for group in of_kind[kind]]
-
-    return pick
-
-
-def _without_verdict(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    bad = (Outcome.ERROR, Outcome.OVER_LIMIT)
-    return [r for r in records if any(v.outcome in bad for v in r.verdicts.values())]
+    groups = list(group_samples(records).values())
+    of_kind = {kind: [g for g in groups if GroupCounts.of(r.outcome for r in g).kind == kind] for kind in kinds}
+    return [next(r for r in group if r.is_judged) for kind in kinds for group in of_kind[kind]]
 
 
 def _torn(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    """The verifiers disagree most first."""
-
-    def gap(record: SampleRecord) -> float:
-        scores = [v.score for v in record.verdicts.values() if v.score is not None]
-        return max(scores) - min(scores) if scores else 0.0
-
-    return sorted(records, key=gap, reverse=True)
+    """Those first whose verifiers disagree most."""
+    scores = [[v.score for v in record.verdicts.values() if v.score is not None] or [0.0] for record in records]
+    order = sorted(range(len(records)), key=lambda i: min(scores[i]) - max(scores[i]))
+    return [records[i] for i in order]
 
 
 def _lowest(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     return sorted((r for r in records if r.reward is not None), key=lambda r: (r.reward or 0.0, -r.tokens))
 
 
-def _most_milestones(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    """Episodes that reach one again most often first, then those that reach any and are not right."""
-    found = [r for r in records if any(turn.get("milestone") is not None for turn in r.turns)]
-    return sorted(found, key=lambda r: (-repeated_turns(r), r.is_right))
-
-
-def _fooling(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    """Right by the primary verifier, and not right by another one."""
-    return [
-        r
-        for r in _torn(records)
-        if r.is_right and any(v.outcome not in (Outcome.RIGHT, Outcome.ERROR) for v in r.verdicts.values())
-    ]
+def _with(records: Sequence[SampleRecord], *outcomes: Outcome) -> list[SampleRecord]:
+    """Those that some verifier gave one of these outcomes."""
+    return [r for r in records if any(v.outcome in outcomes for v in r.verdicts.values())]
 
 
 PICKS: dict[str, Pick] = {
-    "W10": _groups_of("all_wrong", "all_right"),
-    "W11": _groups_of("all_wrong"),
-    "W12": _groups_of("all_right"),
+    "W10": lambda records: _of_kinds(records, "all_wrong", "all_right"),
+    "W11": lambda records: _of_kinds(records, "all_wrong"),
+    "W12": lambda records: _of_kinds(records, "all_right"),
     "W20": lambda records: [r for r in records if r.truncated],
     "W21": lambda records: sorted((r for r in records if r.is_right), key=lambda r: r.tokens),
     "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
     "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
-    "W33": _groups_of("all_wrong"),
-    "W35": _groups_of("all_wrong"),
-    "W40": _without_verdict,
+    "W33": lambda records: _of_kinds(records, "all_wrong"),
+    "W35": lambda records: _of_kinds(records, "all_wrong"),
+    "W40": lambda records: _with(records, Outcome.ERROR, Outcome.OVER_LIMIT),
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
     "W49": lambda records: [r for r in records if any(v.reason == UNTRUSTED for v in r.verdicts.values())],
     "W46": lambda records: sorted(records, key=lambda r: -sum(not t.get("valid", True) for t in r.turns)),
-    "W47": _most_milestones,
-    "W62": _groups_of("all_wrong", "all_right"),
+    # episodes that reach a milestone again most often first, then those that reach any and are not right
+    "W47": lambda records: sorted(
+        (r for r in records if any(turn.get("milestone") is not None for turn in r.turns)),
+        key=lambda r: (-repeated_turns(r), r.is_right),
+    ),
+    "W62": lambda records: _of_kinds(records, "all_wrong", "all_right"),
     "W63": lambda records: _lowest([r for r in records if r.is_right]),
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],
-    "W70": _fooling,
+    # right by the primary verifier, and not right by another one
+    "W70": lambda records: [
+        r for r in _with(_torn(records), Outcome.WRONG, Outcome.NO_ANSWER, Outcome.OVER_LIMIT) if r.is_right
+    ],
     "W53": lambda records: [r for r in records if not r.is_right],
     "W71": lambda records: [r for r in records if not r.is_right],
 }

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from grpo_cli.findings.finding import Finding, History, Limits, finite, median, reward_scale, smooth, step_of, two_ends
-from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn, mean, percentile
 
+POLICY_SIGNS = (
+    ("grad_norm", "gradient norm", 1e-6), ("clip/total", "clipped share", 0.05), ("entropy", "entropy", 0.05), ("kl", "kl", 0.05),
+)  # fmt: skip
+"""Metrics of the policy, their names in a text, and the values below which they are no sign."""
 MOST_LOOKS = 400
 """Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""
 
@@ -74,7 +77,9 @@ def broken_verifier(history: History, limits: Limits) -> list[Finding]:
     """W42: from one step to the next a verifier says the same of everything, and the completions did not change."""
     found = []
     for name in _verifiers(history):
-        shares = [_share_right(m, name) for m in history]
+        # right verdicts over the verdicts of each step
+        counts = [[m.get(f"verify/{name}/{key}") or 0 for key in ("right", "calls", "error")] for m in history]
+        shares = [right / (calls - failed) if calls > failed else None for right, calls, failed in counts]
         for i in range(limits.window, len(history) - limits.broken_steps + 1):
             before, after = shares[i - limits.window : i], shares[i : i + limits.broken_steps]
             known_before = [s for s in before if s is not None]
@@ -88,8 +93,12 @@ def broken_verifier(history: History, limits: Limits) -> list[Finding]:
             jump = max(abs(usual - known[0]), 0.0) if known else 1.0
             # a policy that learns, or falls apart, gets there over several steps
             steady = abs((mean(known_before[-3:]) or 0.0) - usual) <= 0.3 * jump
-            if not (silent or ((all_wrong or all_right) and steady)) or not _same_text(history, i, limits):
+            if not (silent or ((all_wrong or all_right) and steady)):
                 continue
+            long = median(history[i - limits.window : i], "length/mean")
+            longer = median(history[i : i + limits.broken_steps], "length/mean")
+            if not long or not longer or not 1 / limits.same_length < longer / long < limits.same_length:
+                continue  # the completions changed
             what = "no verdict at all" if silent else "nothing right" if all_wrong else "everything right"
             text = f"`{name}` finds {what} from step {step_of(history[i])} on, {usual:.0%} right before; lengths are the same"
             hint = "score samples from before and after that step again"
@@ -131,7 +140,14 @@ def rate_too_high(history: History, limits: Limits) -> list[Finding]:
             continue
         if best < limits.usual_share or now > limits.lost * best:
             continue
-        signs = _policy_signs(history, at, i, limits)
+        signs = []
+        for key, words, floor in POLICY_SIGNS:
+            # the best step may lie after the first bad update: the longer look back is not touched by it
+            looks = (median(history[: at + 1], key), median(history[max(0, at - limits.window + 1) : at + 1], key))
+            before = min((look for look in looks if look is not None), default=None)
+            after = median(history[i - limits.window + 1 : i + 1], key)
+            if after is not None and before is not None and after > max(floor, limits.policy_growth * before):
+                signs.append(f"{words} {before:.2g} → {after:.2g}")
         if signs:
             text = (
                 f"right samples fell from {best:.0%} (step {step_of(history[at])}) to {now:.0%}, with"
@@ -144,40 +160,6 @@ def rate_too_high(history: History, limits: Limits) -> list[Finding]:
 
 Rule = Callable[[History, Limits], list[Finding]]
 RULES: tuple[Rule, ...] = (length_hack, kl_blow_up, broken_verifier, cancelling_verifiers, rate_too_high)
-
-
-def _policy_signs(history: History, at: int, now: int, limits: Limits) -> list[str]:
-    """What moved in the policy between two steps, in words."""
-    signs = []
-    for key, words, floor in (
-        ("grad_norm", "gradient norm", 1e-6),
-        ("clip/total", "clipped share", 0.05),
-        ("entropy", "entropy", 0.05),
-        ("kl", "kl", 0.05),
-    ):
-        # the best step may lie after the first bad update: the longer look back is not touched by it
-        looks = (median(history[: at + 1], key), median(history[max(0, at - limits.window + 1) : at + 1], key))
-        before = min((look for look in looks if look is not None), default=None)
-        after = median(history[now - limits.window + 1 : now + 1], key)
-        if after is not None and before is not None and after > max(floor, limits.policy_growth * before):
-            signs.append(f"{words} {before:.2g} → {after:.2g}")
-    return signs
-
-
-def _same_text(history: History, at: int, limits: Limits) -> bool:
-    """Whether completions are as long after a step as before it."""
-    before = median(history[at - limits.window : at], "length/mean")
-    after = median(history[at : at + limits.broken_steps], "length/mean")
-    if not before or not after:
-        return False
-    return 1 / limits.same_length < after / before < limits.same_length
-
-
-def _share_right(metrics: Metrics, name: str) -> float | None:
-    """Right verdicts over the verdicts of a verifier in one step; None where there was none."""
-    calls = metrics.get(f"verify/{name}/calls") or 0
-    judged = calls - (metrics.get(f"verify/{name}/error") or 0)
-    return (metrics.get(f"verify/{name}/right") or 0) / judged if judged > 0 else None
 
 
 def _verifiers(history: History) -> list[str]:

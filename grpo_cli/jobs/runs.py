@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grpo_cli.display.watch.run import LONG_S, OVER, card_of, seconds_of
+from grpo_cli.display.watch import LONG_S, OVER, card_of, seconds_of
 from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.recipe.reading.dump import filled_up

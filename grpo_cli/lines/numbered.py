@@ -26,7 +26,7 @@ class NumberedLine(NamedTuple):
 def numbered(stream: IO[bytes], most_bytes: int | None = None) -> Iterator[NumberedLine]:
     """Every line, the last also without its newline; the mark of UTF-8 before the first is left out.
 
-    A line of more than `most_bytes` is told as None and never held whole. Nothing is read beyond the line given.
+    A line of more than `most_bytes` is returned as None and never held whole. Nothing is read beyond the line given.
     """
     number = 0
     while text := stream.readline() if most_bytes is None else stream.readline(most_bytes + 1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -46,8 +45,8 @@ class _ZstdRaw(io.RawIOBase):
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
-        self._frame = self._new_frame()
-        self._ready, self._is_between = b"", True
+        self._frame: Any = None
+        self._ready = b""
 
     def readable(self) -> bool:
         return True
@@ -57,13 +56,18 @@ class _ZstdRaw(io.RawIOBase):
 
         while not self._ready:
             if not (packed := self._file.read(1 << 15)):
-                if not self._is_between:
+                if self._frame is not None:
                     raise EOFError("the file is cut off")
                 return 0
-            try:
-                self._ready = b"".join(self._unpacked(packed))
-            except zstandard.ZstdError as err:
-                raise OSError(str(err)) from err
+            while packed:
+                self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    self._ready += self._frame.decompress(packed)
+                except zstandard.ZstdError as err:
+                    raise OSError(str(err)) from err
+                # between two frames there is none; what stands behind the end of one begins the next
+                packed = self._frame.unused_data if self._frame.eof else b""
+                self._frame = None if self._frame.eof else self._frame
         data, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
         buffer[: len(data)] = data
         return len(data)
@@ -71,17 +75,3 @@ class _ZstdRaw(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
-
-    def _unpacked(self, packed: bytes) -> Iterator[bytes]:
-        while packed:
-            yield self._frame.decompress(packed)
-            self._is_between = self._frame.eof
-            packed = self._frame.unused_data if self._frame.eof else b""
-            if self._frame.eof:
-                self._frame = self._new_frame()
-
-    @staticmethod
-    def _new_frame() -> Any:
-        import zstandard
-
-        return zstandard.ZstdDecompressor().decompressobj()

@@ -86,8 +86,13 @@ def seal(written: Path, folder: Path, state: TrainState, recipe_text: str) -> Ch
     open_as(written / STATE, written)
     # a pickle of the trainer's arguments with the paths of this machine, which nothing reads
     (written / "training_args.bin").unlink(missing_ok=True)
+    files = {}
+    for file in sorted(p for p in written.rglob("*") if p.is_file()):
+        sync(file)
+        files[str(file.relative_to(written))] = [file.stat().st_size, _hash(file)]
     # last of all: a folder without a manifest is never trusted, whatever else lies in it
-    _write_manifest(written, step)
+    replace(written / MANIFEST, json.dumps({"step": step, "files": files}, indent=1))
+    sync(written)
     folder.mkdir(parents=True, exist_ok=True)
     if final.exists():
         shutil.rmtree(final)
@@ -175,17 +180,10 @@ def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[tuple[Checkpoint
     return None, broken
 
 
-def set_aside(checkpoint: Checkpoint) -> Path:
-    """Rename a broken checkpoint, so that it neither blocks its step nor counts among those that are kept."""
-    return _renamed(checkpoint, BROKEN + checkpoint.path.name)
-
-
-def abandon(checkpoint: Checkpoint) -> Path:
-    """Rename a checkpoint that the run no longer builds on; it stays whole."""
-    return _renamed(checkpoint, checkpoint.path.name + ABANDONED)
-
-
-def _renamed(checkpoint: Checkpoint, name: str) -> Path:
+def set_aside(checkpoint: Checkpoint, *, is_whole: bool = False) -> Path:
+    """Rename a checkpoint, so that it neither blocks its step nor counts among those that are kept: a broken one, or a whole one
+    that the run no longer builds on."""
+    name = checkpoint.path.name + ABANDONED if is_whole else BROKEN + checkpoint.path.name
     target, number = checkpoint.path.with_name(name), 2
     while target.exists():
         target = checkpoint.path.with_name(f"{name}.{number}")
@@ -245,15 +243,6 @@ def check_space(folder: Path, needed: int) -> None:
             f"a checkpoint needs about {needed / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free in {folder}",
             hint="free some space, set `run.dir` to another disk, or lower `run.keep`",
         )
-
-
-def _write_manifest(path: Path, step: int) -> None:
-    files = {}
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        sync(file)
-        files[str(file.relative_to(path))] = [file.stat().st_size, _hash(file)]
-    replace(path / MANIFEST, json.dumps({"step": step, "files": files}, indent=1))
-    sync(path)
 
 
 def _hash(file: Path) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
@@ -35,8 +36,9 @@ def files_of_code(spec: str, folders: Sequence[Path]) -> tuple[list[Path], str]:
     if start:
         return _reached(start, folders), ""
     top = where.partition(".")[0]
-    if version := _package(top):
-        return [], version
+    for name in (top, *packages_distributions().get(top, ())):
+        with suppress(PackageNotFoundError, ValueError):
+            return [], f"{name} {distribution(name).version}"
     try:
         found = importlib.util.find_spec(top)
     except (ImportError, ValueError):
@@ -48,16 +50,8 @@ def files_of_code(spec: str, folders: Sequence[Path]) -> tuple[list[Path], str]:
     return _reached(_module_files(where, [root]), [root]), ""
 
 
-def _package(module: str) -> str:
-    for name in (module, *packages_distributions().get(module, ())):
-        try:
-            return f"{name} {distribution(name).version}"
-        except (PackageNotFoundError, ValueError):
-            continue
-    return ""
-
-
 def _reached(start: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """These files, those that they import, and those that they read, and so on."""
     found: dict[Path, None] = {}
     waiting = list(start)
     while waiting and len(found) < MOST:
@@ -71,21 +65,36 @@ def _reached(start: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError):
             continue  # importing it raises the error that a user sees
-        waiting += [*_imported(tree, path, folders), *_read_by(tree, path, folders)]
+        is_writer, read = False, list[Path]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    waiting += _module_files(alias.name, folders)
+            elif isinstance(node, ast.ImportFrom):
+                places = [path.parents[node.level - 1]] if 0 < node.level <= len(path.parents) else folders
+                module = node.module or ""
+                for name in (module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)):
+                    waiting += _module_files(name, places)
+            elif isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                modes = [
+                    *node.args[isinstance(node.func, ast.Name) :],
+                    *(k.value for k in node.keywords if k.arg == "mode"),
+                ]
+                texts = [one.value for one in modes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+                opens = name == "open" and any(set(mode) & set("wax+") and len(mode) < 5 for mode in texts)
+                is_writer = is_writer or opens or name in WRITERS
+            elif isinstance(node, ast.Constant) and isinstance(text := node.value, str) and 2 < len(text) < 200:
+                # a word without an ending is rarely a file, and often the name of something else
+                with suppress(OSError):
+                    near = (
+                        folder / text
+                        for folder in (path.parent, *folders)
+                        if "." in text and "\0" not in text and "\n" not in text
+                    )
+                    read += [place for place in near if place.is_file()][:1]
+        waiting += [] if is_writer else read
     return sorted(found)
-
-
-def _imported(tree: ast.AST, path: Path, folders: Sequence[Path]) -> Iterator[Path]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _module_files(alias.name, folders)
-        elif isinstance(node, ast.ImportFrom):
-            places = [path.parents[node.level - 1]] if 0 < node.level <= len(path.parents) else folders
-            module = node.module or ""
-            yield from _module_files(module, places)
-            for alias in node.names:
-                yield from _module_files(f"{module}.{alias.name}".lstrip("."), places)
 
 
 def _module_files(module: str, folders: Sequence[Path]) -> list[Path]:
@@ -100,31 +109,3 @@ def _module_files(module: str, folders: Sequence[Path]) -> list[Path]:
             above = (folder.joinpath(*parts[:n], "__init__.py") for n in range(1, len(parts)))
             return [*own, *(path for path in above if path.is_file())]
     return []
-
-
-def _read_by(tree: ast.AST, path: Path, folders: Sequence[Path]) -> Iterator[Path]:
-    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    if _is_writer(tree):
-        return
-    for text in texts:
-        # a word without an ending is rarely a file, and often the name of something else
-        if 2 < len(text) < 200 and "." in text and "\0" not in text and "\n" not in text:
-            places = (folder / text for folder in (path.parent, *folders))
-            try:
-                yield from [place for place in places if place.is_file()][:1]
-            except OSError:
-                continue
-
-
-def _is_writer(tree: ast.AST) -> bool:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if name in WRITERS:
-            return True
-        given = [*node.args[isinstance(node.func, ast.Name) :], *(k.value for k in node.keywords if k.arg == "mode")]
-        modes = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        if name == "open" and any(set(mode) & set("wax+") and len(mode) < 5 for mode in modes):
-            return True
-    return False

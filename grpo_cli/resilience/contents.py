@@ -63,17 +63,16 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
             # of a pattern the file that matched
             own = next((name for name in names if row.place.startswith(name)), row.place.rpartition(":")[0])
             rows.setdefault(own or ", ".join(names), []).append(row)
-        found[f"data.{which}"] = {kept.get(name, name): _digest_of_rows(of_one) for name, of_one in rows.items()}
+        found[f"data.{which}"] = {}
+        for name, of_one in rows.items():
+            digest = hashlib.sha256()
+            for row in of_one:
+                parts = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
+                line = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+                digest.update(line.encode("utf-8", "surrogatepass"))
+            shown = f"{digest.hexdigest()[:DIGITS]} of {len(of_one):,} rows"
+            found[f"data.{which}"][kept.get(name, name)] = shown
     return found
-
-
-def _digest_of_rows(rows: Sequence[Row]) -> str:
-    digest = hashlib.sha256()
-    for row in rows:
-        parts = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
-        line = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
-        digest.update(line.encode("utf-8", "surrogatepass"))
-    return f"{digest.hexdigest()[:DIGITS]} of {len(rows):,} rows"
 
 
 def prompts_read(token_ids: Sequence[Sequence[int]]) -> dict[str, dict[str, str]]:
@@ -95,20 +94,20 @@ def refuse_changed(run: RunFolder, part: str, now: Digests, *, hint: str = "") -
 def changes(run: RunFolder, part: str, now: Digests) -> list[Mistake]:
     """What is another one than the run began with; keys that only one of both knows are those of another version."""
     before: Digests = run.manifest().get(CONTENTS, {}).get(part, {})
-    return [
-        Mistake(f"`{key}`", f"`{file}` {_said(before[key].get(file), now[key].get(file))}")
-        for key in before.keys() & now.keys()
-        if sorted(before[key].values()) != sorted(now[key].values())  # not only lying elsewhere
-        for file in sorted(before[key].keys() | now[key].keys())
-        if before[key].get(file) != now[key].get(file)
-    ]
-
-
-def _said(old: str | None, new: str | None) -> str:
-    if old is None or new is None:
-        return "was not there when the run began" if old is None else "is gone"
-    short = [text[:8] + text[DIGITS:] for text in (old, new)]
-    return f"was changed since the run began: {short[0]} then, {short[1]} now"
+    found = []
+    for key in before.keys() & now.keys():
+        if sorted(before[key].values()) == sorted(now[key].values()):
+            continue  # the same files, perhaps in another place
+        for file in sorted(before[key].keys() | now[key].keys()):
+            old, new = before[key].get(file), now[key].get(file)
+            if old is None or new is None:
+                what = "was not there when the run began" if old is None else "is gone"
+            else:
+                short = [text[:8] + text[DIGITS:] for text in (old, new)]
+                what = f"was changed since the run began: {short[0]} then, {short[1]} now"
+            if old != new:
+                found.append(Mistake(f"`{key}`", f"`{file}` {what}"))
+    return found
 
 
 def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, dict[str, str]]:
@@ -133,7 +132,9 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
             return {}
         files, version = files_of_code(module, [])
     elif one.what is Names.CODE:
-        files, version = files_of_code(one.text, _folders(one, base))
+        # where the worker of a function looks for it: beside the recipe, and then here
+        near = base or Path()
+        files, version = files_of_code(one.text, [*(near / folder for folder in one.folders), near, Path.cwd()])
     elif one.what is Names.ROWS:
         try:
             files, version = files_of(one.text, base, one.key), ""
@@ -144,13 +145,8 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
     if version:
         name, _, number = version.rpartition(" ")
         return {name: number}
-    return {_shown(path, base): _digest(path) for path in files}
-
-
-def _folders(one: NamedThing, base: Path | None) -> list[Path]:
-    """Where the worker of a function looks for it: beside the recipe, and then here."""
-    near = base or Path()
-    return [*(near / folder for folder in one.folders), near, Path.cwd()]
+    # from the recipe's folder on, so that a folder that was moved with its recipe is the same
+    return {os.path.relpath(path.resolve(), (base or Path()).resolve()): _digest(path) for path in files}
 
 
 def _of_model(name: str, revision: str | None, base: Path | None) -> Iterator[tuple[str, str]]:
@@ -181,11 +177,6 @@ def _digest(path: Path, *, ends: bool = False) -> str:
 
 def _digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:DIGITS]
-
-
-def _shown(path: Path, base: Path | None) -> str:
-    """From the recipe's folder on, so that a folder that was moved with its recipe is the same."""
-    return os.path.relpath(path.resolve(), (base or Path()).resolve())
 
 
 def _is_file(path: Path) -> bool:

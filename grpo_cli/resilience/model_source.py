@@ -54,20 +54,24 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
         folder = newest_checkpoint(folder).path
     if not folder.is_dir():
         folder = None
-        if (near := nearest(named, [run.name for run in list_runs(Path(RUNS))], 0.6)) and not _is_model_here(named):
-            raise DataError(f"no run and no model `{named}` is here", hint=f"did you mean the run `{near}`?")
+        if near := nearest(named, [run.name for run in list_runs(Path(RUNS))], 0.6):
+            from grpo_cli.policy.loading.files import model_files
+            from grpo_cli.recipe.sections.inputs import Model
+
+            # a folder, a file, the hub's cache or the program itself may hold a model of this name
+            is_here = named.startswith("builtin:") or path_of(named).exists()
+            if not is_here and model_files(Model(path=named)).path("config.json") is None:
+                raise DataError(f"no run and no model `{named}` is here", hint=f"did you mean the run `{near}`?")
     elif not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise SetupError(f"`{folder}` holds no model", hint="name a folder with `config.json`, or a run")
-    if recipe is not None:
-        from grpo_cli.recipe.reading.load import load
-        from grpo_cli.recipe.reading.source import folder_of
-
-        return ModelSource(named, load(recipe, sets), folder_of(recipe), folder)
-    if folder is None or not (folder / RECIPE).is_file():
+    if recipe is None and (folder is None or not (folder / RECIPE).is_file()):
         raise RecipeError(f"`{named}` holds no recipe", hint="give one with `--recipe FILE`")
     from grpo_cli.recipe.reading.load import load
     from grpo_cli.recipe.reading.source import folder_of
 
+    if recipe is not None or folder is None:
+        assert recipe is not None
+        return ModelSource(named, load(recipe, sets), folder_of(recipe), folder)
     where = folder_of(str(folder / RECIPE))
     if where == folder and (folder / STATE).is_file() and (base := read_state(folder).get("base")):
         where = Path(base)  # a checkpoint by itself, of a version that noted where its run began
@@ -86,16 +90,6 @@ def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> M
         if recipe is not None or sets:
             raise
         return None
-
-
-def _is_model_here(named: str) -> bool:
-    """Whether a folder, a file, the hub's cache or the program itself holds a model of this name."""
-    from grpo_cli.policy.loading.files import model_files
-    from grpo_cli.recipe.sections.inputs import Model
-
-    if named.startswith("builtin:") or path_of(named).exists():
-        return True
-    return model_files(Model(path=named)).path("config.json") is not None
 
 
 def model_of(source: ModelSource) -> Model:

@@ -66,7 +66,12 @@ def forecast(counts: Counts, groups: Sequence[int], seed: int = 0) -> list[DeadG
     if not counts:
         return []
     drawn = min(n for n, _ in counts)
-    measured = {g: _measured(counts, g) for g in sorted({*groups, drawn}) if g <= drawn}
+    measured = {}
+    for size in sorted({*groups, drawn}):
+        if size <= drawn:
+            parts = [agreeing(n, c, size) for n, c in counts]
+            wrong, right = (math.fsum(column) / len(parts) for column in zip(*parts, strict=True))
+            measured[size] = DeadGroupForecast(size, wrong, right, clustered([[w + r] for w, r in parts]), False)
     larger = [g for g in sorted(set(groups)) if g > drawn]
     found = [measured[g] for g in sorted(set(groups)) if g <= drawn]
     if not larger:
@@ -124,30 +129,22 @@ def expected_dead(counts: Mapping[tuple[int, int], int], size: int) -> float | N
     return sum(dead_of_moments(first, second, size))
 
 
-def _measured(counts: Counts, size: int) -> DeadGroupForecast:
-    parts = [agreeing(n, c, size) for n, c in counts]
-    wrong = math.fsum(w for w, _ in parts) / len(parts)
-    right = math.fsum(r for _, r in parts) / len(parts)
-    return DeadGroupForecast(size, wrong, right, clustered([[w + r] for w, r in parts]), False)
-
-
 def _grow(
     counts: Counts, drawn: int, sizes: Sequence[int], fit: Callable[[Counts, int], tuple[float, float]] | None = None
 ) -> list[tuple[float, float]]:
     """All-wrong and all-right shares above the samples drawn: the fit's, scaled to meet the measured ones at `drawn`."""
     parts = [agreeing(n, c, drawn) for n, c in counts]
-    wrong, right = (math.fsum(column) / len(parts) for column in zip(*parts, strict=True))
+    measured = [math.fsum(column) / len(parts) for column in zip(*parts, strict=True)]
     fit = fit or _beta_dead
-    fit_wrong, fit_right = fit(counts, drawn)
+    fitted = fit(counts, drawn)
     out = []
     for size in sizes:
-        there_wrong, there_right = fit(counts, size)
-        out.append((_scaled(wrong, there_wrong, fit_wrong), _scaled(right, there_right, fit_right)))
+        wrong, right = (
+            share * min(1.0, there / here) if here > 0 else 0.0
+            for share, there, here in zip(measured, fit(counts, size), fitted, strict=True)
+        )
+        out.append((wrong, right))
     return out
-
-
-def _scaled(measured: float, there: float, here: float) -> float:
-    return measured * min(1.0, there / here) if here > 0 else 0.0
 
 
 def _beta_dead(counts: Counts, size: int) -> tuple[float, float]:

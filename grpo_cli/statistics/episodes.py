@@ -26,12 +26,14 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
     named = [_milestones(sample) for sample in episodes]
     every, distinct = sum(map(len, named)), sum(len(set(names)) for names in named)
     invalid = sum(not turn.get("valid", True) for sample in episodes for turn in sample.turns)
+    outcomes = ((sample, sample.verdicts.get(ENVIRONMENT)) for sample in episodes)
+    unjudged = [sample.reward is None if own is None else own.score is None for sample, own in outcomes]
     return {
         "turns/mean": sum(turns) / len(turns),
         "turns/max": max(turns),
         "turns/cut": math.fsum(sample.truncated for sample in episodes) / len(episodes),
         "env/invalid": invalid / sum(turns),
-        "env/no_verdict": math.fsum(map(_has_no_verdict, episodes)) / len(episodes),
+        "env/no_verdict": math.fsum(unjudged) / len(episodes),
         "env/milestones": distinct / len(episodes),
         "env/milestones_again": (every - distinct) / every if every else None,
     }
@@ -53,17 +55,11 @@ def turns_by_outcome(samples: Sequence[SampleRecord]) -> dict[str, float | int |
     Nothing where no sample is an episode; one without a verdict counts in neither.
     """
     episodes = [sample for sample in samples if sample.turns]
-    if not episodes:
-        return {}
-    of = {
-        is_right: [float(len(e.turns)) for e in episodes if e.is_judged and e.is_right is is_right]
-        for is_right in (True, False)
-    }
-    return {"turns/right": _mean(of[True]), "turns/wrong": _mean(of[False])}
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+    found: dict[str, float | int | None] = {}
+    for key, is_right in (("turns/right", True), ("turns/wrong", False)) if episodes else ():
+        turns = [len(e.turns) for e in episodes if e.is_judged and e.is_right is is_right]
+        found[key] = math.fsum(turns) / len(turns) if turns else None
+    return found
 
 
 def in_one_line(sample: SampleRecord) -> str:
@@ -72,8 +68,3 @@ def in_one_line(sample: SampleRecord) -> str:
         return sample.completion
     said = [(turn.get("text", ""), turn.get("observation", "")) for turn in sample.turns]
     return " · ".join(f"{text} → {seen}" if seen else text for text, seen in said)
-
-
-def _has_no_verdict(sample: SampleRecord) -> bool:
-    verdict = sample.verdicts.get(ENVIRONMENT)
-    return sample.reward is None if verdict is None else verdict.score is None

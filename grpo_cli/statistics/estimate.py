@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 LEVEL = 0.95
+_z = NormalDist().inv_cdf
 
 ALIKE = 1e-9
 """Values closer than this differ by rounding alone: such a spread measures nothing."""
@@ -72,26 +73,22 @@ def maj_at_k(answers: Sequence[str | None], is_right: Sequence[bool], k: int) ->
     votes = Counter(a for a, r in zip(answers, is_right, strict=True) if not r and a is not None)
     silent = n - right - sum(votes.values())
     total = 0.0
-    for drawn in range(1, min(right, k) + 1):
-        ways = _ways_below(list(votes.values()), silent, k - drawn, cap=drawn)
-        total += math.comb(right, drawn) * sum(count / (1 + ties) for ties, count in ways.items())
-    return total / math.comb(n, k)
-
-
-def _ways_below(votes: list[int], silent: int, left: int, *, cap: int) -> dict[int, int]:
-    """Ways to draw `left` samples with no answer above `cap`, by how many answers reach it."""
-    ways: dict[tuple[int, int], int] = {(0, 0): 1}  # (drawn, answers at the cap) -> ways
-    for count in votes:
-        grown: Counter[tuple[int, int]] = Counter()
+    for cap in range(1, min(right, k) + 1):
+        # with `cap` right samples drawn: ways to draw the others with no answer above the cap, by (drawn, answers at the cap)
+        left = k - cap
+        ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})
+        for count in votes.values():
+            grown: Counter[tuple[int, int]] = Counter()
+            for (drawn, ties), have in ways.items():
+                for take in range(min(count, cap, left - drawn) + 1):
+                    grown[drawn + take, ties + (take == cap)] += have * math.comb(count, take)
+            ways = grown
+        by_ties: Counter[int] = Counter()
         for (drawn, ties), have in ways.items():
-            for take in range(min(count, cap, left - drawn) + 1):
-                grown[drawn + take, ties + (take == cap)] += have * math.comb(count, take)
-        ways = dict(grown)
-    by_ties: Counter[int] = Counter()
-    for (drawn, ties), have in ways.items():
-        if left - drawn <= silent:
-            by_ties[ties] += have * math.comb(silent, left - drawn)
-    return dict(by_ties)
+            if left - drawn <= silent:
+                by_ties[ties] += have * math.comb(silent, left - drawn)
+        total += math.comb(right, cap) * sum(count / (1 + ties) for ties, count in by_ties.items())
+    return total / math.comb(n, k)
 
 
 def wilson(successes: float, n: float, quantile: float | None = None) -> Interval:
@@ -167,8 +164,11 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def paired_clustered(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Comparison:
     """B minus A over the prompts where both have samples: t test on the differences of the prompts' means.
 
-    Where all differences are alike there is no spread to estimate noise from, and prompts bound it instead: see
-    `_without_spread`. With fewer than two prompts, or values outside [0, 1] that are all alike, nothing does: infinite.
+    Where all differences are alike there is no spread to estimate noise from. Then prompts bound shares exactly, by the binomial
+    distribution: u of the prompts that behave otherwise (at worst -1, at best +1) stay unseen in n with chance (1 - u)^n. Equal
+    models: u at 5 %, the rule of three. Else 2.5 % a side, so that the interval leaves out 0 just where the sign test
+    (McNemar's, with all of n on one side) rejects: p = 2^(1 - n). With fewer than two prompts, or values outside [0, 1] that
+    are all alike, nothing bounds it: infinite.
 
     Raises:
         ValueError: the two are not about the same prompts.
@@ -185,29 +185,20 @@ def paired_clustered(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]])
         return Comparison(Interval(centre, -math.inf, math.inf, n), 1.0, math.inf)
     centre = math.fsum(gaps) / n
     if _are_alike(gaps):
-        are_shares = all(0.0 <= value <= 1.0 for pair in pairs for value in pair)
-        return _without_spread(centre, n, are_shares)
+        is_same = abs(centre) <= ALIKE
+        unseen = 1 - (1 - LEVEL if is_same else (1 - LEVEL) / 2) ** (1 / n)
+        found = Interval(centre, -math.inf, math.inf, n)
+        detectable = math.inf
+        if all(0.0 <= value <= 1.0 for pair in pairs for value in pair):
+            found = Interval(centre, centre - unseen * (1 + centre), centre + unseen * (1 - centre), n)
+            detectable = detectable_exactly(n)
+        return Comparison(found, 1.0 if is_same else mcnemar_exact(0, n), detectable)
     error = math.sqrt(math.fsum((gap - centre) ** 2 for gap in gaps) / (n - 1) / n)
     half = _t(0.5 + LEVEL / 2, n - 1) * error
     p_value = 2 * float(stdtr(n - 1, -abs(centre) / error))
     # what an estimate with this standard error finds in 80 % of cases, at 5 %
     detectable = (_z(1 - 0.05 / 2) + _z(0.8)) * error
     return Comparison(Interval(centre, centre - half, centre + half, n), p_value, detectable)
-
-
-def _without_spread(gap: float, n: int, are_shares: bool) -> Comparison:
-    """n prompts with one and the same difference of shares: exact, by the binomial distribution over prompts.
-
-    A share u of prompts that behave otherwise (at worst -1, at best +1) stays unseen in n with chance (1 - u)^n. Equal
-    models: u at 5 %, the rule of three. Else 2.5 % a side, so that the interval leaves out 0 just where the sign test
-    (McNemar's, with all of n on one side) rejects: p = 2^(1 - n).
-    """
-    same = abs(gap) <= ALIKE
-    tail = 1 - LEVEL if same else (1 - LEVEL) / 2
-    unseen = 1 - tail ** (1 / n)
-    low, high = (gap - unseen * (1 + gap), gap + unseen * (1 - gap)) if are_shares else (-math.inf, math.inf)
-    p_value = 1.0 if same else mcnemar_exact(0, n)
-    return Comparison(Interval(gap, low, high, n), p_value, detectable_exactly(n) if are_shares else math.inf)
 
 
 def detectable_exactly(n: int, power: float = 0.8, alpha: float = 0.05) -> float:
@@ -228,23 +219,15 @@ def min_detectable(n: int, disagree: float, power: float = 0.8, alpha: float = 0
     """The smallest true difference that a paired yes/no test on n prompts finds with this power.
 
     `disagree` is the share of prompts that exactly one of the two gets right; a difference cannot exceed it, so inf
-    says that no difference is found with this power (Connor 1987, solved by bisection).
+    says that no difference is found with this power (Connor 1987: the gap with
+    gap √n = z_alpha √disagree + z_power √(disagree - gap²), whose square is solved for it).
     """
-    if n <= 0 or not 0 < disagree <= 1:
-        return math.inf
     z_alpha, z_power = _z(1 - alpha / 2), _z(power)
-
-    def is_found(gap: float) -> bool:
-        noise = z_alpha * math.sqrt(disagree) + z_power * math.sqrt(max(disagree - gap * gap, 0.0))
-        return gap * math.sqrt(n) >= noise
-
-    if not is_found(disagree):
+    if n < z_alpha**2 or not 0 < disagree <= 1:
         return math.inf
-    low, high = 0.0, disagree
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_found(middle) else (middle, high)
-    return high
+    root = z_alpha * math.sqrt(n) + z_power * math.sqrt(n - z_alpha**2 + z_power**2)
+    gap = math.sqrt(disagree) * root / (n + z_power**2)
+    return gap if gap <= disagree else math.inf
 
 
 def across_seeds(values: Sequence[float]) -> Interval:
@@ -255,10 +238,6 @@ def across_seeds(values: Sequence[float]) -> Interval:
         return Interval(centre, math.nan, math.nan, n)
     half = _t(0.5 + LEVEL / 2, n - 1) * math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1) / n)
     return Interval(centre, centre - half, centre + half, n)
-
-
-def _z(share: float) -> float:
-    return NormalDist().inv_cdf(share)
 
 
 def _t(share: float, freedom: int) -> float:

@@ -35,11 +35,6 @@ class FailureKind:
     def __str__(self) -> str:
         return f"`{self.verifier}`: {self.reason}: {self.message} ({self.rows[0]})"
 
-    def joined(self, other: FailureKind) -> FailureKind:
-        """The same kind with more samples."""
-        rows = list(dict.fromkeys([*self.rows, *other.rows]))[:MOST_ROWS]
-        return replace(self, rows=rows, samples=self.samples + other.samples)
-
 
 @dataclass(slots=True)
 class Failures:
@@ -78,8 +73,10 @@ class Failures:
     def _count(self, kind: str, failure: FailureKind) -> None:
         if kind not in self.kinds and len(self.kinds) >= MOST_KINDS:
             kind = f"{failure.verifier}: {failure.reason}"
-        known = self.kinds.get(kind)
-        self.kinds[kind] = failure if known is None else known.joined(failure)
+        if (known := self.kinds.get(kind)) is not None:
+            rows = list(dict.fromkeys([*known.rows, *failure.rows]))[:MOST_ROWS]
+            failure = replace(known, rows=rows, samples=known.samples + failure.samples)
+        self.kinds[kind] = failure
 
     @property
     def commonest(self) -> Sequence[FailureKind]:

@@ -25,7 +25,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import episode_stats
 from grpo_cli.statistics.estimate import pass_at_k
 from grpo_verifiers.thinking import has_thought
-from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verdict import Outcome
 
 # Groups.
 
@@ -124,17 +124,44 @@ def step_stats(
     """All metrics of one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
 
     `signal` holds of each group, in the order of the samples, whether the method learns from it; left out, the records do.
+    `unique_answers` is the mean over groups of the distinct answers over the samples with an answer. Of each verifier: counts by
+    outcome, shares of its reasons over its calls, latency over its calls. Lengths are tokens over all samples; `right` and `wrong`
+    over the judged ones, so errors are in neither; `terminated` leaves the truncated samples out, `truncated` is their share of
+    all. `env_tokens/mean`, of episodes only, are what environments put between the model's own, which alone count in the lengths.
     """
     groups = group_samples(samples)
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
     out |= reward_stats(samples)
     out |= group_stats(list(groups.values()), group_size, ks, signal)
-    out["unique_answers"] = mean([share for group in groups.values() if (share := _unique_share(group)) is not None])
+    answers = ([s.answer for s in group if s.answer] for group in groups.values())
+    out["unique_answers"] = mean([len(set(found)) / len(found) for found in answers if found])
     out["group/distinct"], out["group/one_text"] = likeness(list(groups.values()))
     out |= outcome_stats(samples)
     for name in _verifier_names(samples):
-        out |= verifier_stats(name, [s.verdicts[name] for s in samples if name in s.verdicts])
-    out |= length_stats(samples) | episode_stats(samples)
+        verdicts = [s.verdicts[name] for s in samples if name in s.verdicts]
+        counts, seconds = Counter(v.outcome for v in verdicts), [v.seconds for v in verdicts]
+        out[f"verify/{name}/calls"] = len(verdicts)
+        out |= {f"verify/{name}/{outcome.value}": counts[outcome] for outcome in Outcome}
+        out[f"verify/{name}/mean_s"] = mean(seconds)
+        out[f"verify/{name}/p95_s"] = percentile(seconds, 0.95)
+        reasons = sorted(Counter(v.reason for v in verdicts if v.reason).items(), key=lambda item: (-item[1], item[0]))
+        for reason, count in reasons[:MOST_REASONS]:
+            out[f"verify/{name}/reason/{reason}"] = count / len(verdicts)
+        if len(reasons) > MOST_REASONS:
+            out[f"verify/{name}/reason/other"] = sum(count for _, count in reasons[MOST_REASONS:]) / len(verdicts)
+    if any(s.turns for s in samples):
+        out["env_tokens/mean"] = mean([float(s.env_tokens) for s in samples if s.turns])
+    lengths = [s.tokens for s in samples]
+    out |= {
+        "length/mean": mean(lengths),
+        "length/p95": percentile(lengths, 0.95),
+        "length/max": max(lengths, default=None),
+        "length/right": mean([s.tokens for s in samples if s.is_right]),
+        "length/wrong": mean([s.tokens for s in samples if s.is_judged and not s.is_right]),
+        "length/terminated": mean([s.tokens for s in samples if not s.truncated]),
+        "truncated": mean([float(s.truncated) for s in samples]),
+    }
+    out |= episode_stats(samples)
     out["repetition"] = mean([repetition(s.completion) for s in samples])
     out["think"] = mean([float(has_thought(s.completion)) for s in samples])
     return out
@@ -224,42 +251,6 @@ def outcome_stats(samples: Sequence[SampleRecord]) -> Stats:
     return out
 
 
-def verifier_stats(name: str, verdicts: Sequence[Verdict]) -> Stats:
-    """One verifier's counts by outcome, the shares of its reasons over its calls, and its latency over its calls."""
-    counts = Counter(v.outcome for v in verdicts)
-    seconds = [v.seconds for v in verdicts]
-    out: Stats = {f"verify/{name}/calls": len(verdicts)}
-    out |= {f"verify/{name}/{outcome.value}": counts[outcome] for outcome in Outcome}
-    out[f"verify/{name}/mean_s"] = mean(seconds)
-    out[f"verify/{name}/p95_s"] = percentile(seconds, 0.95)
-    reasons = sorted(Counter(v.reason for v in verdicts if v.reason).items(), key=lambda item: (-item[1], item[0]))
-    for reason, count in reasons[:MOST_REASONS]:
-        out[f"verify/{name}/reason/{reason}"] = count / len(verdicts)
-    if len(reasons) > MOST_REASONS:
-        out[f"verify/{name}/reason/other"] = sum(count for _, count in reasons[MOST_REASONS:]) / len(verdicts)
-    return out
-
-
-def length_stats(samples: Sequence[SampleRecord]) -> Stats:
-    """Completion lengths in tokens over all samples; `right` and `wrong` over the judged ones, so errors are in neither.
-
-    `terminated` leaves the truncated samples out; `truncated` is their share of all samples. `env_tokens/mean`, of episodes
-    only, are what their environments put between the model's own, which alone count in the lengths.
-    """
-    lengths = [s.tokens for s in samples]
-    episodes = [float(s.env_tokens) for s in samples if s.turns]
-    between: Stats = {"env_tokens/mean": mean(episodes)} if episodes else {}
-    return between | {
-        "length/mean": mean(lengths),
-        "length/p95": percentile(lengths, 0.95),
-        "length/max": max(lengths, default=None),
-        "length/right": mean([s.tokens for s in samples if s.is_right]),
-        "length/wrong": mean([s.tokens for s in samples if s.is_judged and not s.is_right]),
-        "length/terminated": mean([s.tokens for s in samples if not s.truncated]),
-        "truncated": mean([float(s.truncated) for s in samples]),
-    }
-
-
 def timing_stats(
     seconds: Mapping[str, float], tokens: int, *, step_s: float, recent_s: Sequence[float], steps_left: int
 ) -> Stats:
@@ -314,17 +305,8 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
 
 
-def _unique_share(samples: Sequence[SampleRecord]) -> float | None:
-    """Distinct answers over the samples whose primary verifier found one."""
-    answers = [s.answer for s in samples if s.answer]
-    return len(set(answers)) / len(answers) if answers else None
-
-
 def _verifier_names(samples: Sequence[SampleRecord]) -> list[str]:
-    names: dict[str, None] = {}
-    for sample in samples:
-        names |= dict.fromkeys(sample.verdicts)
-    return list(names)
+    return list(dict.fromkeys(name for sample in samples for name in sample.verdicts))
 
 
 # What was drawn.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.findings.alarms import MONITORS, Alarms, alarms_over_run, rewarded_parts
+from grpo_cli.findings.alarms import MONITORS, Alarms, alarms_over_run
 from grpo_cli.findings.evidence import EVIDENCE
 from grpo_cli.findings.samples import PICKS, split_of
 from grpo_cli.jobs.explain.findings import rules
@@ -93,15 +93,12 @@ def test_the_gold_alarm_comes_from_evaluations() -> None:
     assert alarms_over_run([], [gap(0, False), gap(8, True)], {})[0].step == 8
 
 
-def test_side_rewards_are_the_rewarded_verifiers_beside_the_primary() -> None:
-    recipe = {
-        "verify.math.primary": True,
-        "verify.math.weight": 1.0,
-        "verify.format.weight": 0.1,
-        "verify.gold.weight": 0,
-        "train.steps": 3,
-    }
-    assert rewarded_parts(recipe) == ["format"]
+@pytest.mark.parametrize(("more", "codes"), [({}, {"W44"}), ({"primary": True}, set()), ({"weight": 0}, set())])
+def test_side_rewards_are_the_rewarded_verifiers_beside_the_primary(more: dict[str, Any], codes: set[str]) -> None:
+    recipe = {"verify.math.weight": 1.0, "verify.format.weight": 0.1, "train.steps": 3}
+    recipe |= {f"verify.format.{key}": value for key, value in more.items()}
+    steps = simulate(change=only_format)
+    assert {f.code for f in alarms_over_run(steps, [], recipe)} & {"W44"} == codes
 
 
 def test_every_alarm_has_a_rule_evidence_and_samples() -> None:

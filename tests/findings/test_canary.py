@@ -10,11 +10,10 @@ import pytest
 from grpo_cli.findings.alarms import Alarms
 from grpo_cli.findings.held_out import (
     ALPHA_OF_CANARY,
-    canary_alarm,
+    canary_dropped,
     canary_metrics,
     correction,
     is_doubtful,
-    look_count,
     shares_of,
 )
 from grpo_cli.run.records import SampleRecord
@@ -29,7 +28,7 @@ def drawn(rate: float, seed: int, prompts: int = 50, samples: int = 4) -> dict[s
 
 @pytest.mark.parametrize(("steps", "every", "expected"), [(40, 10, 4), (41, 10, 5), (3, 10, 1)])
 def test_the_last_step_is_a_look_too(steps: int, every: int, expected: int) -> None:
-    assert look_count(steps, every) == expected
+    assert correction(steps, steps, every, []) == 2 * expected
 
 
 def test_p_is_that_of_the_paired_test_times_the_looks() -> None:
@@ -45,12 +44,12 @@ def test_p_is_that_of_the_paired_test_times_the_looks() -> None:
 def test_an_alarm_needs_both_a_drop_and_significance() -> None:
     start = drawn(0.9, 1)
     gone = canary_metrics(start, drawn(0.3, 2), 10, 0.05)
-    assert "fewer than at the start" in (canary_alarm(gone) or "")
-    assert canary_alarm(canary_metrics(start, drawn(0.3, 2), 10, 0.9)) is None
-    assert canary_alarm(canary_metrics(drawn(0.3, 2), start, 10, 0.05)) is None  # it rose
+    assert "fewer than at the start" in getattr(canary_dropped([gone]), "text", "")
+    assert canary_dropped([canary_metrics(start, drawn(0.3, 2), 10, 0.9)]) is None
+    assert canary_dropped([canary_metrics(drawn(0.3, 2), start, 10, 0.05)]) is None  # it rose
     few = canary_metrics({"a": [1.0]}, {"a": [0.0]}, 1, 0.05)
     assert few["canary/p"] is None
-    assert canary_alarm(few) is None
+    assert canary_dropped([few]) is None
 
 
 def played(seed: int, rate: float, steps: int = 200, every: int = 10) -> list[dict[str, Any]]:
@@ -68,7 +67,7 @@ def test_healthy_runs_of_many_looks_stay_silent() -> None:
     """200 runs of 20 planned looks and more: at most a few false alarms at 1 % a run."""
     runs = [played(seed, 0.8) for seed in range(200)]
     assert sum(len(lines) > 20 for lines in runs) > 50  # looks in between are taken
-    assert sum(any(map(canary_alarm, lines)) for lines in runs) <= 6  # P(7 or more) at 1 % is 0.4 %
+    assert sum(any(canary_dropped([line]) for line in lines) for lines in runs) <= 6  # P(7 or more) at 1 % is 0.4 %
 
 
 def test_all_looks_together_spend_the_chance_of_one_false_alarm() -> None:

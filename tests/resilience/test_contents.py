@@ -179,7 +179,7 @@ def test_a_kind_that_a_package_brings_is_known_by_the_packages_version(
 
     write_plugin_site(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setitem(registry.KINDS._places, "polite", "plugin_kinds:Polite")
+    monkeypatch.setitem(registry.KINDS.places, "polite", "plugin_kinds:Polite")
     write(tmp_path, "plugin_kinds-1.0.dist-info/top_level.txt", "plugin_kinds\n")
     behind = files_behind(recipe(verify={"polite": {"word": "please"}}), tmp_path)
     assert behind == {"verify.polite.kind": {"plugin_kinds": "1.0"}}

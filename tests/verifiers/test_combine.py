@@ -17,7 +17,6 @@ from grpo_verifiers.combine import (
     combine,
     count_pairs,
     judges_of,
-    normalise_then_sum,
     outcome,
     primary_of,
 )
@@ -97,21 +96,6 @@ def test_by_takes_the_verifier_the_row_names() -> None:
     for row in ({}, {"kind": "fromat"}, {"kind": 3}):
         with pytest.raises(NoVerifier):
             judges_of(row, SPECS, rule)
-
-
-def test_normalise_then_sum_gives_each_verifier_the_same_say() -> None:
-    scores = {"math": [1.0, 0.0, 1.0, 0.0], "format": [0.9, 1.0, 0.9, 1.0]}
-    got = normalise_then_sum(scores, {"math": RewardTerm(), "format": RewardTerm()})
-    assert all(abs(x or 0.0) < 0.02 for x in got)
-
-
-def test_normalise_then_sum_leaves_out_samples_without_a_verdict() -> None:
-    got = normalise_then_sum({"math": [1.0, None, 0.0]}, {"math": RewardTerm()})
-    assert got[1] is None and got[0] is not None and got[0] == pytest.approx(-(got[2] or 0.0))
-
-
-def test_normalise_then_sum_of_equal_scores_is_zero() -> None:
-    assert normalise_then_sum({"math": [0.3, 0.3, 0.3]}, {"math": RewardTerm()}) == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ class CombineRule:
     `sum` weighted sum of the scores · `gate` a sum in which a verifier named in `gate` counts only where the primary is
     right (`needs_right`), or takes the whole reward away where it is not right itself (`must_pass`) ·
     `first` the first verifier, in recipe order, that found an answer · `min` the lowest score, times the sum of the
-    weights · `by` the verifier that the row names in column `by` · `normalise_then_sum` as `sum` for one sample;
-    across a group see `normalise_then_sum()`.
+    weights · `by` the verifier that the row names in column `by` · `normalise_then_sum` as `sum` for one sample; the
+    method scales the scores of a group.
     """
 
     method: Method = "sum"
@@ -166,29 +166,6 @@ def combine(
         if not math.isfinite(value):
             raise ValueError(f"the reward of `{name}` is {value}")
     return reward + sum((shaping or {}).values())
-
-
-def normalise_then_sum(
-    scores: Mapping[str, Sequence[float | None]], specs: Mapping[str, RewardSpec], floor: float = 1e-4
-) -> list[float | None]:
-    """GDPO for one group: each verifier's scores made zero-mean, unit-deviation over the group, then weighted and summed.
-
-    The mean and deviation are over the samples that have a score under every counted verifier; the others get None.
-    A verifier whose scores are all equal adds 0.
-    """
-    names = [name for name in scores if specs[name].weight != 0.0]
-    size = len(next(iter(scores.values()), ()))
-    whole = [i for i in range(size) if all(scores[name][i] is not None for name in names)]
-    totals = dict.fromkeys(whole, 0.0)
-    for name in names:
-        values = [float(scores[name][i] or 0.0) for i in whole]
-        if len(values) < 2 or max(values) == min(values):
-            continue
-        mean = math.fsum(values) / len(values)
-        deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-        for i, value in zip(whole, values, strict=True):
-            totals[i] += specs[name].weight * ((value - mean) / (deviation + floor))
-    return [totals.get(i) for i in range(size)]
 
 
 def check_rule(rule: CombineRule, specs: Mapping[str, RewardSpec]) -> list[str]:

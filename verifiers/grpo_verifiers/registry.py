@@ -26,39 +26,27 @@ class Kinds(MutableMapping[str, str]):
     """
 
     def __init__(self, own: dict[str, str]) -> None:
-        self._places = dict(own)
+        self.places = dict(own)
         self._is_complete = False
 
     def __getitem__(self, kind: str) -> str:
-        if kind not in self._places:
+        if kind not in self.places:
             self._complete()
-        return self._places[kind]
+        return self.places[kind]
 
     def __setitem__(self, kind: str, place: str) -> None:
-        self._places[kind] = place
+        self.places[kind] = place
 
     def __delitem__(self, kind: str) -> None:
-        del self._places[kind]
+        del self.places[kind]
 
     def __iter__(self) -> Iterator[str]:
         self._complete()
-        return iter(list(self._places))
+        return iter(list(self.places))
 
     def __len__(self) -> int:
         self._complete()
-        return len(self._places)
-
-    def add(self, kind: str, place: str) -> None:
-        """Add a kind without a look at entry points.
-
-        Raises:
-            ValueError: the name has another class already, or `place` is no `module:class`.
-        """
-        if not all(place.partition(":")):
-            raise ValueError(f"`{place}` is no `module:class`")
-        known = self._places.setdefault(kind, place)
-        if known != place:
-            raise ValueError(f"verifier `{kind}` is `{known}` already, not `{place}`")
+        return len(self.places)
 
     def _complete(self) -> None:
         if self._is_complete:
@@ -66,7 +54,7 @@ class Kinds(MutableMapping[str, str]):
         from importlib.metadata import entry_points  # takes longer to import than all of this package
 
         for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-            known = self._places.setdefault(point.name, point.value)
+            known = self.places.setdefault(point.name, point.value)
             if known != point.value:
                 warnings.warn(
                     f"verifier `{point.name}` is `{known}`; `{point.value}` of the same name is left out", stacklevel=3
@@ -105,7 +93,11 @@ def register(kind: str, place: str) -> None:
     Raises:
         ValueError: the name has another class already, or `place` is no `module:class`.
     """
-    KINDS.add(kind, place)
+    if not all(place.partition(":")):
+        raise ValueError(f"`{place}` is no `module:class`")
+    known = KINDS.places.setdefault(kind, place)  # without a look at entry points
+    if known != place:
+        raise ValueError(f"verifier `{kind}` is `{known}` already, not `{place}`")
 
 
 def kind_class(kind: str) -> type[Verifier]:

@@ -5,7 +5,7 @@ Of what these read only the text after the last end of thinking counts, and noth
 `metamath`, `coq`, and `regex` where it compares a group. The whole text goes to `format` (it checks the tags),
 `regex` that only searches, `python` (the function's author decides) and `reward_model`.
 
-How this works: `_TAG` finds the marks, `_quoted` drops those within quotes, and one pass of `_Scan` over tags and fences keeps
+How this works: `_TAG` finds the marks, those within quotes are dropped, and one pass of `_Scan` over tags and fences keeps
 where the last thinking ended. It takes time linear in the text.
 
 Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
@@ -21,7 +21,6 @@ pair in a fenced block of the thinking. A fence that the thinking left open does
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 _NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
@@ -65,10 +64,24 @@ class _Fence(NamedTuple):
 
 def after_thinking(text: str) -> AfterThinking:
     """What follows the last end of thinking: the whole text where there is none."""
-    tags = [_Tag(m.start(), m.end(), _is_end(m)) for m in _TAG.finditer(text)]
-    if not tags:
+    marks = [_Tag(m.start(), m.end(), _is_end(m)) for m in _TAG.finditer(text)]
+    if not marks:
         return AfterThinking(text, False)
-    tags = [tag for tag, quoted in zip(tags, _quoted(text, tags), strict=True) if not quoted]
+    # without those that stand within quotes or backticks on their line; each line is read once
+    tags, line_end, spans = list[_Tag](), -1, list[tuple[int, int]]()
+    for tag in marks:
+        if tag.start > line_end:
+            line_start = text.rfind("\n", 0, tag.start) + 1
+            line_end = text.find("\n", tag.end)
+            line_end = len(text) if line_end < 0 else line_end
+            spans = []
+            if any(text.find(q, line_start, tag.start) >= 0 for q in _QUOTES):
+                spans = [m.span() for m in _QUOTED.finditer(text, line_start, line_end)]
+            spans.reverse()
+        while spans and spans[-1][1] <= tag.start:
+            spans.pop()
+        if not spans or spans[-1][0] >= tag.start or tag.end >= spans[-1][1]:
+            tags.append(tag)
     fences = []
     if "```" in text or "~~~" in text:
         fences = [_Fence(m.start(), m.end(), m["marks"], m["info"].strip()) for m in _FENCE.finditer(text)]
@@ -80,7 +93,7 @@ def after_thinking(text: str) -> AfterThinking:
         unclosed = scan.fence
         scan = _Scan(text)
         scan.read(tags, [f for f in fences if f.start < unclosed.start])
-    return scan.found()
+    return AfterThinking(text[scan.answer_at :], scan.is_open, scan.has_thought)
 
 
 def has_thought(text: str) -> bool:
@@ -117,30 +130,13 @@ def _is_end(match: re.Match[str]) -> bool:
     return bool(match["end"] or match["end2"] or match["end3"] or match["end4"] or match["end5"])
 
 
-def _quoted(text: str, tags: list[_Tag]) -> Iterator[bool]:
-    """Of each tag, in order, whether it stands within quotes or backticks on its line; each line is read once."""
-    line_end, spans = -1, list[tuple[int, int]]()
-    for tag in tags:
-        if tag.start > line_end:
-            line_start = text.rfind("\n", 0, tag.start) + 1
-            line_end = text.find("\n", tag.end)
-            line_end = len(text) if line_end < 0 else line_end
-            spans = []
-            if any(text.find(q, line_start, tag.start) >= 0 for q in _QUOTES):
-                spans = [m.span() for m in _QUOTED.finditer(text, line_start, line_end)]
-            spans.reverse()
-        while spans and spans[-1][1] <= tag.start:
-            spans.pop()
-        yield bool(spans) and spans[-1][0] < tag.start and tag.end < spans[-1][1]
-
-
 class _Scan:
     """One pass over tags and fences. Until the first tag nobody knows whether the template opened a thinking."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._is_open = self._has_thought = self.in_answer = self.hid_a_tag = False
-        self._answer_at = self._thought_at = 0
+        self.is_open = self.has_thought = self.in_answer = self.hid_a_tag = False
+        self.answer_at = self._thought_at = 0
         self.fence: _Fence | None = None
         self._pairs = 0  # beginnings that the fence quotes, less ends
         self._hidden: _Tag | None = None  # an end in this thinking's fences, for want of a better one
@@ -158,19 +154,14 @@ class _Scan:
             elif tag.ends:
                 self._end(tag)
             else:
-                if not self._is_open:
+                if not self.is_open:
                     self._thought_at = tag.end
-                self._is_open, self.in_answer = True, False
+                self.is_open, self.in_answer = True, False
                 self.fence, self._hidden, self._tag_end = None, None, tag.end
         for fence in fences[at:]:
             self._take_fence(fence)
-        if self._is_open and self._hidden is not None:
+        if self.is_open and self._hidden is not None:
             self._end(self._hidden)
-
-    def found(self) -> AfterThinking:
-        """The answer as far as it was read."""
-        text = self._text[self._answer_at :] if self._answer_at else self._text
-        return AfterThinking(text, self._is_open, self._has_thought)
 
     def _take_fence(self, fence: _Fence) -> None:
         starts_line = fence.start == 0 or self._text[fence.start - 1] == "\n"
@@ -199,7 +190,7 @@ class _Scan:
 
     def _end(self, tag: _Tag) -> None:
         said = self._text[self._thought_at : tag.start]
-        self._has_thought = self._has_thought or bool(_SPECIAL.sub("", said).strip())
-        self._answer_at = self._thought_at = tag.end
-        self._is_open, self.in_answer = False, True
+        self.has_thought = self.has_thought or bool(_SPECIAL.sub("", said).strip())
+        self.answer_at = self._thought_at = tag.end
+        self.is_open, self.in_answer = False, True
         self.fence, self._hidden, self._tag_end = None, None, tag.end

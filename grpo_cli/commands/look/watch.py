@@ -38,8 +38,7 @@ def watch(
 
     folder = find_run(run, dir)  # a wrong name is told before the frames are imported
     from grpo_cli.display.choose import can_animate, in_notebook, wants_color
-    from grpo_cli.display.watch.loop import follow_lines, follow_live, print_once
-    from grpo_cli.display.watch.run import RunWatcher
+    from grpo_cli.display.watch import RunWatcher, follow_lines, follow_live, print_once
 
     watching = RunWatcher(folder)
     out = sys.stdout

@@ -96,7 +96,7 @@ def train(
 def _answer(over: TrainResult, recipe: Recipe, display: str, *, as_json: bool) -> NoReturn:
     """Leave with what a run came to that has nothing left to do."""
     from grpo_cli.display.choose import make_display
-    from grpo_cli.display.watch.run import card_of
+    from grpo_cli.display.watch import card_of
     from grpo_cli.jobs.train.ending import write_own_report
     from grpo_cli.jobs.train.resume_target import lacks_report
 
@@ -135,6 +135,6 @@ def _launch_ranks(recipe: Recipe, base: Path, *, begins: bool, is_stdin: bool) -
         wipe()
         if is_stdin:
             refuse_stdin(world * nodes.count)
-        from grpo_cli.display.terminal.relay import relayed_keys
+        from grpo_cli.display.terminal.keys import relayed_keys
 
         raise typer.Exit(launch(world, sys.argv[1:], nodes, relayed_keys))

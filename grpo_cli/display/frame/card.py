@@ -29,7 +29,20 @@ def card_lines(card: Card, width: int) -> list[str]:
     if evaluations:
         lines += _held_out(evaluations)
     if drawn := [m for m in history if "reward/total/mean" in m]:
-        lines += _training(drawn)
+        rewards = [m["reward/total/mean"] for m in drawn]
+        curve = spark_of("reward/total/mean", rewards, 20)
+        lines.append(f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {curve}")
+        window, start = min(50, max(1, len(drawn) // 2)), min(50, max(1, len(drawn) // 10))
+        kinds = f"{_kinds(drawn[-window:], '  ', True)}   start {_kinds(drawn[:start], ' / ', False)}"
+        lines.append(f"   {f'groups (last {window})':<17} {kinds}")
+        thinks = [m.get("think") for m in drawn]
+        if any(thinks):
+            lines.append(f"   {'think':<17} {percent(thinks[0])} → {percent(thinks[-1])} of samples")
+        calls, errors, over = (
+            sum(v or 0 for m in drawn for key, v in m.items() if key.startswith("verify/") and key.endswith(end))
+            for end in ("/calls", "/error", "/over_limit")
+        )
+        lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
     elif history:  # learned from a file: nothing was drawn, so there is no reward
         losses = [m.get("loss") for m in history]
         lines.append(f"   {'loss':<17} {number(losses[0])} → {number(losses[-1])}")
@@ -89,29 +102,6 @@ def _from_to(evaluations: Sequence[Metrics], key: str, form: Callable[[float | N
     """Before and after, or the one number there is."""
     after = form(evaluations[-1].get(key))
     return after if len(evaluations) == 1 else f"{form(evaluations[0].get(key))} → {after}"
-
-
-def _training(history: Sequence[Metrics]) -> list[str]:
-    rewards = [m.get("reward/total/mean") for m in history]
-    lines = [
-        f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {spark_of('reward/total/mean', rewards, 20)}"
-    ]
-    window, start = min(50, max(1, len(history) // 2)), min(50, max(1, len(history) // 10))
-    lines.append(
-        f"   {f'groups (last {window})':<17} {_kinds(history[-window:], '  ', True)}   start {_kinds(history[:start], ' / ', False)}"
-    )
-    thinks = [m.get("think") for m in history]
-    if any(thinks):
-        lines.append(f"   {'think':<17} {percent(thinks[0])} → {percent(thinks[-1])} of samples")
-    calls = errors = over = 0
-    for metrics in history:
-        for key, value in metrics.items():
-            if key.startswith("verify/"):
-                calls += (value or 0) if key.endswith("/calls") else 0
-                errors += (value or 0) if key.endswith("/error") else 0
-                over += (value or 0) if key.endswith("/over_limit") else 0
-    lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
-    return lines
 
 
 def _kinds(history: Sequence[Metrics], gap: str, named: bool) -> str:

@@ -84,11 +84,6 @@ def fit_tail(text: str, cells: int) -> str:
     return "…" + kept
 
 
-def head(text: str, cells: int) -> str:
-    """The beginning of hostile text, on one line."""
-    return fit(" ".join(visible(text, 4 * cells).split()), cells)
-
-
 def tail(text: str, cells: int) -> str:
     """The end of hostile text, on one line."""
     cut = len(text) > 4 * cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.text import Text
 
-from grpo_cli.display.frame.lines import PanelBlock, Piece, fit, head, line, rule, tail
+from grpo_cli.display.frame.lines import PanelBlock, Piece, fit, line, rule, tail
 from grpo_cli.display.frame.sample import SampleLine
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.text import number, visible
@@ -41,7 +41,8 @@ def samples(state: FrameState, width: int, room: int) -> PanelBlock:
     labels = [(2, fit(title, width - 6))]
     if cell_len(title) + len(left) + 10 < width:
         labels.append((width - len(left) - 4, left))
-    lines = [rule(width, *labels), line(width, Piece(3, "Q"), Piece(5, head(group.question, width - 6)))]
+    question = fit(" ".join(visible(group.question, 4 * (width - 6)).split()), width - 6)
+    lines = [rule(width, *labels), line(width, Piece(3, "Q"), Piece(5, question))]
     rows = max(room - len(lines), 2)
     lines += (_split if rows >= 4 and width >= 99 else _listed)(state, chosen, width, rows)
     return PanelBlock(tuple(lines), 6, 0, 2)

@@ -57,9 +57,21 @@ def blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
     spare = height - SAMPLES - sum(len(block.lines) for block in (*top, *middle, *below))
     drawn: list[PanelBlock] = []
     if spare >= CHARTS[0]:
-        rows = min(max(CHARTS[0], spare // 2), CHARTS[1])
-        drawn = [PanelBlock(tuple(charts(state, width, rows)), 8)]
-        spare -= rows
+        # as many charts as have room, at equal widths, side by side
+        high = min(max(CHARTS[0], spare // 2), CHARTS[1])
+        spare -= high
+        shown = [key for key in CHARTED if key == GROUPS or any(v is not None for v in state.curves.of(key))]
+        shown = shown[: max(1, width // NARROWEST_CHART)]
+        each = width // len(shown)
+        charts = [_chart(state, key, each - 1, high) for key in shown]
+        lines = [
+            line(
+                width,
+                *(Piece(i * each + p.column, p.text, p.style) for i, chart in enumerate(charts) for p in chart[row]),
+            )
+            for row in range(high)
+        ]
+        drawn = [PanelBlock(tuple(lines), 8)]
     return [*top, *drawn, *middle, samples(state, width, SAMPLES + max(spare, 0)), *below]
 
 
@@ -178,23 +190,6 @@ CHARTED = {
     REWARD: "reward", GROUPS: "groups", "entropy": "entropy", "length/mean": "length", "time/step": "seconds a step",
 }  # fmt: skip
 """Metrics with the titles of their charts; the chart of groups stacks their kinds."""
-
-
-def charts(state: FrameState, width: int, height: int) -> list[Text]:
-    """`height` lines, title and axis among them; as many charts as have room, at equal widths."""
-    shown = [key for key in CHARTED if key == GROUPS or any(v is not None for v in state.curves.of(key))]
-    shown = shown[: max(1, width // NARROWEST_CHART)]
-    each = width // len(shown)
-    drawn = [_chart(state, key, each - 1, height) for key in shown]
-    lines = []
-    for row in range(height):
-        pieces = [
-            Piece(i * each + piece.column, piece.text, piece.style)
-            for i, rows in enumerate(drawn)
-            for piece in rows[row]
-        ]
-        lines.append(line(width, *pieces))
-    return lines
 
 
 def _chart(state: FrameState, key: str, width: int, height: int) -> list[list[Piece]]:

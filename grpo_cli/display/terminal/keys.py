@@ -1,5 +1,9 @@
-"""Single keys from the terminal while a frame is up. Only the foreground process may touch the terminal's modes:
-a background one would be stopped by the kernel (SIGTTOU, SIGTTIN)."""
+"""Single keys while a frame is up, from the terminal or, in a rank, from the process that has the terminal.
+
+How this works: a `KeyReader` reads on a thread and calls a function with each key. Of a run on several ranks `relayed_keys` reads them
+in the process that was started and writes their names into a named pipe, from which the reader of rank 0 takes them. Only the
+foreground process may touch the terminal's modes: a background one would be stopped by the kernel (SIGTTOU, SIGTTIN).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,12 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+PIPE = "keys"
 SEQUENCES = {
     "A": "up", "B": "down", "C": "right", "D": "left", "5~": "page up", "6~": "page down",
 }  # fmt: skip
@@ -31,10 +38,11 @@ def keys_of(data: bytes) -> list[str]:
 
 
 class KeyReader:
-    """Reads keys on a thread and calls `pressed`; Ctrl-C stays a signal."""
+    """Reads keys on a thread and calls `pressed`; Ctrl-C stays a signal. `control` is the folder with the pipe of a rank."""
 
-    def __init__(self, pressed: Callable[[str], None]) -> None:
+    def __init__(self, pressed: Callable[[str], None], control: str | None = None) -> None:
         self._pressed = pressed
+        self._pipe = None if control is None else Path(control) / PIPE
         self._stop = threading.Event()
         self._modes: list[Any] | None = None
         self._fd = -1
@@ -47,15 +55,19 @@ class KeyReader:
             import termios
             import tty
 
-            self._fd = sys.stdin.fileno()
-            if not os.isatty(self._fd) or not self._is_foreground():
-                return False
-            self._modes = termios.tcgetattr(self._fd)
-            tty.setcbreak(self._fd, termios.TCSANOW)
+            if self._pipe is not None:
+                # for both ways: with no writer yet a pipe that is only read is at its end all the time
+                self._fd = os.open(self._pipe, os.O_RDWR)
+            else:
+                self._fd = sys.stdin.fileno()
+                if not os.isatty(self._fd) or not self._is_foreground():
+                    return False
+                self._modes = termios.tcgetattr(self._fd)
+                tty.setcbreak(self._fd, termios.TCSANOW)
+                atexit.register(self.close)
         except (ImportError, OSError, ValueError, AttributeError, termios.error):
             self._modes = None
             return False
-        atexit.register(self.close)
         self._thread = threading.Thread(target=self._read, name="grpo-keys", daemon=True)
         self._thread.start()
         return True
@@ -70,8 +82,14 @@ class KeyReader:
             tty.setcbreak(self._fd)
 
     def close(self) -> None:
-        """Give the terminal its modes back; any number of times."""
+        """Read no more, and give the terminal its modes back; any number of times."""
         self._stop.set()
+        if self._pipe is not None and self._fd >= 0:
+            if self._thread is not None and self._thread is not threading.current_thread():
+                self._thread.join(timeout=1.0)
+            fd, self._fd = self._fd, -1
+            with contextlib.suppress(OSError):
+                os.close(fd)
         if self._modes is None or os.getpid() != self._pid:
             return
         import termios
@@ -89,15 +107,51 @@ class KeyReader:
             return False
 
     def _read(self) -> None:
+        left = b""
         while not self._stop.is_set():
             try:
                 ready, _, _ = select.select([self._fd], [], [], 0.25)
-                if not ready or not self._is_foreground():
+                if not ready or not (self._pipe or self._is_foreground()):
                     continue
-                data = os.read(self._fd, 32)
+                data = os.read(self._fd, 4096 if self._pipe else 32)
             except (OSError, ValueError):
                 return
             if not data:
                 return
-            for key in keys_of(data):
+            if self._pipe is None:
+                keys = keys_of(data)
+            else:  # names of keys, one a line; the last may be cut
+                *names, left = (left + data).split(b"\n")
+                keys = [name.decode() for name in names]
+            for key in keys:
                 self._pressed(key)
+
+
+@contextmanager
+def relayed_keys(control: Path) -> Iterator[None]:
+    """In the parent: keys are read from the moment on in which rank 0 draws, and the terminal has its modes again at the end."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        yield
+        return
+    os.mkfifo(control / PIPE, 0o600)
+    readers: list[KeyReader] = []
+
+    def hand_on() -> None:
+        with contextlib.suppress(OSError):
+            pipe = os.open(control / PIPE, os.O_WRONLY)  # returns as soon as rank 0 has opened its end
+
+            def send(key: str) -> None:
+                try:
+                    os.write(pipe, f"{key}\n".encode())
+                except BrokenPipeError:  # rank 0 draws no more
+                    readers[0].close()
+
+            readers.append(KeyReader(send))
+            readers[0].open()
+
+    threading.Thread(target=hand_on, name="grpo-relay", daemon=True).start()
+    try:
+        yield
+    finally:
+        for reader in readers:
+            reader.close()

@@ -33,7 +33,7 @@ from grpo_cli.display.plain import put
 from grpo_cli.display.protocol import Display, KeyRequests
 from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
-from grpo_cli.display.terminal.relay import key_reader
+from grpo_cli.distributed.launch import CONTROL
 from grpo_cli.run.follow import is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
@@ -177,7 +177,7 @@ class LiveDisplay(Display):
         self._stream, self._ascii, self._now, self._color = stream, ascii, now, color
         self._state = RunState(now())
         self._quiet = StderrSilencer(stream)
-        self._keys = key_reader(self._pressed) if keys else None
+        self._keys = KeyReader(self._pressed, os.environ.get(CONTROL)) if keys else None
         self._wishes: KeyRequests | None = None
         self._suspended: Suspended | None = None
         self._painter: Painter | None = None

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_cli.display.watch.run import card_of
+from grpo_cli.display.watch import card_of
 from grpo_cli.errors import masked
 from grpo_cli.findings.run_data import Arm, RunData, diff_from_defaults, differing_keys
 from grpo_cli.run.folder import RunFolder

@@ -178,7 +178,7 @@ def roll_back(run: RunFolder, step: int) -> int:
     run.update_manifest(**{PENDING: step})
     for later in checkpoint.all_checkpoints(run.path / "checkpoints"):
         if later.step > step:
-            checkpoint.abandon(later)
+            checkpoint.set_aside(later, is_whole=True)
     gone = run.move_aside(step)
     run.update_manifest(**{PENDING: None})
     return gone

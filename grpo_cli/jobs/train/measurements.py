@@ -14,8 +14,8 @@ from grpo_cli.errors import Exit, SetupError, TrainingError
 from grpo_cli.findings.held_out import (
     canary_metrics,
     correction,
-    gap_alarm,
     gap_metrics,
+    gold_gap,
     is_doubtful,
     planned,
     shares_of,
@@ -94,7 +94,7 @@ class HeldOut:
         if gold is not None:
             metrics |= gap_metrics(found.sampled.records, gold, recipe.verify[gold].right_at)
         evaluations.append(metrics)
-        metrics["eval/gold/alarm"] = None if gold is None else int(gap_alarm(evaluations) is not None)
+        metrics["eval/gold/alarm"] = None if gold is None else int(gold_gap(evaluations) is not None)
         return metrics
 
 

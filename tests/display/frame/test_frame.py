@@ -92,7 +92,9 @@ def hostile_state(text: str) -> FrameState:
     bad: SampleView = view(text)
     group = replace(bad.groups[0], question=text, expected=text, row=text)
     state = run_state(20, replace(bad, groups=(group,)))
-    state.set(info=replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),)))
+    state.set(
+        info=replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),))
+    )
     state.note("warn", text, text, BEGAN)
     return state.snapshot(BEGAN + 5)
 

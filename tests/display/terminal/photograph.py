@@ -24,7 +24,7 @@ from rich.text import Text
 from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.protocol import KeyRequests
 from grpo_cli.display.terminal.live import LiveDisplay
-from grpo_cli.display.watch.run import card_of
+from grpo_cli.display.watch import card_of
 from grpo_cli.run.find import find_run
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import info_of

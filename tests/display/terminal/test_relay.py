@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.display.terminal.keys import KeyReader
-from grpo_cli.display.terminal.relay import PIPE, RelayedKeys, key_reader, relayed_keys
-from grpo_cli.distributed.launch import CONTROL
+from grpo_cli.display.terminal.keys import PIPE, KeyReader, relayed_keys
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from grpo_cli.display.terminal.relay import relayed_keys
+from grpo_cli.display.terminal.keys import relayed_keys
 place = Path(sys.argv[1])
 with relayed_keys(place):
     print("ready", flush=True)
@@ -35,7 +33,7 @@ def until(what: object, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def test_keys_reach_the_rank_in_order_and_modes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_reach_the_rank_in_order_and_modes_come_back(tmp_path: Path) -> None:
     main, child = pty.openpty()
     before = termios.tcgetattr(child)
     script = f"import os, fcntl, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{PARENT}"
@@ -45,9 +43,8 @@ def test_keys_reach_the_rank_in_order_and_modes_come_back(tmp_path: Path, monkey
     assert parent.stdout is not None and parent.stdout.readline() == b"ready\n"
     assert termios.tcgetattr(child) == before, "nothing is read before a frame is drawn"
     pressed: list[str] = []
-    monkeypatch.setenv(CONTROL, str(tmp_path))
-    keys = key_reader(pressed.append)
-    assert isinstance(keys, RelayedKeys) and keys.open()
+    keys = KeyReader(pressed.append, str(tmp_path))
+    assert keys.open()
     until(lambda: termios.tcgetattr(child) != before)
     os.write(main, b"p\x1b[An")
     until(lambda: len(pressed) == 3)
@@ -63,7 +60,4 @@ def test_a_rank_whose_parent_has_no_terminal_has_no_keys(tmp_path: Path, monkeyp
     monkeypatch.setattr(sys, "stdin", (tmp_path / "none").open("w"))
     with relayed_keys(tmp_path):
         assert not (tmp_path / PIPE).exists()
-        monkeypatch.setenv(CONTROL, str(tmp_path))
-        assert not key_reader(print).open()
-    monkeypatch.delenv(CONTROL)
-    assert type(key_reader(print)) is KeyReader
+        assert not KeyReader(print, str(tmp_path)).open()

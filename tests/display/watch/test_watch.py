@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.display.frame.frame import frame_lines
-from grpo_cli.display.watch.loop import follow_lines
-from grpo_cli.display.watch.run import RunWatcher, card_of
+from grpo_cli.display.watch import RunWatcher, card_of, follow_lines
 from grpo_cli.errors import DataError
 from grpo_cli.run.find import find_run
 from grpo_cli.run.folder import RunFolder

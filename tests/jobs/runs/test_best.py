@@ -10,7 +10,7 @@ import pytest
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.panels import evaluated_text
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.display.watch.run import card_of
+from grpo_cli.display.watch import card_of
 from grpo_cli.jobs.runs import summarise
 from grpo_cli.jobs.train.stages import best_weights
 from grpo_cli.run.folder import RunFolder

@@ -169,8 +169,16 @@ class Slot:
 
     def _converse(self, job: SlotJob, results: list[Result]) -> Killed | None:
         """Send the items without a result and take replies; None when all are answered, else why the worker has to go."""
-        at = len(results)
-        worker = self._deliver(pickle.dumps(job.items[at:]))
+        at, chunk = len(results), pickle.dumps(job.items[len(results) :])
+        for attempt in (1, 2, 3):
+            worker = self._worker or self._fork()
+            try:
+                worker.send(chunk)
+                break
+            except OSError as err:
+                self._kill()  # it died while it had nothing to do
+                if attempt == 3:
+                    raise Unavailable("verifier processes die before they are given work") from err
         for units in job.units[at:]:
             began = time.monotonic()
             reply = self._await_reply(worker, began, units)
@@ -186,16 +194,6 @@ class Slot:
             results.append(result)
             self._judged += 1
         return None
-
-    def _deliver(self, chunk: bytes) -> wire.Channel:
-        for _ in range(3):
-            worker = self._worker or self._fork()
-            try:
-                worker.send(chunk)
-                return worker
-            except OSError:
-                self._kill()  # it died while it had nothing to do
-        raise Unavailable("verifier processes die before they are given work")
 
     def _await_reply(self, worker: wire.Channel, began: float, units: float) -> bytes | Killed:
         cpu_s, wait_s = units * self._limits.cpu_s, units * self._limits.backstop_s
@@ -215,9 +213,12 @@ class Slot:
             if worker.is_closed:
                 return Killed("died", at - began)
             used = _cpu_s(self._pid) - cpu_began
-            # a pause of this process is no silence of the worker: it counts as one look
-            if used - seen < _IDLE * (at - before) and not _is_busy(self._pid):
-                waited += min(at - before, 2 * _LONGEST_WAIT_S)
+            if used - seen < _IDLE * (at - before):
+                is_busy = False  # whether it runs, or waits for a core or a disk
+                with contextlib.suppress(OSError, IndexError), open(f"/proc/{self._pid}/stat", "rb") as file:
+                    is_busy = file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
+                # a pause of this process is no silence of the worker: it counts as one look
+                waited += 0.0 if is_busy else min(at - before, 2 * _LONGEST_WAIT_S)
             seen = used
             if used >= cpu_s:
                 return Killed("timeout", at - began)
@@ -286,15 +287,6 @@ def _cpu_s(pid: int) -> float:
 
 _CAN_LOOK = sys.platform == "linux"
 """Whether clock and state of another process can be read; where not, any wait is taken for work."""
-
-
-def _is_busy(pid: int) -> bool:
-    """Whether a process runs, or waits for a core or a disk."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
-    except (OSError, IndexError):
-        return False
 
 
 def allowed_cores() -> int:

@@ -41,31 +41,24 @@ def send(sock: socket.socket, payload: bytes, files: Sequence[int] = ()) -> None
     sock.sendall(data[socket.send_fds(sock, [data], files) :] if files else data)
 
 
-def receive(sock: socket.socket) -> bytes | None:
-    """Block for one message; None at the end of the stream."""
-    return _rest(sock, bytearray())
+def receive(sock: socket.socket, start: bytes = b"") -> bytes | None:
+    """Block for one message, of which `start` was read already; None at the end of the stream."""
+    data, size = bytearray(start), _HEADER.size
+    while True:
+        if len(data) == size == _HEADER.size:  # nothing of the message itself was read yet
+            size += _HEADER.unpack(data)[0]
+        if len(data) == size:
+            return bytes(data[_HEADER.size :])
+        part = sock.recv(min(size - len(data), 1 << 20))
+        if not part:
+            return None
+        data += part
 
 
 def receive_files(sock: socket.socket) -> tuple[bytes | None, list[int]]:
     """Block for one message and the files that come with it; None at the end of the stream."""
     start, files, _, _ = socket.recv_fds(sock, _HEADER.size, _MOST_FILES)
-    return (_rest(sock, bytearray(start)) if start else None), list(files)
-
-
-def _rest(sock: socket.socket, header: bytearray) -> bytes | None:
-    if not _fill(sock, header, _HEADER.size):
-        return None
-    body = bytearray()
-    return bytes(body) if _fill(sock, body, _HEADER.unpack(header)[0]) else None
-
-
-def _fill(sock: socket.socket, parts: bytearray, size: int) -> bool:
-    while len(parts) < size:
-        part = sock.recv(min(size - len(parts), 1 << 20))
-        if not part:
-            return False
-        parts += part
-    return True
+    return (receive(sock, start) if start else None), list(files)
 
 
 class Channel:

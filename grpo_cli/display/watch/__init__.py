@@ -1,1 +1,0 @@
-"""A run seen from another process."""
