@@ -156,7 +156,7 @@ def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion
     from grpo_verifiers.combine import combine, outcome
     from grpo_verifiers.verdict import Outcome
 
-    found = outcome(verdicts, plan.terms, plan.rule) or Outcome.ERROR
+    found = outcome(verdicts, plan.terms) or Outcome.ERROR
     return ScoredCompletion(verdicts, found, combine(verdicts, plan.terms, None, plan.rule))
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.lines.numbered import numbered
-from grpo_cli.lines.packed import UNREADABLE, open_file
+from grpo_cli.lines import UNREADABLE, numbered, open_file
 from grpo_verifiers.strict_json import mark, once, problem
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")

@@ -226,7 +226,7 @@ class Judge:
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
         """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""
         # two results: the outcome by the primary one, and what all of them together pay
-        found = outcome(verdicts, self.specs, self.rule)
+        found = outcome(verdicts, self.specs)
         reward = combine(verdicts, self.specs, rule=self.rule)
         return Judgement(verdicts, found or Outcome.ERROR, reward, self.primary)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError
-from grpo_cli.lines.numbered import whole
+from grpo_cli.lines import whole
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.lines import refuse_pipe
 from grpo_cli.run.records import parse_line

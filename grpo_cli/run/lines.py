@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo_cli.errors import SetupError
-from grpo_cli.lines.numbered import whole
+from grpo_cli.lines import whole
 from grpo_cli.run.records import SampleRecord, dump_line, parse_line
 
 T = TypeVar("T")

@@ -48,7 +48,7 @@ def group(said: Recipe, scores: dict[str, list[float]], row: int = 0) -> Group:
         judged.append(
             Judgement(
                 verdicts,
-                outcome(verdicts, said.verify, rule_of(said.combine)) or Outcome.ERROR,
+                outcome(verdicts, said.verify) or Outcome.ERROR,
                 combine(verdicts, said.verify, rule=rule_of(said.combine)),
             )
         )

@@ -10,8 +10,7 @@ import pytest
 
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.verify.formats import read as read_input
-from grpo_cli.lines.numbered import numbered, whole
-from grpo_cli.lines.packed import UNREADABLE, open_file
+from grpo_cli.lines import UNREADABLE, numbered, open_file, whole
 from grpo_cli.run.lines import write_records
 from grpo_cli.run.records import SampleRecord
 

@@ -92,7 +92,7 @@ def test_min_takes_the_lowest_score() -> None:
 def test_by_takes_the_verifier_the_row_names() -> None:
     rule = CombineRule("by", by="kind")
     assert judges_of({"kind": "format"}, SPECS, rule) == ["format"]
-    assert outcome({"format": right()}, SPECS, rule) is Outcome.RIGHT
+    assert outcome({"format": right()}, SPECS) is Outcome.RIGHT
     for row in ({}, {"kind": "fromat"}, {"kind": 3}):
         with pytest.raises(NoVerifier):
             judges_of(row, SPECS, rule)

@@ -89,9 +89,7 @@ def primary_of(specs: Mapping[str, RewardSpec]) -> str:
     return next((name for name, spec in specs.items() if spec.primary), next(iter(specs)))
 
 
-def outcome(
-    verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule = SUM
-) -> Outcome | None:
+def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec]) -> Outcome | None:
     """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
 
     Where the primary does not judge the sample (`by`, or it skips the row) the first that does stands in.
@@ -149,7 +147,7 @@ def combine(
             and name in verdicts
             and outcome_at(verdicts[name], specs[name].right_at) is not Outcome.RIGHT
         ]
-        is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
+        is_right = outcome(verdicts, specs) is Outcome.RIGHT
         if barred:
             reward = min(0.0, sum(terms.values()))  # never more than what is wrong but passes the bar
         else:

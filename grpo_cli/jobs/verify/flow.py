@@ -20,7 +20,7 @@ from typing import Any
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, group_of
 from grpo_cli.jobs.verify.scorer import ScoredLines, Scorer, VerdictCounts, parse
-from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.lines import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
 from grpo_verifiers.combine import PairSums

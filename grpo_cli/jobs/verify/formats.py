@@ -21,8 +21,7 @@ from typing import IO
 from grpo_cli.data.files import PACKED, TABLES, BrokenFile, Record, read_file
 from grpo_cli.errors import DataError, UsageError
 from grpo_cli.jobs.verify.fields import PROMPT, ROW, BadLine, look_up, text_of
-from grpo_cli.lines.numbered import BrokenText, NumberedLine, numbered
-from grpo_cli.lines.packed import UNREADABLE, open_file
+from grpo_cli.lines import UNREADABLE, BrokenText, NumberedLine, numbered, open_file
 from grpo_cli.text import Json
 from grpo_verifiers.strict_json import RepeatedKey, loads, marked, problem
 

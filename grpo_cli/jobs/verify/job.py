@@ -27,7 +27,7 @@ from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import ScoredLines, parse
 from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
-from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.lines import NumberedLine
 from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.reward.errors import FailureLines
 from grpo_cli.reward.judge import proxy_warnings

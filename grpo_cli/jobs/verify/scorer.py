@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, group_of, prompt_of, row_of
-from grpo_cli.lines.numbered import BrokenText, NumberedLine
+from grpo_cli.lines import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
 from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome, without_skipped
@@ -251,7 +251,7 @@ class Scorer:
         added: list[dict[str, Any]] = []
         scored.counts.episodes += is_episode(read.value)
         for i, verdicts in enumerate(read.verdicts):
-            found = outcome(verdicts, self._terms, self._plan.rule) or Outcome.ERROR
+            found = outcome(verdicts, self._terms) or Outcome.ERROR
             one: dict[str, Any] = {"verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}}
             shaping = self._shaped(read, i, found is Outcome.RIGHT) if self._shapers else {}
             if shaping:
