@@ -13,7 +13,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from grpo_cli.display.frame.frame import frame
+from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.watch import info_of, seconds_of
@@ -52,7 +52,8 @@ def main() -> None:
     state.act("generate", total * 3 // 4, total, at)
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     state.set(keys=True)
-    console.print(frame(state.snapshot(at), WIDTH, HEIGHT))
+    for text in frame_lines(state.snapshot(at), WIDTH, HEIGHT):
+        console.print(text)
     svg = console.export_svg(title="grpo train", theme=MONOKAI, unique_id="grpo")
     # rich names a font on the net; the reader's own fixed-width font does as well
     sys.stdout.write(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))

@@ -87,8 +87,8 @@ class JsonDisplay(Display):
 # What every display does in addition to showing: the plain lines go to the run's `train.log`.
 
 
-class LogFile(io.RawIOBase):
-    """The bytes of `train.log`. What a full disk does not take is dropped: records stop a run, its log does not."""
+class LogFile(io.TextIOBase):
+    """`train.log`, a write at a time. What a full disk does not take is dropped: records stop a run, its log does not."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -98,28 +98,18 @@ class LogFile(io.RawIOBase):
         except OSError:
             self._descriptor = os.open(os.devnull, os.O_WRONLY)
 
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Append, if the disk takes it; libraries may quote a path or an address that they were given."""
-        said = without_home(without_credentials(bytes(data).decode("utf-8", "surrogateescape")))
+    def write(self, text: str) -> int:
+        """Append at once, so that whole lines interleave with those of `RunFolder.log`."""
+        shown = without_home(without_credentials(text))  # libraries may quote a path or an address that they were given
         with contextlib.suppress(OSError):
-            os.write(self._descriptor, said.encode("utf-8", "surrogateescape"))
-        return len(data)
+            os.write(self._descriptor, shown.encode("utf-8", "backslashreplace"))
+        return len(text)
 
     def close(self) -> None:
-        """Close."""
+        """Any number of times."""
         if not self.closed:
             super().close()
             os.close(self._descriptor)
-
-
-def open_log(path: str) -> TextIO:
-    """Line buffered and appending: whole lines interleave with those of `RunFolder.log`."""
-    raw = io.BufferedWriter(LogFile(path))
-    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 class LoggedDisplay(Display):
@@ -127,7 +117,7 @@ class LoggedDisplay(Display):
 
     def __init__(self, shown: Display) -> None:
         self.shown = shown
-        self._file: TextIO | None = None
+        self._file: LogFile | None = None
         self._early = io.StringIO()
         self._early_lock = threading.Lock()
         self._log = PlainDisplay(self._early)
@@ -139,7 +129,7 @@ class LoggedDisplay(Display):
         self._folder = info.folder
         if info.log:
             with self._early_lock:
-                self._file = open_log(info.log)
+                self._file = LogFile(info.log)
                 self._file.write(self._early.getvalue())
                 self._log.move_to(self._file)
         self._log.start(info)

@@ -7,6 +7,7 @@ full disk: a run does not end because its progress cannot be shown. `start_line`
 from __future__ import annotations
 
 import errno
+import io
 import os
 import threading
 import time
@@ -25,7 +26,10 @@ GONE = (errno.EPIPE, errno.EIO)
 """Errors of a write after the reader of a pipe, or a terminal, has gone."""
 
 
-def put(stream: TextIO, text: str) -> None:
+Stream = TextIO | io.TextIOBase
+
+
+def put(stream: Stream, text: str) -> None:
     """Write and flush. What a full disk does not take is dropped, as in `train.log`, which has the same lines.
 
     Once the reader has gone, this and all that others write there goes nowhere.
@@ -52,7 +56,7 @@ class PlainDisplay(Display):
     """Lines on a stream that is not a terminal."""
 
     def __init__(
-        self, stream: TextIO, *, ascii: bool = False, now: Callable[[], float] = time.time, card: bool = True
+        self, stream: Stream, *, ascii: bool = False, now: Callable[[], float] = time.time, card: bool = True
     ) -> None:
         self._stream, self._ascii, self._now, self._card = stream, ascii, now, card
         self._lock = threading.RLock()
@@ -137,7 +141,7 @@ class PlainDisplay(Display):
             return
         self._write("".join(f"{line}\n" for line in lines))
 
-    def move_to(self, stream: TextIO) -> None:
+    def move_to(self, stream: Stream) -> None:
         """Write to another stream from now on."""
         with self._lock:
             self._stream = stream

@@ -26,14 +26,15 @@ class KeyRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._once: set[str] = set()
-        self._paused = False
+        self.is_paused = False
+        """Whether the run should wait before its next step."""
 
     def press(self, key: str) -> str | None:
         """Take a key up; what to show the person, None of a key that asks for nothing."""
         with self._lock:
             if key == "p":
-                self._paused = not self._paused
-                return "pausing after this step; p goes on" if self._paused else "going on"
+                self.is_paused = not self.is_paused
+                return "pausing after this step; p goes on" if self.is_paused else "going on"
             if key == "s":
                 self._once.add("save")
                 return "saving after this step"
@@ -41,12 +42,6 @@ class KeyRequests:
                 self._once.add("evaluate")
                 return "measuring the held-out rows after this step"
         return None
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the run should wait before its next step."""
-        with self._lock:
-            return self._paused
 
     def take(self) -> frozenset[str]:
         """`save`, `evaluate`, both or neither: what was asked for since the last call."""

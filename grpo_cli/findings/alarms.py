@@ -99,7 +99,8 @@ def alarms_over_run(
     alarms = Alarms({name: float(recipe.get(f"verify.{name}.right_at") or 1.0) for name in side})
     found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
     found += constant_parts(steps, rewarded, alarms.limits)
-    found += HeldOutFall().over(evaluations)
+    fall = HeldOutFall()
+    found += [finding for metrics in evaluations for finding in fall.evaluated(metrics)]
     found += [finding for metrics in canaries for finding in alarms.watched(metrics)]
     return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
 

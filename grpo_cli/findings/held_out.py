@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist, fmean
 from typing import Any
 
@@ -83,10 +83,6 @@ class HeldOutFall:
         found = [finding for finding in looks if finding is not None and finding.code not in self._said]
         self._said.update(finding.code for finding in found)
         return found
-
-    def over(self, evaluations: Iterable[Metrics]) -> list[Finding]:
-        """What is newly found at these evaluations."""
-        return [finding for metrics in evaluations for finding in self.evaluated(metrics)]
 
 
 # The gold verifier.

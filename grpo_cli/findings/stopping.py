@@ -61,10 +61,8 @@ class StopRules:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {
-            name: getattr(self, name)
-            for name in ("first_entropy", "low_entropy", "dead", "best", "best_step", "reason")
-        } | {"rules": self.spec.model_dump(mode="json")}
+        kept = {name: value for name, value in vars(self).items() if name != "spec"}
+        return kept | {"rules": self.spec.model_dump(mode="json")}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Put a checkpoint's state back."""

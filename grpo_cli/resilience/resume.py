@@ -28,6 +28,7 @@ FIXED = {"launch.strategy"}
 PACE = ("train.steps", "train.epochs", "train.lr", "train.lr_warmup_steps", "train.schedule")
 """How long and how fast a run goes on: a run that is named goes on with other values, which the screen shows."""
 
+MOST_NAMED = 8
 NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
 """Each machine of a run has its own number, each allocation its own host, and an alarm was looked at: these may always differ."""
 
@@ -45,11 +46,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
         changed = [key for key in changed_keys(run, recipe) if key not in PACE]
         if not changed or (anyway and all(map(_is_harmless, changed))):
             return run
-        raise RecipeError(
-            f"the recipe differs from the run's in {_list(changed)}",
-            place=str(run.path),
-            hint=_how_to_go_on(run, changed),
-        )
+        raise _refusal(run, changed, "the recipe differs from the run's in", str(run.path))
     root = Path(recipe.run.dir)
     near: list[tuple[int, RunFolder, list[str]]] = []
     # newest first, so that the first that agrees is the one meant by a bare `--resume`
@@ -65,10 +62,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     if not near:
         raise DataError(f"no run under `{root}`", hint="leave `--resume` out to start one")
     _, run, changed = min(near, key=lambda entry: entry[0])
-    raise RecipeError(
-        f"no run under `{root}` is of this recipe; the nearest, `{run.path}`, differs in {_list(changed)}",
-        hint=_how_to_go_on(run, changed),
-    )
+    raise _refusal(run, changed, f"no run under `{root}` is of this recipe; the nearest, `{run.path}`, differs in")
 
 
 def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
@@ -109,18 +103,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tup
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
 
 
-def _list(keys: list[str], most: int = 8) -> str:
-    more = f" and {len(keys) - most} more" if len(keys) > most else ""
-    return ", ".join(f"`{key}`" for key in keys[:most]) + more
-
-
-def _how_to_go_on(run: RunFolder, changed: list[str]) -> str:
+def _refusal(run: RunFolder, changed: list[str], text: str, place: str = "") -> RecipeError:
+    """The error whose `text` ends in the changed keys, with what goes on all the same."""
+    keys = ", ".join(f"`{key}`" for key in changed[:MOST_NAMED])
+    more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+    own = f"`grpo train --resume {run.path}` goes on with the run's own recipe"
+    hint = f"{own}; without `--resume` a new run starts"
     if all(key in PACE for key in changed):
-        own = f"`grpo train --resume {run.path}` goes on with the run's own recipe"
-        return f"{own}, `grpo train RECIPE --resume {run.path}` at the new pace; without `--resume` a new run starts"
-    if all(map(_is_harmless, changed)):
-        return f"`--resume {run.path} --resume-anyway` allows that"
-    return f"`grpo train --resume {run.path}` goes on with the run's own recipe; without `--resume` a new run starts"
+        hint = f"{own}, `grpo train RECIPE --resume {run.path}` at the new pace; without `--resume` a new run starts"
+    elif all(map(_is_harmless, changed)):
+        hint = f"`--resume {run.path} --resume-anyway` allows that"
+    return RecipeError(f"{text} {keys}{more}", place=place, hint=hint)
 
 
 def _is_harmless(key: str) -> bool:

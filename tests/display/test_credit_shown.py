@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from grpo_cli.display import plain
 from grpo_cli.display.frame.panels import credit
-from grpo_cli.display.frame.wide import episodes
-from tests.builders.display_state import INFO, step_metrics
+from grpo_cli.display.frame.wide import completions
+from tests.builders.display_state import INFO, run_state, step_metrics
+
+
+def lengths(metrics: dict[str, float]) -> str:
+    """The line with the lengths of right and wrong samples in the wide frame."""
+    state = run_state()
+    state.step(step_metrics(4) | {"length/right": 8.0, "length/wrong": 9.0} | metrics, None)
+    return completions(state.snapshot(0.0), 120).lines[2].plain.partition("│")[0].rstrip()
 
 
 def test_shared_states_and_milestones_are_shown_beside_the_turns() -> None:
-    assert episodes({"credit/anchor_share": 0.5}) == ""  # no episode was played
+    assert "anchors" not in lengths({"credit/anchor_share": 0.5})  # no episode was played
     turns = {"turns/mean": 21.4, "env/invalid": 0.02}
-    assert "anchors 98%" in episodes({**turns, "credit/anchor_share": 0.98})
+    assert lengths({**turns, "credit/anchor_share": 0.98}).endswith("turns 21.4 anchors 98%")
     assert credit({"credit/milestone_1/reached": 0.75, "credit/milestone_2/reached": 0.25}) == "milestones 75% 25%"
-    assert credit({}) == "" and episodes(turns).endswith("invalid 2.0%")
+    assert credit({}) == "" and lengths(turns).endswith("turns 21.4 invalid 2.0%")
 
 
 def test_a_step_whose_line_is_full_keeps_them_before_the_turns() -> None:

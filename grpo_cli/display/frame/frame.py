@@ -7,7 +7,6 @@ needed lines are left out until the rest fits.
 
 from __future__ import annotations
 
-from rich.console import Group
 from rich.text import Text
 
 from grpo_cli.display.frame import kinds, wide
@@ -33,14 +32,6 @@ from grpo_cli.text import as_ascii, duration, number, percent, plus_minus, score
 
 WIDE = (100, 29)
 SMALLEST = (60, 12)
-
-
-def frame(state: FrameState, width: int, height: int, *, ascii: bool = False) -> Group:
-    """The frame for a terminal of this size, as something rich can print."""
-    lines = frame_lines(state, width, height, ascii=ascii)
-    for text in lines:
-        text.end = "\n"
-    return Group(*lines)
 
 
 def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = False) -> list[Text]:

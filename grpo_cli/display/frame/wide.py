@@ -122,7 +122,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     # samples that are episodes have turns; of the others some may think
     more = thinks_text(last)
     if "turns/mean" in last:
-        more = f"turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))} {credit(last)}"
+        more = f"turns {number(last['turns/mean'])} {credit(last) or 'invalid ' + percent(last.get('env/invalid'))}"
     left = [
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
         (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}   {more}".rstrip(), ""),

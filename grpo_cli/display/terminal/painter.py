@@ -92,19 +92,14 @@ class Painter:
     def render(self, line: Text) -> str:
         """One line as the terminal takes it. The pieces of a frame's line do not overlap, so rich's console, which cuts and
         measures anew, is not asked: it takes as long as all the drawing."""
-        plain, at, parts = line.plain, 0, []
-        base = str(line.style)
+        base, at, pieces = str(line.style), 0, []
         for span in line.spans:
-            parts.append(self._styled(plain[at : span.start], base))
-            parts.append(self._styled(plain[span.start : span.end], f"{base} {span.style}"))
+            pieces += [(line.plain[at : span.start], base), (line.plain[span.start : span.end], f"{base} {span.style}")]
             at = span.end
-        return "".join([*parts, self._styled(plain[at:], base)])
-
-    def _styled(self, text: str, style: str) -> str:
-        text = visible(text)
-        if not text or not self._color:
-            return text
-        return Style.parse(style.strip()).render(text, color_system=ColorSystem.STANDARD)
+        shown = [(visible(text), style.strip()) for text, style in [*pieces, (line.plain[at:], base)] if text]
+        if self._color:
+            return "".join(Style.parse(style).render(text, color_system=ColorSystem.STANDARD) for text, style in shown)
+        return "".join(text for text, _ in shown)
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # the terminal went away: the run goes on

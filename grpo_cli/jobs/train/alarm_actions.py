@@ -55,7 +55,9 @@ class AlarmActions:
             for metrics in filter(is_step, lines):
                 self.health.step(metrics)
                 self.constant.step(metrics)
-            self.fall.over(m for m in lines if "eval/pass@1" in m)
+            for metrics in lines:
+                if "eval/pass@1" in metrics:
+                    self.fall.evaluated(metrics)
             # an alarm of the very step after which the run died: it was written, and nobody acted on it
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 

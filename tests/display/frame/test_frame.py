@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from grpo_cli.display import protocol
-from grpo_cli.display.frame.frame import frame, frame_lines
+from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.sample import GroupView, SampleLine, SampleView
 from grpo_cli.display.frame.state import FrameState, RunState
 from grpo_cli.run.info import RewardSource
@@ -61,7 +61,8 @@ def test_the_frame_is_the_one_in_the_picture(width: int, height: int) -> None:
 
 def test_the_frame_can_be_printed_by_rich() -> None:
     out = io.StringIO()
-    Console(file=out, width=80).print(frame(full_state(), 80, 24))
+    for text in frame_lines(full_state(), 80, 24):
+        Console(file=out, width=80).print(text)
     assert "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()) == drawn(full_state(), 80, 24)
 
 
