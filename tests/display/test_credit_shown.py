@@ -11,7 +11,7 @@ from tests.builders.display_state import INFO, run_state, step_metrics
 def lengths(metrics: dict[str, float]) -> str:
     """The line with the lengths of right and wrong samples in the wide frame."""
     state = run_state()
-    state.step(step_metrics(4) | {"length/right": 8.0, "length/wrong": 9.0} | metrics, None)
+    state.step(step_metrics(4) | {"length/right": 8, "length/wrong": 9} | metrics, None)
     return completions(state.snapshot(0.0), 120).lines[2].plain.partition("│")[0].rstrip()
 
 
