@@ -36,7 +36,6 @@ class SilentDisplay(Display):
         self._stream = stream
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
-        """Errors alone."""
         if level == "error":
             put(self._stream, "".join(f"{visible(line)}\n" for line in f"error: {text}".splitlines()))
 
@@ -53,7 +52,6 @@ class JsonDisplay(Display):
         self._lock = threading.Lock()
 
     def start(self, info: RunInfo) -> None:
-        """`{"event": "start", …}`."""
         self._emit("start", dataclasses.asdict(info))
 
     def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
@@ -62,15 +60,12 @@ class JsonDisplay(Display):
             self._emit("progress", {"noun": noun, "done": done, "total": total})
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
-        """The line of `metrics.jsonl`."""
         self._emit("step", metrics)
 
     def evaluated(self, metrics: Metrics) -> None:
-        """The line of `metrics.jsonl`."""
         self._emit("eval", metrics)
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
-        """A note."""
         self._emit("note", {"level": level, "text": text, "hint": hint})
 
     def finish(self, card: Card) -> None:
@@ -136,16 +131,13 @@ class LoggedDisplay(Display):
         self.shown.start(info)
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
-        """Shown only."""
         self.shown.phase(name, done, total)
 
     def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
-        """Logged and shown."""
         self._log.progress(noun, done, total)
         self.shown.progress(noun, done, total)
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
-        """Logged and shown."""
         recall, step, folder = getattr(self.shown, "recall", None), int(metrics.get("step") or 0), Path(self._folder)
         if not self._has_stepped and recall is not None and step > 1 and (folder / "metrics.jsonl").is_file():
             # a resumed run goes on with its own past: curves, starts and means are those of an unbroken one
@@ -155,21 +147,17 @@ class LoggedDisplay(Display):
         self.shown.step(metrics, view)
 
     def evaluated(self, metrics: Metrics) -> None:
-        """Logged and shown."""
         self._log.evaluated(metrics)
         self.shown.evaluated(metrics)
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
-        """Logged and shown."""
         self._log.note(level, text, hint)
         self.shown.note(level, text, hint)
 
     def offer(self, wishes: KeyRequests) -> None:
-        """Passed on."""
         self.shown.offer(wishes)
 
     def finish(self, card: Card) -> None:
-        """Logged and shown."""
         self._log.finish(card)
         self.shown.finish(card)
 
