@@ -61,7 +61,7 @@ def print_silence(runs: int) -> None:
 
 def is_loud(rng: random.Random, errs: float) -> bool:
     """Whether one made-up run raises the alarm; right answers go from 20 % to some 80 % on the way, by prompt."""
-    from grpo_cli.findings.held_out import gap_alarm, gap_metrics
+    from grpo_cli.findings.held_out import gap_metrics, gold_gap
     from grpo_cli.run.records import SampleRecord
     from grpo_verifiers.verdict import Outcome, Verdict
 
@@ -78,7 +78,7 @@ def is_loud(rng: random.Random, errs: float) -> bool:
                 records.append(SampleRecord(number, str(place), str(place), "", "", {}, {"gold": verdict}, shown))
         shares = sum(r.outcome is Outcome.RIGHT for r in records) / len(records)
         measured.append({"eval/pass@1": shares, **gap_metrics(records, "gold", 1.0)})
-        if gap_alarm(measured) is not None:
+        if gold_gap(measured) is not None:
             return True
     return False
 

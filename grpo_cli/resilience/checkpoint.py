@@ -86,13 +86,8 @@ def seal(written: Path, folder: Path, state: TrainState, recipe_text: str) -> Ch
     open_as(written / STATE, written)
     # a pickle of the trainer's arguments with the paths of this machine, which nothing reads
     (written / "training_args.bin").unlink(missing_ok=True)
-    files = {}
-    for file in sorted(p for p in written.rglob("*") if p.is_file()):
-        sync(file)
-        files[str(file.relative_to(written))] = [file.stat().st_size, _hash(file)]
     # last of all: a folder without a manifest is never trusted, whatever else lies in it
-    replace(written / MANIFEST, json.dumps({"step": step, "files": files}, indent=1))
-    sync(written)
+    _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)
     if final.exists():
         shutil.rmtree(final)
@@ -243,6 +238,15 @@ def check_space(folder: Path, needed: int) -> None:
             f"a checkpoint needs about {needed / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free in {folder}",
             hint="free some space, set `run.dir` to another disk, or lower `run.keep`",
         )
+
+
+def _write_manifest(path: Path, step: int) -> None:
+    files = {}
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        sync(file)
+        files[str(file.relative_to(path))] = [file.stat().st_size, _hash(file)]
+    replace(path / MANIFEST, json.dumps({"step": step, "files": files}, indent=1))
+    sync(path)
 
 
 def _hash(file: Path) -> str:
