@@ -70,7 +70,7 @@ class _ZstdRaw(io.RawIOBase):
                     self._ready += self._frame.decompress(packed)
                 except zstandard.ZstdError as err:
                     raise OSError(str(err)) from err
-                # between two frames there is none; what stands behind the end of one begins the next
+                # between two frames there is none; what follows the end of one begins the next
                 packed = self._frame.unused_data if self._frame.eof else b""
                 self._frame = None if self._frame.eof else self._frame
         data, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]

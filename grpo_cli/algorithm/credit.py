@@ -9,8 +9,8 @@ token t of sample i is
 
 and 0 on all tokens that the model did not generate.
 
-A group has *signal* when some advantage of it is not 0. Every method decides that by the group alone, whatever batch it
-stands in, so that it is known before the batch is complete. `train/credit.py` is the other half: it turns judged groups
+A group has *signal* when some advantage of it is not 0. Every method decides that by the group alone, in any batch,
+so that it is known before the batch is complete. `train/credit.py` is the other half: it turns judged groups
 into these tensors. P prompts, G samples, K parts of a reward, T completion tokens.
 """
 

@@ -10,7 +10,7 @@ by `value_loss`, in numbers of a `ReturnUnit`.
 
 A list holds one number a completion token. Where `mask` is 0 an environment wrote, or nothing stands there: such a token is
 skipped, the value behind it and the running advantage are carried across, and it gets 0. Sums are in Python's floats, so
-that a batch on two ranks comes to what it comes to on one. B rows, T completion tokens.
+that a batch gives the same sums on two ranks as on one. B rows, T completion tokens.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def drop_dead_rows(
     (the largest count of any), since TRL gathers per-row statistics over all of them.
 
     Args:
-        inputs: one of TRL's micro-batches: tensors whose first axis is B are cut, whatever else stays.
+        inputs: one of TRL's micro-batches: tensors whose first axis is B are cut, the rest stays.
         loss: TRL's name of the loss.
         most: from rows that this process keeps to rows that every process keeps.
 

@@ -192,7 +192,7 @@ def make_display(mode: str = "auto", stream: TextIO | None = None, *, ascii: boo
 
 
 def choose_mode(mode: str, stream: TextIO) -> Mode:
-    """What `auto` comes to: live on a terminal that can move its cursor, else plain; plain in a notebook.
+    """The mode that `auto` selects: live on a terminal that can move its cursor, else plain; plain in a notebook.
 
     Raises:
         UsageError: no such mode, in the option or in `GRPO_DISPLAY`.

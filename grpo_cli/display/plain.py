@@ -219,7 +219,7 @@ STEP_PARTS = (
     (6, "loss", "loss", number),
     (6, "mfu", "mfu", percent),
 )
-"""Rank, word, metric and form; all of them are in `metrics.jsonl`, whatever the line has room for."""
+"""Rank, word, metric and form; all of them are in `metrics.jsonl`, also those that the line has no room for."""
 
 TIMED = (
     ("gen", "time/generate"),
@@ -241,7 +241,7 @@ def timing(metrics: Metrics) -> str:
 
 
 def seconds(value: float) -> str:
-    """Seconds with as many digits as they deserve."""
+    """Seconds with two decimals below 1, one below 100, none above."""
     return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 

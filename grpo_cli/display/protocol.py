@@ -2,7 +2,7 @@
 
 All times are seconds; None is "not measured", shown as —.
 
-Metric names a display knows besides those of `statistics.step`: `step`, `loss`, `lr`, `grad_norm`, `entropy` (over the rows
+Metric names that a display shows, besides those of `statistics.step`: `step`, `loss`, `lr`, `grad_norm`, `entropy` (over the rows
 trained on), `kl`, `clip/low`, `clip/high`, `clip/total`, `memory/peak_gib`, `memory/total_gib`, `time/generate`, `time/verify`,
 `time/environment`, `time/critic`, `time/update`, `time/step`, `tokens_per_s`, `mfu` (of the update), `eta_s`; and for evaluations `eval/pass@k`, `eval/pass@k/half`,
 `eval/greedy`, `eval/greedy/half`, `eval/n`, `eval/seconds`, `eval/think`, `eval/best`.

@@ -25,7 +25,7 @@ FROM_ENVIRONMENT = "env:"
 TIMEOUT_S = 5.0
 """Seconds for the connection, and for each answer of the other side."""
 PATIENCE_S = 10.0
-"""Seconds after which the run goes on, whatever the hook is at: a name server may hang too."""
+"""Seconds after which the run goes on without an answer: a name server may hang too."""
 
 
 def hook_url(named: str) -> str:
@@ -79,4 +79,4 @@ def tell_webhook(
         host = None
         with contextlib.suppress(ValueError):
             host = urlsplit(url).hostname
-        display.note("warn", f"`run.webhook` was not told of `{event}`: {host or 'the webhook'} {why}", "")
+        display.note("warn", f"`run.webhook` did not receive `{event}`: {host or 'the webhook'} {why}", "")

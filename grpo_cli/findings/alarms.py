@@ -35,7 +35,7 @@ class Alarms:
         self._lengths: list[float | None] = []
         self._rights: list[float | None] = []
         self._evaluations: list[Metrics] = []
-        self._silent: dict[str, int] = {}  # of standing alarms, looks since their rule last spoke
+        self._silent: dict[str, int] = {}  # of each raised alarm: looks since its rule last found something
 
     def step(self, metrics: Metrics) -> list[Finding]:
         """What is newly alarming after this step."""
@@ -128,7 +128,7 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
 
 
 class ConstantParts:
-    """W45 while a run goes on: said once, when the parts have been constant for as long as a rule looks back."""
+    """W45 while a run goes on: found once, when the parts have been constant for a whole window."""
 
     def __init__(self, parts: Sequence[str], limits: Limits | None = None) -> None:
         self.parts, self.limits = parts, limits or Limits()

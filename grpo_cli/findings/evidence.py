@@ -68,7 +68,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A finding with what stands behind it."""
+    """A finding with its evidence."""
 
     finding: Finding
     evidence: tuple[Evidence, ...]

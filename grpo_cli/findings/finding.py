@@ -1,4 +1,4 @@
-"""What every rule is made of: the finding it returns, the limits it goes by, and the windows of a run's history it reads.
+"""What every rule is made of: the finding it returns, its limits, and the windows of a run's history it reads.
 
 A rule reads a window, never one step, so that noise stays silent; a metric that was not measured makes it silent too. Codes:
 W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows and what groups learn
@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where each rule begins to speak; windows are steps, shares lie in [0, 1].
+    """The bounds from which each rule has a finding; windows are steps, shares are in [0, 1].
 
     The numbers of `health` are practice; those of `alarms` and `trends` were set on simulated runs, see their tests.
     """
@@ -56,7 +56,7 @@ class Limits:
     kl_floor: float = 0.05
     kl_far: float = 0.5
     kl_jump: float = 5.0
-    # reward and right samples: gains below these are none
+    # reward and right samples: smaller gains count as none
     flat_gain: float = 0.02
     flat_steps: int = 30
     right_gain: float = 0.05
@@ -91,7 +91,7 @@ class Limits:
     top_share_steps: int = 40
     # critic: answers further than this from one half right leave nothing to explain
     explicable: float = 0.4
-    # how often the same is said
+    # how often the same finding is repeated
     again_after: int = 50
     silent_steps: int = 10
     silent_evaluations: int = 3
@@ -108,7 +108,7 @@ def finding_at(code: str, history: History, text: str, hint: str) -> Finding:
 
 
 def finite(value: object) -> float | None:
-    """A number that is one, else None."""
+    """The value as a float if it is a finite number, else None."""
     # a union would be made anew at each call, of which a long run makes hundreds of thousands
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
@@ -137,7 +137,7 @@ def two_medians(history: History, key: str, apart: int, width: int) -> tuple[flo
 
 
 def median(history: History, key: str) -> float | None:
-    """Median of what was measured in these steps; None of nothing."""
+    """Median of what was measured in these steps; None if nothing was."""
     return percentile(measured(history, key), 0.5)
 
 

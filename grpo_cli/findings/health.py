@@ -110,9 +110,9 @@ def samples_alike(history: History, limits: Limits) -> Finding | None:
 
 
 def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
-    """W34: the policy learns from a critic whose values say no more of the returns than their mean does.
+    """W34: the policy learns from a critic whose values explain the returns no better than their mean does.
 
-    Judged by the end of the warm-up first, so that it is said before the policy has moved far, and then over windows. Where
+    Judged by the end of the warm-up first, so that the finding comes before the policy has moved far, and then over windows. Where
     nearly all answers are right, or wrong, there is little left to explain.
     """
     known = [m for m in history if finite(m.get("critic/explained_variance")) is not None]
@@ -199,7 +199,7 @@ def right_shrinks(history: History, limits: Limits) -> Finding | None:
 def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
     """W30: entropy fell fast, far below the start, and the reward gained nothing by it.
 
-    A smooth fall beside a rising reward is how learning looks, and an exponential one at any pace is no collapse: the
+    A smooth fall with a rising reward is how learning looks, and an exponential one at any pace is no collapse: the
     fall must be steeper, in logarithms, than the one before it.
     """
     start = history[0].get("entropy") if history else None
@@ -301,7 +301,7 @@ def farmed_milestones(history: History, limits: Limits) -> Finding | None:
 
 
 def nothing_to_credit(history: History, limits: Limits) -> Finding | None:
-    """W48: few turns saw a state that another saw too, or no episode reaches a milestone: credit for turns has little to go by."""
+    """W48: few turns saw a state that another saw too, or no episode reaches a milestone: credit for turns has little data."""
     shares = all_of_last(history, "credit/anchor_share", limits.window)
     reached = all_of_last(history, "credit/milestone_1/reached", limits.window)
     if shares is not None and (share := mean(shares) or 0.0) < limits.anchors:
@@ -344,7 +344,7 @@ def not_finite(history: History, limits: Limits) -> Finding | None:
 def one_row_leads(history: History, limits: Limits) -> Finding | None:
     """W61: one row has more than a twentieth of all that the run learned from, by |advantage| times tokens.
 
-    It speaks of every honest set of fewer than twenty rows too: such a run learns its rows by heart.
+    Every set of fewer than twenty rows has this finding too: such a run learns its rows by heart.
     """
     if not history:
         return None
@@ -362,7 +362,7 @@ def shaping_alone(history: History, limits: Limits) -> Finding | None:
     """W62: most of what is learned comes from groups whose outcomes are equal, by |advantage| times tokens: from what is paid
     beside the outcome alone. Right answers are gone soon after.
 
-    Said after three steps above the bound, or where nothing is learned any more and the three last lessons were above it in the
+    Found after three steps above the bound, or where nothing is learned any more and the three last lessons were above it in the
     mean: answers that have become alike leave no group with a spread.
     """
     shares = measured(history, "shape/alone")[-limits.alone_steps :]
@@ -376,7 +376,7 @@ def shaping_alone(history: History, limits: Limits) -> Finding | None:
         f"{fmean(shares):.0%} of what was learned in {len(shares)} steps came from groups whose outcomes are equal: they train on"
         " what is paid beside the outcome"
     )
-    return finding_at("W62", history, text, "say `train.alive_by: outcome`")
+    return finding_at("W62", history, text, "set `train.alive_by: outcome`")
 
 
 def right_paid_as_wrong(history: History, limits: Limits) -> Finding | None:

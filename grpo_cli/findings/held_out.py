@@ -29,7 +29,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import ALIKE, paired_clustered
 
 ALPHA = 0.05
-"""Chance of saying it falsely at any of a run's evaluations: the j-th gets 1/(j (j + 1)) of it."""
+"""Chance of a false finding at any of a run's evaluations: the j-th gets 1/(j (j + 1)) of it."""
 Z_OF_HALF = NormalDist().inv_cdf(0.975)
 """Standard errors in the half-width of a recorded interval, which holds 95 %."""
 
@@ -37,8 +37,7 @@ Z_OF_HALF = NormalDist().inv_cdf(0.975)
 def held_out_fell(evaluations: History) -> Finding | None:
     """W53: fewer held-out answers are right, sampled or greedy, than at the first evaluation, by more than chance.
 
-    The two are compared as if they had been drawn apart, though their prompts are the same: what is said is said late rather
-    than falsely.
+    The two are compared as independent samples, though their prompts are the same: so a finding is rather late than false.
     """
     evaluations = of_all_rows(evaluations)
     if len(evaluations) < 2:
@@ -78,7 +77,7 @@ class HeldOutFall:
         samples, failed = (metrics.get(f"eval/{key}") or 0 for key in ("samples", "without_verdict"))
         if failed > Limits().verifier_trouble * samples:
             text = f"verifiers fail on {failed:,} of {samples:,} held-out samples: these count neither as right nor as wrong"
-            hint = "see `reason` in the samples under `eval/`, and mend the verifier"
+            hint = "see `reason` in the samples under `eval/`, and fix the verifier"
             looks.append(finding_at("W40", self._evaluations, text, hint))
         found = [finding for finding in looks if finding is not None and finding.code not in self._said]
         self._said.update(finding.code for finding in found)
@@ -139,7 +138,7 @@ def clustered_z(differences: Sequence[float]) -> float:
 def gold_gap(evaluations: History) -> Finding | None:
     """W70: the training verifier calls right what the gold verifier does not, and ever more of it.
 
-    On held-out samples that both judged. Speaks of a gap that is surely above ten points, or of a smaller one that has
+    On held-out samples that both judged. Finds a gap that is surely above ten points, or of a smaller one that has
     grown significantly and still grows or has cost gold score.
     """
     known = [e for e in evaluations if e.get("eval/gold/gap") is not None]
@@ -164,7 +163,7 @@ def gold_gap(evaluations: History) -> Finding | None:
         if not grows and now["eval/gold/pass@1"] >= first["eval/gold/pass@1"]:
             return None
         text += f"; the gap grew from {first['eval/gold/gap']:.1%} at the start"
-    return finding_at("W70", evaluations, text, "read the samples that only the training verifier likes, and mend it")
+    return finding_at("W70", evaluations, text, "read the samples that only the training verifier likes, and fix it")
 
 
 # The canary prompts.

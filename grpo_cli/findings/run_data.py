@@ -95,7 +95,7 @@ def collect(folder: RunFolder) -> RunData:
 
 
 def arms_of(runs: Sequence[RunData], placebos: Sequence[RunData] = ()) -> list[Arm]:
-    """Runs whose recipes agree, but for the seed and where they lie, share an arm; labels name what differs.
+    """Runs whose recipes agree, but for the seed and the folder, share an arm; labels name what differs.
 
     Placebos are those named so, and runs with a `train.control`.
     """
@@ -116,7 +116,7 @@ def arms_of(runs: Sequence[RunData], placebos: Sequence[RunData] = ()) -> list[A
 
 
 def label_of(run: RunData, varying: Sequence[str]) -> str:
-    """`kl.beta=0.01, lr=1e-6`; a run alone goes by its recipe's name or its own."""
+    """`kl.beta=0.01, lr=1e-6`; a single arm is labelled by its recipe's name or the run's."""
     if not varying:
         return run.info.recipe.rsplit("/", 1)[-1] or run.name
     return ", ".join(f"{key.removeprefix('train.')}={run.recipe.get(key)}" for key in varying[:3])
@@ -149,7 +149,7 @@ def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:
 
 def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
     """Keys that were set to something else than their default, as (key, default, value); None where that is unknown. The value
-    of a key that names a secret is not told."""
+    of a key that names a secret is `****`."""
     from grpo_cli.errors import UserError, names_secret
     from grpo_cli.recipe.reading.dump import to_yaml
     from grpo_cli.recipe.sections.recipe import Recipe

@@ -26,7 +26,7 @@ LEAST = 2
 
 
 def duplicate_rows(folder: RunFolder) -> tuple[Finding, list[SampleRecord]] | None:
-    """W60: the same prompt under several row ids, with one sample of each; differing answers are said too."""
+    """W60: the same prompt under several row ids, with one sample of each; the text also counts differing answers."""
     rows: dict[str, dict[str, SampleRecord]] = defaultdict(dict)
     steps = spread(steps_to_read(folder), FILES)
     for step in steps:
@@ -126,12 +126,12 @@ PICKS: dict[str, Pick] = {
 """Where a code is missing the samples of least reward are shown."""
 
 
-# Reasons that blame the setting, not the completion, with the mend.
+# Reasons that blame the options of a verifier, not the completion, and how to fix them.
 
 UNTRUSTED = "untrusted_objects"
 TAIL = "/reason/" + UNTRUSTED
 """Of the metric `verify/NAME/reason/untrusted_objects`."""
-MEND = (
+FIX = (
     "their tests compare objects of classes that the completion defines, whose word decides nothing: set"
     " `trusted_objects: true` in the options of the verifier to let it, at the risk of being cheated"
 )
@@ -150,10 +150,10 @@ def untrusted_objects(history: History, limits: Limits) -> Finding | None:
     if share < limits.untrusted:
         return None
     text = f"{share:.0%} of the verdicts of `{name}` in {limits.window} steps are `{UNTRUSTED}`"
-    return finding_at("W49", history, text, MEND)
+    return finding_at("W49", history, text, FIX)
 
 
 def untrusted_warning(counted: Iterable[tuple[str, int]]) -> str | None:
     """The same for (reason, count) of verdicts on samples; None where there is none of them."""
     n = sum(count for reason, count in counted if reason == UNTRUSTED)
-    return f"{n:,} {'sample has' if n == 1 else 'samples have'} no verdict, `{UNTRUSTED}`: {MEND}" if n else None
+    return f"{n:,} {'sample has' if n == 1 else 'samples have'} no verdict, `{UNTRUSTED}`: {FIX}" if n else None

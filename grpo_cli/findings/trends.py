@@ -74,7 +74,7 @@ def kl_blow_up(history: History, limits: Limits) -> list[Finding]:
 
 
 def broken_verifier(history: History, limits: Limits) -> list[Finding]:
-    """W42: from one step to the next a verifier says the same of everything, and the completions did not change."""
+    """W42: from one step to the next a verifier judges everything alike, and the completions did not change."""
     found = []
     for name in _verifiers(history):
         # right verdicts over the verdicts of each step
@@ -142,7 +142,7 @@ def rate_too_high(history: History, limits: Limits) -> list[Finding]:
             continue
         signs = []
         for key, words, floor in POLICY_SIGNS:
-            # the best step may lie after the first bad update: the longer look back is not touched by it
+            # the best step may be after the first bad update: the longer look back is not touched by it
             looks = (median(history[: at + 1], key), median(history[max(0, at - limits.window + 1) : at + 1], key))
             before = min((look for look in looks if look is not None), default=None)
             after = median(history[i - limits.window + 1 : i + 1], key)

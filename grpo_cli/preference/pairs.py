@@ -140,7 +140,7 @@ def pairs_of_row(row: str, samples: Sequence[SampleRecord], limits: PairLimits, 
 
 
 def by_row(samples: Iterable[SampleRecord]) -> Mapping[str, list[SampleRecord]]:
-    """Samples of the same row, whenever they were drawn; a line without a row id goes by its prompt."""
+    """Samples of the same row, whenever they were drawn; a line without a row id is grouped by its prompt."""
     found: dict[str, list[SampleRecord]] = {}
     for sample in samples:
         found.setdefault(sample.row or sample.prompt, []).append(sample)

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written beside, hashed, synced, renamed. And the checkpoint that a run's name means.
+"""Checkpoints that are whole or absent: written to a folder of their own, hashed, synced, renamed. And the newest one of a run.
 
 A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
 order stands, the micro-step, counters), and `manifest.json`. One is only taken where a batch of completions is used
@@ -50,10 +50,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class TrainState:
-    """What TRL does not save: how far a run is, and what its next step depends on beside weights and optimizer.
+    """What TRL does not save: how far a run is, and what its next step depends on in addition to weights and optimizer.
 
     `generation` counts steps, `processes` wrote it (None in a checkpoint of before they were noted); `select` is the order
-    of rows and their ledger, `more` what others put beside it.
+    of rows and their ledger, `more` what other modules add.
     """
 
     processes: int | None
@@ -86,7 +86,7 @@ def seal(written: Path, folder: Path, state: TrainState, recipe_text: str) -> Ch
     open_as(written / STATE, written)
     # a pickle of the trainer's arguments with the paths of this machine, which nothing reads
     (written / "training_args.bin").unlink(missing_ok=True)
-    # last of all: a folder without a manifest is never trusted, whatever else lies in it
+    # last of all: a folder without a manifest is never trusted
     _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)
     if final.exists():
@@ -128,7 +128,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 @contextmanager
 def saving(beside: Path, step: int) -> Iterator[None]:
-    """While inside, any failure to write becomes a SetupError; what was written beside is removed, the rest untouched.
+    """While inside, any failure to write becomes a SetupError; the folder `beside` is removed, the rest untouched.
 
     torch and safetensors report a full disk as errors of their own.
     """
@@ -206,7 +206,7 @@ def find_fault(path: Path) -> str | None:
         files = None
     if files is None:
         return "no readable manifest"
-    # the state, without which nothing goes on, and whatever would be loaded
+    # the state, without which no run resumes, and all files that would be loaded
     loaded = {STATE, *(file.name for file in path.iterdir() if file.suffix in LOADED)}
     if unnamed := sorted(loaded - files.keys()):
         return f"the manifest does not name `{unnamed[0]}`"

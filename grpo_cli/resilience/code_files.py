@@ -1,7 +1,7 @@
-"""The files that a function of a user's is made of: its own, the modules beside it that it imports, the files that it reads.
+"""The files that a user's function is made of: its own, the modules that it imports, the files that it reads.
 
 How this works: nothing is run. A file is parsed, its imports are looked for in the folders that its worker imports from, and
-so on from there; what lies in none of them belongs to a package, which is known by its version. A text in the code that names
+so on from there; what is in none of them belongs to a package, which is known by its version. A text in the code that names
 a file is one that the code reads, unless the same module writes files: a log or a cache changes with every run.
 """
 
@@ -19,7 +19,7 @@ from grpo_cli.text import path_of
 MOST = 500
 """Files that are followed."""
 WRITERS = ("write_text", "write_bytes", "to_csv", "to_json", "to_parquet", "save", "savez", "commit", "FileHandler")
-"""Calls by which a module writes files, beside `open` with a mode that writes."""
+"""Calls by which a module writes files, in addition to `open` with a mode that writes."""
 
 
 def files_of_code(spec: str, folders: Sequence[Path]) -> tuple[list[Path], str]:
@@ -98,7 +98,7 @@ def _reached(start: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
 
 
 def _module_files(module: str, folders: Sequence[Path]) -> list[Path]:
-    """The file of `a.b` and those of the packages that it lies in; none where no folder holds it."""
+    """The file of `a.b` and those of the packages around it; none where no folder holds it."""
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts):
         return []

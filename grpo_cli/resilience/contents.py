@@ -34,7 +34,7 @@ Digests = Mapping[str, Mapping[str, str]]
 WHOLE = 4 << 20
 """Files of weights above this many bytes are known by their size, beginning and end."""
 OF_A_MODEL = (".json", ".safetensors", ".bin", ".model", ".jinja", ".txt", ".gguf", ".py")
-"""Endings of the files that a model is loaded from; what `grpo eval` writes beside them is none."""
+"""Endings of the files that a model is loaded from; what `grpo eval` writes to the same folder is not one of them."""
 DIGITS = 16
 OWN = ("grpo_cli", "grpo_verifiers")
 
@@ -81,10 +81,10 @@ def prompts_read(token_ids: Sequence[Sequence[int]]) -> dict[str, dict[str, str]
 
 
 def refuse_changed(run: RunFolder, part: str, now: Digests, *, hint: str = "") -> None:
-    """Hold one part against what the run began with; a run that did not record it passes.
+    """Compare one part with what the run began with; a run that did not record it passes.
 
     Raises:
-        RecipeError: every file that is another one, with its key.
+        RecipeError: every file that differs, with its key.
     """
     if mistakes := changes(run, part, now):
         go_on = f"`--resume {run.path} --resume-anyway` goes on with what is there now"
@@ -92,7 +92,7 @@ def refuse_changed(run: RunFolder, part: str, now: Digests, *, hint: str = "") -
 
 
 def changes(run: RunFolder, part: str, now: Digests) -> list[Mistake]:
-    """What is another one than the run began with; keys that only one of both knows are those of another version."""
+    """The files that differ from those the run began with; keys that only one side has belong to another version."""
     before: Digests = run.manifest().get(CONTENTS, {}).get(part, {})
     found = []
     for key in before.keys() & now.keys():
@@ -132,7 +132,7 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
             return {}
         files, version = files_of_code(module, [])
     elif one.what is Names.CODE:
-        # where the worker of a function looks for it: beside the recipe, and then here
+        # where the worker of a function looks for it: in the folder of the recipe, then in the working directory
         near = base or Path()
         files, version = files_of_code(one.text, [*(near / folder for folder in one.folders), near, Path.cwd()])
     elif one.what is Names.ROWS:
@@ -150,7 +150,7 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
 
 
 def _of_model(name: str, revision: str | None, base: Path | None) -> Iterator[tuple[str, str]]:
-    """What is cheap to know of weights: all of small files, size and both ends of large ones; of the hub's cache the commit."""
+    """A cheap digest of weights: all of small files, size and both ends of large ones; of the hub's cache the commit."""
     place = next((one for one in places_of(name, base) if ":" not in name and one.exists()), Path(name))
     if place.is_dir():
         for path in sorted(place.iterdir()):

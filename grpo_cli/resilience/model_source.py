@@ -28,7 +28,7 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model lies, the recipe that measures it, and the folder its data paths count from."""
+    """The folder of a model, the recipe that measures it, and the folder its data paths count from."""
 
     name: str
     recipe: Recipe

@@ -52,7 +52,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     # newest first, so that the first that agrees is the one meant by a bare `--resume`
     for file in sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         run = RunFolder.open(file.parent)
-        with suppress(DataError):  # a run that cannot be read is not the one that is meant
+        with suppress(DataError):  # a run that cannot be read is passed over
             changed = changed_keys(run, recipe)
             # a recipe that gives no name is that of a run which got one on the command line
             unnamed = [key for key in changed if key != "run.name" or recipe.run.name is not None]
@@ -71,7 +71,7 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     Raises:
         DataError: the run's recipe cannot be read.
     """
-    # a folder that holds a function is another one after a move; what lies there has a digest
+    # a folder that holds a function has another path after a move; its contents have a digest
     return [key for key in _changes(run, recipe) if not (key.startswith("verify.") and key.endswith(".path"))]
 
 

@@ -50,7 +50,7 @@ def _milestones(sample: SampleRecord) -> list[str]:
 
 
 def turns_by_outcome(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:
-    """`turns/right` and `turns/wrong`: mean turns of the episodes that are right, and of those that are not; None of none.
+    """`turns/right` and `turns/wrong`: mean turns of the episodes that are right, and of those that are not; None without any.
 
     Nothing where no sample is an episode; one without a verdict counts in neither.
     """

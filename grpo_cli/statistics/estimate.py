@@ -219,7 +219,7 @@ def min_detectable(n: int, disagree: float, power: float = 0.8, alpha: float = 0
     """The smallest true difference that a paired yes/no test on n prompts finds with this power.
 
     `disagree` is the share of prompts that exactly one of the two gets right; a difference cannot exceed it, so inf
-    says that no difference is found with this power (Connor 1987: the gap with
+    means that no difference is found with this power (Connor 1987: the gap with
     gap √n = z_alpha √disagree + z_power √(disagree - gap²), whose square is solved for it).
     """
     z_alpha, z_power = _z(1 - alpha / 2), _z(power)

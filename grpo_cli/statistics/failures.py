@@ -1,6 +1,6 @@
 """Failures of verifiers, counted in one way wherever a verifier runs: by sample, and by verifier and kind.
 
-A sample has failed where some verifier gave it no verdict, whatever its weight and whatever the others return: `error` of a step,
+A sample has failed where any verifier gave it no verdict, also one of weight 0, also where others judged it: `error` of a step,
 `eval/without_verdict`, and `without_verdict` in every `--json`. Where that verifier has a weight the sample has no reward.
 """
 

@@ -275,7 +275,7 @@ def repetition(completion: str, most: int = 512) -> float:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The mean, exact to the last bit in any order; None of nothing."""
+    """The mean, exact to the last bit in any order; None without values."""
     try:
         return math.fsum(values) / len(values) if values else None
     except OverflowError:  # of files of others: rewards of a run are bounded
@@ -295,7 +295,7 @@ def std(values: Sequence[float]) -> float | None:
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """The percentile with linear interpolation between ranks; None of nothing."""
+    """The percentile with linear interpolation between ranks; None without values."""
     if not values:
         return None
     ranked = sorted(values)

@@ -66,7 +66,7 @@ def test_the_hook_gets_one_object_with_run_and_event(tmp_path: Path) -> None:
 
 def test_a_hook_that_refuses_is_named_without_its_secret(tmp_path: Path) -> None:
     with listening(403) as (url, _):
-        assert told(tmp_path, url) == ["`run.webhook` was not told of `end`: 127.0.0.1 answers 403"]
+        assert told(tmp_path, url) == ["`run.webhook` did not receive `end`: 127.0.0.1 answers 403"]
 
 
 def test_a_hook_that_is_down_is_a_line(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_hook_that_is_down_is_a_line(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (note,) = told(tmp_path, f"http://127.0.0.1:{port}/")
-    assert note.startswith("`run.webhook` was not told of `end`: 127.0.0.1 cannot be reached")
+    assert note.startswith("`run.webhook` did not receive `end`: 127.0.0.1 cannot be reached")
 
 
 def test_a_hook_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_what_is_no_address_is_a_mistake_of_the_recipe(value: str) -> None:
 )
 def test_an_address_that_is_none_is_a_line_without_its_secret(tmp_path: Path, url: str) -> None:
     (note,) = told(tmp_path, url)
-    assert "was not told of `end`" in note and "SECRET" not in note and "does not answer" not in note
+    assert "did not receive `end`" in note and "SECRET" not in note and "does not answer" not in note
 
 
 def test_a_variable_with_a_blank_in_its_address_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:

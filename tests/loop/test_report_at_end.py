@@ -44,4 +44,4 @@ def test_a_hook_that_is_down_and_a_report_that_is_not_wanted_cost_the_run_nothin
     run = Path(json.loads(done.stdout)["run"])
     assert not (run / "report.html").exists()
     assert json.loads((run / "run.json").read_text())["status"] == "done"
-    assert "not told of `end`" in done.stderr + (run / "train.log").read_text()
+    assert "did not receive `end`" in done.stderr + (run / "train.log").read_text()

@@ -25,7 +25,7 @@ NO_GOLD: tuple[()] = ()
 
 
 class Example(NamedTuple):
-    """A completion and a row that show what a verifier does; `grpo explain` prints today's verdict beside it."""
+    """A completion and a row that show what a verifier does; `grpo explain` prints its current verdict."""
 
     completion: str
     row: dict[str, Any]

@@ -22,7 +22,7 @@ GROUP = "grpo.verifiers"
 class Kinds(MutableMapping[str, str]):
     """Kind → `module:class`. Entry points are looked for when a name is not at hand, or all are asked for: that takes a while.
 
-    A name that is already known keeps its class, whatever a package registers.
+    A name that is already known keeps its class: a package cannot replace it.
     """
 
     def __init__(self, own: dict[str, str]) -> None:

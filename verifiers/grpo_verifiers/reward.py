@@ -16,7 +16,7 @@ from grpo_verifiers.verifier import Sample, Verifier
 
 
 class NoVerdict(RuntimeError):
-    """The verifier failed on a completion, for a caller that has no value for that."""
+    """The verifier failed on a completion, and the caller's protocol cannot express "no verdict"."""
 
 
 def completion_text(completion: Any) -> str:

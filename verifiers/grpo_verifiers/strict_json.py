@@ -1,4 +1,4 @@
-"""JSON without repeated keys: which of two values was meant is unknown, and `json` would silently take the last."""
+"""JSON without repeated keys: nothing shows which of two values is right, and `json` would silently take the last."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _is_end(match: re.Match[str]) -> bool:
 
 
 class _Scan:
-    """One pass over tags and fences. Until the first tag nobody knows whether the template opened a thinking."""
+    """One pass over tags and fences. Before the first tag it is unknown whether the template opened a thinking."""
 
     def __init__(self, text: str) -> None:
         self._text = text

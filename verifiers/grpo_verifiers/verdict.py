@@ -30,7 +30,9 @@ class Outcome(StrEnum):
 class Verdict:
     """Outcome, score (a finite number; None for `error`), the extracted answer, a reason code, and the seconds it took.
 
-    Verifiers of ours score in [0, 1]; a function of the user's gives any finite number. `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people. Both may come from code of others, and are made printable here. `way` is how a program was judged: `values`, `wall` or `trusted`.
+    Verifiers of ours score in [0, 1]; a user's function may return any finite number. `reason` is a short stable code such as
+    `equal:rational` or `no_box`; `detail` a sentence for people. Both may come from foreign code, and are made printable here.
+    `way` is how a program was judged: `values`, `wall` or `trusted`.
     """
 
     outcome: Outcome

@@ -99,7 +99,7 @@ class Verifier(ABC):
     """Whether a verdict may depend on the other completions: then all of a step are judged in one call."""
 
     printed: int = 0
-    """Lines that code of the user's has printed so far."""
+    """Lines that the user's code has printed so far."""
 
     def __init__(self, options: Any) -> None:
         self.options = options

@@ -1,4 +1,4 @@
-"""Groups by what their samples came to: wrong, mixed, right. Told apart by glyph, by colour, and by order, which is always this."""
+"""Groups by what their samples came to: wrong, mixed, right. Glyph, colour and order distinguish them; the order never changes."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class SampleView:
 def view_samples(
     samples: Sequence[SampleRecord], most: int = MOST_GROUPS, places: Mapping[str, str] | None = None
 ) -> SampleView | None:
-    """The groups of a step worth reading, mixed ones first; None of nothing. `places` maps row ids to where they are from."""
+    """The groups of a step worth reading, mixed ones first; None without samples. `places` maps row ids to
+    their file and line."""
     groups: dict[str, list[SampleRecord]] = {}
     for sample in samples:
         groups.setdefault(str(sample.group), []).append(sample)

@@ -155,7 +155,7 @@ class Suspended:
 
 FRAME_S = 0.4
 SHARE = 0.008
-"""Of the process's own CPU time at most, whatever a frame of this size costs to draw and others leave of the machine."""
+"""The largest share of the process's CPU time that drawing takes, also of large frames and on a busy machine."""
 STILL_S = 1.0
 """With nothing new, a frame a second keeps the clocks going."""
 LONGEST_S = 5.0
@@ -261,7 +261,7 @@ class LiveDisplay(Display):
         put(self._stream, as_ascii(text) if self._ascii else text)
 
     def close(self) -> None:
-        """Stop painting and give back cursor, modes and stderr, in whatever state; any number of times."""
+        """Stop painting and give back cursor, modes and stderr, in any state; may be called again."""
         with self._lock:
             if self._closed or os.getpid() != self._pid:
                 return

@@ -1,7 +1,7 @@
-"""Painting frames on the terminal's other screen, so that nothing of them stays in the scrollback, whatever a resize does.
+"""Painting frames on the terminal's other screen, so that no frame stays in the scrollback, also after a resize.
 
-Our own painter instead of `rich.live.Live`: it writes a frame in one call, keeps what is to be said below for the time
-after, and gives screen and cursor back from any thread and at exit.
+Our own painter instead of `rich.live.Live`: it writes a frame in one call, keeps text for the usual screen until
+that is back, and gives screen and cursor back from any thread and at exit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OTHER, USUAL = "\x1b[?1049h", "\x1b[?1049l"
 """The alternate screen and the usual one, with its scrollback as it was."""
 HOME = "\x1b[H"
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronized output: terminals that know it show the frame at once, others ignore it."""
+"""Synchronized output: terminals that support it show the frame at once, others ignore it."""
 
 
 class Painter:

@@ -11,5 +11,5 @@ which may import nothing of ours and so frames its messages itself. A pool judge
 users, environments, patterns, JSON, computer algebra. A lane runs programs that must not even see this machine.
 
 What holds for all of them: nothing that a process sends raises anything but a verdict; an answer out of turn ends its
-sender; every process ends with this one, whatever ended it, and none with a forked copy of this one.
+sender; every process ends with this one, however this one ends, and none ends with a forked copy of it.
 """

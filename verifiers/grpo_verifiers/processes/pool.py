@@ -168,7 +168,7 @@ class Slot:
         return results
 
     def _converse(self, job: SlotJob, results: list[Result]) -> Killed | None:
-        """Send the items without a result and take replies; None when all are answered, else why the worker has to go."""
+        """Send the items without a result and take replies; None when all are answered, else why the worker must be killed."""
         at, chunk = len(results), pickle.dumps(job.items[len(results) :])
         for attempt in (1, 2, 3):
             worker = self._worker or self._fork()

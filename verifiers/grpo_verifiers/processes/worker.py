@@ -102,7 +102,7 @@ def _outlive_signals() -> None:
 
 
 def load(task: str, config: object) -> tuple[Callable[[Any], Any], Any]:
-    """Import `module:function` and call it with the config; it returns the work and what the host must know."""
+    """Import `module:function` and call it with the config; it returns the work and the `info` for the host."""
     module, name = task.split(":")
     work, info = getattr(importlib.import_module(module), name)(config)
     return work, info
