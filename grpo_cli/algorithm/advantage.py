@@ -53,7 +53,7 @@ def group_advantages(
     # float64: the sums decide whether a group is exactly 0, and the loss multiplies by float32 only at the end
     rewards, floor, known = rewards_PG.double(), max(floor, LEAST), ~rewards_PG.isnan()
     rounding = rewards.nan_to_num(0.0).abs().amax(dim=1, keepdim=True) * ROUNDING
-    # from the group's lowest on: equal rewards are 0 then, and a large one that all have costs no digits
+    # less the lowest of the group: equal rewards are 0 then, and a large common part costs no digits
     lowest = rewards.masked_fill(~known, math.inf).amin(dim=1, keepdim=True)
     rewards = rewards - lowest
     times = known if weights_PG is None else weights_PG.double() * known
@@ -62,7 +62,7 @@ def group_advantages(
     # an unknown reward is 0 from here on, so that it adds nothing to a spread
     centred = torch.where(known, rewards - mean, 0.0)
     spread = _std(centred, count, ddof, weights_PG)
-    # a sample that is alone with its verdict was compared with nothing
+    # a single sample with a verdict was compared with nothing
     alive = (spread >= rounding.clamp(min=floor)) & (known.sum(dim=1, keepdim=True) >= 2)
     if scale == "group":
         advantages = centred / spread.clamp(min=floor)
@@ -87,7 +87,8 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
 
 
 def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> Tensor:
-    """(P, G, K) parts to (P, G) advantages, as GDPO: each part is scaled in its group, summed by weight, scaled over the batch.
+    """(P, G, K) parts to (P, G) advantages, as GDPO: each part is scaled in its group, summed by weight, scaled over
+    the batch.
 
     A sample that lacks a part has no sum, so it is in none of the parts' means: each group is centred by itself, and one
     whose sums do not spread gets exactly 0.

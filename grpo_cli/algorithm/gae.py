@@ -120,7 +120,7 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """With n - 1; 0 of fewer than two."""
+        """With n - 1; 0 for fewer than two."""
         return math.sqrt(self.squares / (self.n - 1)) if self.n > 1 else 0.0
 
     @property
@@ -148,7 +148,7 @@ def explained_variance(returns: Moments, errors: Moments) -> float | None:
 SHARE = 0.1
 """What a batch adds to the averages of the unit."""
 LEAST_STD = 1e-6
-"""Returns that spread by less are not blown up."""
+"""Returns that spread by less are not scaled up."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,8 @@ class ValueLoss(NamedTuple):
 
 
 def value_loss(values_BT: Tensor, old_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor, clip: float) -> ValueLoss:
-    """.5 max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2) of each token (PPO's value clipping, as in OpenAI's baselines).
+    """.5 max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2) of each token (PPO's value clipping, as in OpenAI's
+    baselines).
 
     Where the clipped value is further off the value has left its bounds for the better, and has no gradient.
     """

@@ -33,7 +33,7 @@ ROUNDING = 2**-50
 
 @dataclass(frozen=True)
 class Steps:
-    """One episode as credit sees it: a reward, a state and perhaps a milestone a turn; `known`: it has a verdict."""
+    """One episode as input of credit: a reward, a state and perhaps a milestone a turn; `known`: it has a verdict."""
 
     rewards: Sequence[float]
     states: Sequence[str] = ()
@@ -55,7 +55,8 @@ class Anchors:
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """What each turn and all that follow are paid, each later turn discounted by `gamma` once more: G_t = r_t + gamma G_(t+1)."""
+    """What each turn and all that follow are paid, each later turn discounted by `gamma` once more: G_t = r_t + gamma
+    G_(t+1)."""
     found, after = [], 0.0
     for reward in reversed(rewards):
         after = reward + gamma * after
@@ -101,7 +102,8 @@ def gigpo(
 
 
 def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> list[float]:
-    """Values less their mean, over their standard deviation (n - 1) where `norm` is set to it; zeros where they do not spread."""
+    """Values less their mean, over their standard deviation (n - 1) where `norm` is set to it; zeros where they do not
+    spread."""
     # one value was compared with nothing
     if len(values) < 2:
         return [0.0] * len(values)

@@ -1,8 +1,9 @@
 """Which display a run gets, and the displays that need no screen.
 
-`make_display` reads the mode and the stream, and returns a `LoggedDisplay`: it writes the plain lines into the run's `train.log`
-and passes every call on to the display that is shown. That is `live` (`terminal/`), `plain` (`plain.py`), `json` or `none` (both
-here). The stream itself is asked whether it is a terminal: `FORCE_COLOR` makes rich believe so of a file.
+`make_display` reads the mode and the stream, and returns a `LoggedDisplay`: it writes the plain lines into the run's
+`train.log` and passes every call on to the display that is shown. That is `live` (`terminal/`), `plain` (`plain.py`),
+`json` or `none` (both here). Whether the stream is a terminal is read from it and not from rich, which takes any stream
+for one under `FORCE_COLOR`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.run.records import dump_line
 from grpo_cli.text import needs_ascii, raw, visible, without_home
 
-# `--display none`: warnings and errors alone, so that a run which goes wrong is never mute.
+# `--display none`: warnings and errors alone, so that a failing run always prints why.
 
 
 class SilentDisplay(Display):
@@ -108,7 +109,7 @@ class LogFile(io.TextIOBase):
 
 
 class LoggedDisplay(Display):
-    """Passes everything on, and keeps what came before the run had a folder until it has one."""
+    """Passes everything on, and buffers log lines until the run has a folder."""
 
     def __init__(self, shown: Display) -> None:
         self.shown = shown
@@ -175,7 +176,7 @@ MODES: tuple[Mode, ...] = ("auto", "live", "plain", "json", "none")
 
 
 def make_display(mode: str = "auto", stream: TextIO | None = None, *, ascii: bool | None = None) -> Display:
-    """The display for this stream (stderr); `auto` reads `GRPO_DISPLAY`, then asks the stream.
+    """The display for this stream (stderr); `auto` reads `GRPO_DISPLAY`, then checks the stream.
 
     Raises:
         UsageError: no such display.

@@ -1,7 +1,7 @@
 """One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured".
 
-How this works: `PlainDisplay` stamps each line and writes it with `put`, which outlives a closed pipe, a terminal that is gone and a
-full disk: a run does not end because its progress cannot be shown. `start_line`, `step_line` and `eval_line` make the texts.
+How this works: `PlainDisplay` stamps each line and writes it with `put`, which ignores a closed pipe, a closed terminal and a
+full disk: a run does not end because its progress cannot be shown. `step_line` makes the text of a step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def put(stream: Stream, text: str) -> None:
     Once the reader has gone, this and all that others write there goes nowhere.
 
     Raises:
-        UnicodeEncodeError: the stream cannot spell it; nothing was written.
+        UnicodeEncodeError: the encoding of the stream lacks a character; nothing was written.
     """
     try:
         stream.write(text)
@@ -161,7 +161,8 @@ class PlainDisplay(Display):
 
 
 def step_line(metrics: Metrics, info: RunInfo) -> str:
-    """The numbers of a step, in the order of the live frame and as many as `LONGEST` holds; scores are of all that was drawn."""
+    """The numbers of a step, in the order of the live frame and as many as `LONGEST` holds; scores are of all that was
+    drawn."""
     metrics = as_drawn(metrics)
     get = metrics.get
     parts = [(0, f"step {get('step')}/{info.steps or number(None)}")]
@@ -228,7 +229,7 @@ TIMED = (
     ("critic", "time/critic"),
     ("update", "time/update"),
 )
-"""The phases of a step, as a line calls them."""
+"""The phases of a step with their words in a line."""
 
 
 def timing(metrics: Metrics) -> str:

@@ -2,10 +2,11 @@
 
 All times are seconds; None is "not measured", shown as —.
 
-Metric names that a display shows, besides those of `statistics.step`: `step`, `loss`, `lr`, `grad_norm`, `entropy` (over the rows
-trained on), `kl`, `clip/low`, `clip/high`, `clip/total`, `memory/peak_gib`, `memory/total_gib`, `time/generate`, `time/verify`,
-`time/environment`, `time/critic`, `time/update`, `time/step`, `tokens_per_s`, `mfu` (of the update), `eta_s`; and for evaluations `eval/pass@k`, `eval/pass@k/half`,
-`eval/greedy`, `eval/greedy/half`, `eval/n`, `eval/seconds`, `eval/think`, `eval/best`.
+Metric names that a display shows, besides those of `statistics.step`: `step`, `loss`, `lr`, `grad_norm`, `entropy`
+(over the rows trained on), `kl`, `clip/low`, `clip/high`, `clip/total`, `memory/peak_gib`, `memory/total_gib`,
+`time/generate`, `time/verify`, `time/environment`, `time/critic`, `time/update`, `time/step`, `tokens_per_s`, `mfu` (of
+the update), `eta_s`; and for evaluations `eval/pass@k`, `eval/pass@k/half`, `eval/greedy`, `eval/greedy/half`,
+`eval/n`, `eval/seconds`, `eval/think`, `eval/best`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class KeyRequests:
         """Whether the run should wait before its next step."""
 
     def press(self, key: str) -> str | None:
-        """Take a key up; what to show the person, None of a key that asks for nothing."""
+        """Record a key; the text to show for it, None for a key without a function here."""
         with self._lock:
             if key == "p":
                 self.is_paused = not self.is_paused

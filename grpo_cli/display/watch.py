@@ -1,8 +1,9 @@
-"""A run seen from its folder: the same frame and end card as the trainer's own, from files alone; once, live, or line by line.
+"""A run seen from its folder: the same frame and end card as the trainer's own, from files alone; once, live, or line
+by line.
 
 How this works: `RunWatcher` reads what is new in a folder and keeps a `RunState` up to date; `print_once`, `follow_live` and
-`follow_lines` are the three ways to show it. The folder does not record what a step is doing now, only when the last one ended;
-that is what is shown.
+`follow_lines` are the three ways to show it. The folder does not record what a step is doing now, only when the last
+one ended; that is what is shown.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ OVER = get_args(Status)
 OF_STEPS = ("generate", "environment", "verify", "update")
 UNSHOWN = ("imports", "monitor")
 LONG_S = 600.0
-"""After this long without a step a note states that nothing comes, since a killed process writes no status."""
+"""Seconds without a step after which the frame shows that there is no news: a killed process writes no status."""
 
 WORDS: dict[str, Level] = {"INFO": "good", "WARN": "warn", "ERROR": "error"}
 
@@ -134,7 +135,7 @@ def seconds_of(stamp: object) -> float | None:
 
 LOOK_S = 0.5
 PIPE_SIZE = (100, 30)
-"""Where there is no terminal to ask."""
+"""Columns and rows where the output is no terminal."""
 
 
 def print_once(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) -> None:

@@ -1,1 +1,1 @@
-"""The only home of rules: what is remarkable in a run, while it goes and afterwards. Nothing here draws."""
+"""All rules that find problems in a run, while it goes on and afterwards. Nothing here draws."""

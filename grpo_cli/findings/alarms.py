@@ -1,7 +1,7 @@
 """The monitors of a run: findings that a reward is being gamed, or that nothing more can be learned.
 
 Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` sets what a run does about one.
-An alarm is raised once: it stands until its rule has been silent for a while, and only then can it be raised again. All of
+An alarm is raised once: it can be raised again only after its rule has found nothing for a while. All of
 it is a function of the recorded lines, so that a resumed run, `grpo doctor` and the report find what the run found.
 """
 
@@ -17,7 +17,7 @@ from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn
 
 MONITORS = {"W70": "gold", "W71": "canary", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
-"""Which monitor of `monitor.on_alarm` an alarm belongs to."""
+"""The monitor of `monitor.on_alarm` that each alarm belongs to."""
 
 KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean", "reward/std")  # fmt: skip
 
@@ -65,7 +65,7 @@ class Alarms:
         return self._raised([found] if found else [], ("W71",), self.limits.silent_evaluations)
 
     def recall(self, lines: Iterable[Metrics]) -> list[Finding]:
-        """See the lines of `metrics.jsonl` that an earlier process of this run wrote; what was raised in them."""
+        """Read the lines of `metrics.jsonl` that an earlier process of this run wrote; returns the alarms raised in them."""
         found: list[Finding] = []
         for metrics in lines:
             if "group/count" in metrics:
@@ -147,7 +147,7 @@ class ConstantParts:
 def entropy_gone(history: History, limits: Limits) -> Finding | None:
     """W33: entropy is below a quarter of the start, the reward has stopped rising, and much is still unsolved.
 
-    A policy that has learned its task has little entropy too: there hardly any group is all wrong.
+    A policy that has learned its task has little entropy too: but then hardly any group is all wrong.
     """
     start = mean_over(history[:3], sampled_or_trained, 1)
     now = mean_over(history[-limits.window :], sampled_or_trained, limits.window)

@@ -1,4 +1,4 @@
-"""What supports the findings of a run: the metrics they name, completions that show them, a command to go on with.
+"""What supports the findings of a run: the metrics they are based on, completions that show them, a command to run next.
 
 How this works: `diagnose` reads a run's folder and keeps the first finding of each code. `diagnosis` adds to it the
 means of its metrics in `EVIDENCE` at the start of the run and at the finding's step, samples of the nearest step that
@@ -59,7 +59,8 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One metric: its mean over the first steps of the run, and over the steps up to the finding; of held-out rows the first and the last measurement until then."""
+    """One metric: its mean over the first steps of the run, and over the steps up to the finding; of held-out rows the
+    first and the last measurement until then."""
 
     key: str
     start: float | None
@@ -109,7 +110,7 @@ def diagnose(folder: RunFolder) -> list[Diagnosis]:
 
 
 def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
-    """The finding with its evidence and at most so many samples."""
+    """The finding with its evidence and at most `most` samples."""
     keys, split = EVIDENCE.get(finding.code, ()), split_of(finding.code)
     if finding.code in ("W43", "W44", "W45"):
         keys = (*(f"reward/{name}/mean" for name in run.names("reward/", "/mean") if name != "total"), *keys)

@@ -1,8 +1,8 @@
 """What every rule is made of: the finding it returns, its limits, and the windows of a run's history it reads.
 
-A rule reads a window, never one step, so that noise stays silent; a metric that was not measured makes it silent too. Codes:
-W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows and what groups learn
-from, W7x the gold verifier.
+A rule reads a window, never one step, so that noise causes no finding; a metric that was not measured causes none
+either. Codes: W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows and
+what groups learn from, W7x the gold verifier.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Finding:
 class Limits:
     """The bounds from which each rule has a finding; windows are steps, shares are in [0, 1].
 
-    The numbers of `health` are practice; those of `alarms` and `trends` were set on simulated runs, see their tests.
+    The numbers of `health` come from practice; those of `alarms` and `trends` were set on simulated runs, see their tests.
     """
 
     window: int = 10
@@ -147,7 +147,7 @@ def median_of_last(history: History, key: str, steps: int) -> float | None:
 
 
 def reward_scale(history: History) -> float:
-    """By how much gains of the reward are to be larger than for rewards in [0, 1]: twice its usual deviation, if that is large."""
+    """The factor of the bounds on gains of the reward: 1 for rewards in [0, 1], else twice their usual deviation."""
     spread = 2.0 * (median(history, "reward/std") or 0.0)
     return spread if spread > 1.5 else 1.0
 

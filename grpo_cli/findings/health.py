@@ -1,8 +1,8 @@
 """What a look at the last steps of a run finds wrong while it goes on: advice, given as it begins.
 
-How this works: every rule takes the history and the limits, and returns a finding at the last step, or None. `RULES` lists them,
-the worst first. `Health` keeps the history of a run and returns what is newly wrong after each step; `over_run` does the same for
-a run that is over.
+How this works: every rule takes the history and the limits, and returns a finding at the last step, or None. `RULES`
+lists them, the worst first. `Health` keeps the history of a run and returns what is newly wrong after each step;
+`over_run` does the same for a run that is over.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def samples_alike(history: History, limits: Limits) -> Finding | None:
 def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
     """W34: the policy learns from a critic whose values explain the returns no better than their mean does.
 
-    Judged by the end of the warm-up first, so that the finding comes before the policy has moved far, and then over windows. Where
-    nearly all answers are right, or wrong, there is little left to explain.
+    Judged by the end of the warm-up first, so that the finding comes before the policy has moved far, and then over
+    windows. Where nearly all answers are right, or wrong, there is little left to explain.
     """
     known = [m for m in history if finite(m.get("critic/explained_variance")) is not None]
     if not known:
@@ -266,7 +266,7 @@ def slow_verifier(history: History, limits: Limits) -> Finding | None:
 
 
 def invalid_actions(history: History, limits: Limits) -> Finding | None:
-    """W46: the environment can make nothing of many actions."""
+    """W46: the environment cannot use many of the actions."""
     shares = all_of_last(history, "env/invalid", limits.window)
     if shares is None or (share := mean(shares) or 0.0) <= limits.invalid_actions:
         return None
@@ -301,7 +301,8 @@ def farmed_milestones(history: History, limits: Limits) -> Finding | None:
 
 
 def nothing_to_credit(history: History, limits: Limits) -> Finding | None:
-    """W48: few turns saw a state that another saw too, or no episode reaches a milestone: credit for turns has little data."""
+    """W48: few turns saw a state that another saw too, or no episode reaches a milestone: credit for turns has little
+    data."""
     shares = all_of_last(history, "credit/anchor_share", limits.window)
     reached = all_of_last(history, "credit/milestone_1/reached", limits.window)
     if shares is not None and (share := mean(shares) or 0.0) < limits.anchors:
@@ -328,7 +329,7 @@ def gradient_spike(history: History, limits: Limits) -> Finding | None:
 
 
 def not_finite(history: History, limits: Limits) -> Finding | None:
-    """W51: a number that is none."""
+    """W51: a metric is not finite."""
     last = history[-1] if history else {}
     bad = [
         key
@@ -362,8 +363,8 @@ def shaping_alone(history: History, limits: Limits) -> Finding | None:
     """W62: most of what is learned comes from groups whose outcomes are equal, by |advantage| times tokens: from what is paid
     beside the outcome alone. Right answers are gone soon after.
 
-    Found after three steps above the bound, or where nothing is learned any more and the three last lessons were above it in the
-    mean: answers that have become alike leave no group with a spread.
+    Found after three steps above the bound, or where nothing is learned any more and the three last lessons were above
+    it in the mean: answers that have become alike leave no group with a spread.
     """
     shares = measured(history, "shape/alone")[-limits.alone_steps :]
     if len(shares) < limits.alone_steps:
@@ -380,7 +381,8 @@ def shaping_alone(history: History, limits: Limits) -> Finding | None:
 
 
 def right_paid_as_wrong(history: History, limits: Limits) -> Finding | None:
-    """W63: right answers are paid no more than a wrong one to the same prompt: something else weighs as much as being right."""
+    """W63: right answers are paid no more than a wrong one to the same prompt: something else weighs as much as being
+    right."""
     if len(history) < limits.window:
         return None
     share = mean_over(history[-limits.window :], "group/inverted", limits.window // 2)

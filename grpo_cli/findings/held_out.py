@@ -3,16 +3,17 @@
 Held-out (W53, W40): held-out prompts are answered right less often than before the first step, or verifiers fail on them.
 
 Gold (W70): does the score rise because answers get better, or because the training verifier is being gamed? A second verifier
-that is not rewarded judges the same held-out completions. The gap between the two is paired by sample and clustered by prompt. An
-alarm is a gap that is surely above ten points, even at the first evaluation (the two do not mean the same by right), or a smaller
-significant one that has grown significantly since then and still grows or has cost gold score. A small constant gap is two honest
-definitions of right and stays silent.
+that is not rewarded judges the same held-out completions. The gap between the two is paired by sample and clustered by
+prompt. An alarm is a gap that is surely above ten points, even at the first evaluation (the two do not mean the same by
+right), or a smaller significant one that has grown significantly since then and still grows or has cost gold score. A
+small constant gap is two honest definitions of right and stays silent.
 
-Canary (W71): did the run teach something that it was not meant to? Fixed prompts that are never trained on are asked again and
-again. The drop from the first measurement is tested over prompts (paired t test on their means) and its p is corrected for looks,
-so that a run of many looks raises a false alarm no more often than one of a single look: half of the chance of one is shared by
-the looks that the recipe plans (Bonferroni), the other half by those in between, which follow a drop that is large but not yet
-significant; the j-th of these gets 1/(j (j + 1)) of it, and all of them together no more than the whole.
+Canary (W71): did the run teach something that it was not meant to? Fixed prompts that are never trained on are asked
+again and again. The drop from the first measurement is tested over prompts (paired t test on their means) and its p is
+corrected for looks, so that a run of many looks raises a false alarm no more often than one of a single look: half of
+the chance of one is shared by the looks that the recipe plans (Bonferroni), the other half by those in between, which
+follow a drop that is large but not yet significant; the j-th of these gets 1/(j (j + 1)) of it, and all of them
+together no more than the whole.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class HeldOutFall:
 ALARM_Z = 3.0
 WIDE = 0.10
 GROWING = 3
-"""Evaluations running over which the gap must have grown, unless gold is below its start already."""
+"""Consecutive evaluations over which the gap must have grown, unless gold is below its start already."""
 
 
 def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> dict[str, float | int | None]:
@@ -120,7 +121,7 @@ def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> 
 
 
 def trusted_score(evaluation: Mapping[str, Any]) -> float:
-    """The gold score where it was measured, else the primary verifier's: what a checkpoint is called best by."""
+    """The gold score where it was measured, else the primary verifier's: the score that decides which checkpoint is best."""
     gold = evaluation.get("eval/gold/pass@1")
     return float(evaluation["eval/pass@1"] if gold is None else gold)
 
@@ -181,7 +182,7 @@ def planned(step: int, steps: int, every: int) -> bool:
 
 
 def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, Any]]) -> int:
-    """By what the p of a look is multiplied; `before` are the lines of earlier ones."""
+    """The factor for the p of a look; `before` are the lines of earlier ones."""
     if planned(step, steps, every):
         return 2 * max(1, math.ceil(steps / every))  # the last step is a look too
     number = 1 + sum(not planned(int(line["step"]), steps, every) for line in before)
@@ -195,7 +196,8 @@ def is_doubtful(line: Mapping[str, Any]) -> bool:
 
 
 def shares_of(records: Sequence[SampleRecord], verifier: str | None, right_at: float) -> dict[str, list[float]]:
-    """What each prompt's judged samples are by one verifier; None: by the primary one. No verdict counts neither way."""
+    """For each prompt, 1 or 0 for each judged sample by one verifier, or by the primary one (None); samples without a
+    verdict are left out."""
     found: dict[str, list[float]] = {}
     for record in records:
         own = found.setdefault(record.row, [])
@@ -207,7 +209,8 @@ def shares_of(records: Sequence[SampleRecord], verifier: str | None, right_at: f
 
 
 def canary_metrics(start: Shares, now: Shares, factor: int, bar: float) -> dict[str, float | int | None]:
-    """`canary/…`: the share right, the drop from the start over prompts that both have, and its p times `factor` (`correction`).
+    """`canary/…`: the share right, the drop from the start over prompts that both have, and its p times `factor`
+    (`correction`).
 
     `canary/p` is None where there are fewer than two such prompts, `canary/bar` the drop from which an alarm is possible.
     """

@@ -1,7 +1,7 @@
 """What a report is drawn from: the files of one run, and runs that differ in their seed alone as one arm.
 
-How this works: `collect` reads metrics, recipe and manifest of a run and finds what is wrong in it. `arms_of` puts runs together
-whose recipes agree and labels each arm by the keys in which they differ.
+How this works: `collect` reads metrics, recipe and manifest of a run and finds what is wrong in it. `arms_of` puts runs
+together whose recipes agree and labels each arm by the keys in which they differ.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def label_of(run: RunData, varying: Sequence[str]) -> str:
 
 
 def differing_keys(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Keys whose values are not the same in all recipes, where a run's own place and seed do not count."""
+    """Keys whose values are not the same in all recipes, apart from the folder and seed of a run."""
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     own = [key for key in keys if not key.startswith(NOT_AN_ARM)]
     varying = [key for key in own if len({repr(recipe.get(key)) for recipe in recipes}) > 1]
@@ -148,8 +148,8 @@ def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:
 
 
 def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
-    """Keys that were set to something else than their default, as (key, default, value); None where that is unknown. The value
-    of a key that names a secret is `****`."""
+    """Keys that were set to something else than their default, as (key, default, value); None where that is unknown.
+    The value of a key that names a secret is `****`."""
     from grpo_cli.errors import UserError, names_secret
     from grpo_cli.recipe.reading.dump import to_yaml
     from grpo_cli.recipe.sections.recipe import Recipe

@@ -1,8 +1,8 @@
-"""Findings that only samples show, and which samples stand behind a finding of the metrics.
+"""Findings that only samples show, and the samples that support a finding of the metrics.
 
-How this works: `duplicate_rows` reads sample files of the whole run. `samples_behind` takes the samples of one step and returns
-those that show a finding best, by the function that `PICKS` names for its code. W49 reads the reasons of verdicts, and the same
-warning is returned wherever reasons are counted.
+How this works: `duplicate_rows` reads sample files of the whole run. `samples_behind` takes the samples of one step and
+returns those that show a finding best, by the function that `PICKS` names for its code. W49 reads the reasons of
+verdicts, and the same warning is returned wherever reasons are counted.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ PICKS: dict[str, Pick] = {
     "W53": lambda records: [r for r in records if not r.is_right],
     "W71": lambda records: [r for r in records if not r.is_right],
 }
-"""Where a code is missing the samples of least reward are shown."""
+"""For other codes the samples of least reward are shown."""
 
 
 # Reasons that blame the options of a verifier, not the completion, and how to fix them.
@@ -138,11 +138,11 @@ FIX = (
 
 
 def untrusted_objects(history: History, limits: Limits) -> Finding | None:
-    """W49: many answers have no verdict because the tests lean on objects that do not decide."""
+    """W49: many answers have no verdict because the tests depend on objects of the completion, which decide nothing."""
     if len(history) < limits.window:
         return None
     history = history[-limits.window :]
-    # of few runs: a key at a time takes a report a tenth of a second
+    # few runs have the key: looking at one key at a time would take a tenth of a second
     said = [m for m in history if TAIL in "\n".join(m)]
     keys = {key for m in said for key in m if key.endswith(TAIL)}
     shares = {key.split("/")[1]: mean([m.get(key) or 0.0 for m in history]) or 0.0 for key in sorted(keys)}
@@ -154,6 +154,6 @@ def untrusted_objects(history: History, limits: Limits) -> Finding | None:
 
 
 def untrusted_warning(counted: Iterable[tuple[str, int]]) -> str | None:
-    """The same for (reason, count) of verdicts on samples; None where there is none of them."""
+    """The same for (reason, count) of verdicts on samples; None where no reason is `untrusted_objects`."""
     n = sum(count for reason, count in counted if reason == UNTRUSTED)
     return f"{n:,} {'sample has' if n == 1 else 'samples have'} no verdict, `{UNTRUSTED}`: {FIX}" if n else None

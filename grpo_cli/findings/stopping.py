@@ -75,7 +75,7 @@ class StopRules:
 
 @dataclass
 class Deadline:
-    """A time after which the run saves and stops, for schedulers; None never comes."""
+    """A time after which the run saves and stops, for schedulers; with None it never does."""
 
     after: str | None
     began: float = field(default_factory=time.monotonic)

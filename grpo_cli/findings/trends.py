@@ -15,7 +15,7 @@ from grpo_cli.statistics.step import as_drawn, mean, percentile
 POLICY_SIGNS = (
     ("grad_norm", "gradient norm", 1e-6), ("clip/total", "clipped share", 0.05), ("entropy", "entropy", 0.05), ("kl", "kl", 0.05),
 )  # fmt: skip
-"""Metrics of the policy, their names in a text, and the values below which they are no sign."""
+"""Metrics of the policy, their names in a text, and the values below which they do not count."""
 MOST_LOOKS = 400
 """Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""
 

@@ -1,8 +1,9 @@
-"""A file of pairs as `grpo pairs` writes it, read back: every line with its place, and held against the rows of a recipe.
+"""A file of pairs as `grpo pairs` writes it, read back: every line with its place, and compared with the rows of a recipe.
 
-How this works. `pair_lines` and `answer_lines` make the lines that `grpo pairs` writes, under the names that TRL's data sets have.
-`read_pair_lines` reads such a file, `pairs_of_rows` finds the training row of each pair by its prompt, and refuses pairs of
-held-out rows. `count_unspelt` counts texts that are not what was drawn: bytes that spell nothing became U+FFFD.
+How this works. `pair_lines` and `answer_lines` make the lines that `grpo pairs` writes, under the names that TRL's data
+sets have. `read_pair_lines` reads such a file, `pairs_of_rows` finds the training row of each pair by its prompt, and
+refuses pairs of held-out rows. `count_unspelt` counts texts that are not what was drawn: bytes that spell nothing
+became U+FFFD.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def _line(record: Record) -> PairLine | Mistake:
 
 
 def pairs_of_rows(lines: Sequence[PairLine], rows: Sequence[Row], held_out: Sequence[Row]) -> list[FilePair]:
-    """The pairs with the training rows that they answer; a line belongs to a row by its prompt, word for word, and among rows of
-    the same prompt by the row's id.
+    """The pairs with the training rows that they answer; a line belongs to a row by its prompt, word for word, and
+    among rows of the same prompt by the row's id.
 
     Raises:
         DataError: pairs of held-out rows, or of rows that are none of these.
@@ -127,7 +128,7 @@ def no_pair_fits(source: SourceLike, context: int | None) -> DataError:
     return DataError(f"no pair of `{source.source}` fits the model's {context} tokens", place=KEY)
 
 
-# Lines of a file of pairs, under the names that TRL's data sets have; what else a line holds is for people.
+# Lines of a file of pairs, under the names that TRL's data sets have; the other keys are for people.
 
 ANSWERS = ("chosen", "rejected", "completion")
 """The keys under which a line holds what a model has written."""

@@ -1,1 +1,1 @@
-"""What lets a run survive: checkpoints, exact resume, signals, heartbeats, one writer a folder."""
+"""Surviving faults: checkpoints, exact resume, signals, heartbeats, one writer a folder."""

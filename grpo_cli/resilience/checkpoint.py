@@ -1,4 +1,5 @@
-"""Checkpoints that are whole or absent: written to a folder of their own, hashed, synced, renamed. And the newest one of a run.
+"""Checkpoints that are whole or absent: written to a folder of their own, hashed, synced, renamed. And the newest one
+of a run.
 
 A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
 order stands, the micro-step, counters), and `manifest.json`. One is only taken where a batch of completions is used
@@ -36,8 +37,8 @@ NAME = re.compile(r"step-(\d{6,})$")
 LOADED = (".safetensors", ".pt", ".pth", ".bin")
 """Endings of weights and states."""
 PARTIAL, BROKEN, ABANDONED = ".partial", "broken-", ".abandoned"
-"""The folder in which a checkpoint is written, what goes before the name of one that cannot be trusted, and behind that of
-one that a roll-back left."""
+"""The folder in which a checkpoint is written, the prefix of one that cannot be trusted, and the suffix of one that a
+roll-back left."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,8 @@ def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[tuple[Checkpoint
 
 
 def set_aside(checkpoint: Checkpoint, *, is_whole: bool = False) -> Path:
-    """Rename a checkpoint, so that it neither blocks its step nor counts among those that are kept: a broken one, or a whole one
-    that the run no longer builds on."""
+    """Rename a checkpoint, so that it neither blocks its step nor counts among those that are kept: a broken one, or a
+    whole one that the run no longer builds on."""
     name = checkpoint.path.name + ABANDONED if is_whole else BROKEN + checkpoint.path.name
     target, number = checkpoint.path.with_name(name), 2
     while target.exists():
@@ -188,7 +189,7 @@ def set_aside(checkpoint: Checkpoint, *, is_whole: bool = False) -> Path:
 
 
 def clear_partial(folder: Path) -> None:
-    """Remove what a death in the middle of a save left."""
+    """Remove the folder of a save that was interrupted."""
     shutil.rmtree(folder / PARTIAL, ignore_errors=True)
 
 

@@ -26,7 +26,7 @@ def files_of_code(spec: str, folders: Sequence[Path]) -> tuple[list[Path], str]:
     """Of `FILE.py:NAME`, `MODULE:NAME` or a module: its files, and `package version` where it is an installed one ("" else).
 
     Args:
-        folders: where it is looked for, first first.
+        folders: where it is looked for, in this order.
     """
     where = spec.rpartition(":")[0] or spec
     if where.endswith(".py"):

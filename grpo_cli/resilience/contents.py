@@ -1,6 +1,6 @@
 """What the files behind a recipe hold, as digests: a resume goes on with the contents that the run began with.
 
-`run.json` keeps them under `contents`, in three parts that are known one after the other:
+`run.json` keeps them under `contents`, in three parts that become known one after the other:
 
     files    by key of the recipe: code, models, sources of rows that are read later, and what keys that take anything name
     rows     the training and the held-out rows as they were read, with their prompts
@@ -60,7 +60,7 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
         names = sorted(kept, key=len, reverse=True)
         rows: dict[str, list[Row]] = {}
         for row in split.rows:
-            # of a pattern the file that matched
+            # the file that matched, where the source is a pattern
             own = next((name for name in names if row.place.startswith(name)), row.place.rpartition(":")[0])
             rows.setdefault(own or ", ".join(names), []).append(row)
         found[f"data.{which}"] = {}
@@ -117,7 +117,7 @@ def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, d
         is_read_now = one.key.startswith(("data.train", "data.eval")) and not later
         if one.what is Names.ROWS and (is_read_now or one.text in stages):
             continue
-        # what is not there yet (a model that will be loaded down) is not compared, and what has gone stops who needs it
+        # what is not there yet (a model that will be downloaded) is not compared; what is gone raises where it is read
         if files := _digests(one, recipe, base):
             found[one.key] = files
     return found

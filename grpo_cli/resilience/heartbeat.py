@@ -26,7 +26,7 @@ class Heartbeat:
         self._over = threading.Event()
 
     def beat(self, phase: str, done: int | None = None, total: int | None = None) -> None:
-        """Something moved."""
+        """Record that the run made progress."""
         if self._is_said:
             self.display.note("info", f"`{self._phase}` goes on after {time.monotonic() - self._since:.0f}s")
         self._phase = phase if done is None else f"{phase} {done}/{total}"

@@ -39,14 +39,14 @@ class Interrupts:
 
     @contextmanager
     def handled(self) -> Iterator[Interrupts]:
-        """Take SIGINT, SIGTERM and what else asks for a stop while inside; the former handlers come back after."""
+        """Handle SIGINT, SIGTERM and the other stop signals while inside, then restore the former handlers."""
         before = {number: signal.signal(number, self._take) for number in stop_signals()}
         try:
             yield self
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            # its words come before those of the ending; a display that is stuck costs a second, not the exit
+            # its message comes before those of the end; a display that hangs delays the exit by a second
             for thread in self._saying:
                 thread.join(timeout=1)
 

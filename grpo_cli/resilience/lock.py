@@ -15,16 +15,16 @@ from grpo_cli.errors import SetupError, UsageError, why_unwritten
 
 LOCK = ".lock"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""Errors of a file system without locks: there a run goes unguarded."""
+"""Errors of a file system without locks: there a run is not protected."""
 TAKEN = (errno.EACCES, errno.EAGAIN)
 PATIENCE_S = 5.0
-"""The ranks of a launch that was killed need a moment to follow it."""
+"""Seconds to wait: the ranks of a launch that was killed end a moment later."""
 
 
 def hold(run: Path, patience_s: float = PATIENCE_S) -> BinaryIO:
     """Keep other processes from writing to a run until the file returned is closed, or this process ends.
 
-    A child that is forked does not inherit the lock, so that a worker which outlives the run holds up no resume.
+    A child that is forked does not inherit the lock, so that a worker which outlives the run blocks no resume.
 
     Raises:
         UsageError: another process trains in it.
@@ -57,7 +57,7 @@ def hold(run: Path, patience_s: float = PATIENCE_S) -> BinaryIO:
                 hint=f"`grpo watch {run}` shows how far it is; if that process is gone, delete `{run / LOCK}`",
             )
         time.sleep(0.1)
-    with suppress(OSError):  # the name is a courtesy, and the disk may be full
+    with suppress(OSError):  # the name only serves the message, and the disk may be full
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
     return file

@@ -1,4 +1,5 @@
-"""Where a model comes from (a checkpoint, a run, or any model by name), opened for measuring or exporting, with the recipe that goes with it.
+"""Where a model comes from (a checkpoint, a run, or any model by name), opened for measuring or exporting, with the
+recipe that goes with it.
 
 Finding it imports no torch, and a recipe only where there is one: a wrong name is refused before anything heavy is loaded.
 """
@@ -37,13 +38,14 @@ class ModelSource:
 
 
 def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource:
-    """What `named` means: a checkpoint folder, a run (its folder, its name under `runs/`, or `last`; its newest whole checkpoint
-    is taken), or a model by name.
+    """What `named` means: a checkpoint folder, a run (its folder, its name under `runs/`, or `last`; its newest whole
+    checkpoint is taken), or a model by name.
 
     Raises:
         RecipeError: no recipe in the folder and none given.
         SetupError: a folder without a model.
-        DataError: a run without a whole checkpoint; a checkpoint whose state cannot be read; neither a run nor a model that is here, and nearly a run's name.
+        DataError: a run without a whole checkpoint; a checkpoint whose state cannot be read; neither a run nor a model
+        that is here, and nearly a run's name.
     """
     folder: Path | None = path_of(named)
     assert folder is not None
@@ -79,7 +81,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
 
 
 def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:
-    """The same for a talk, which can do without a recipe: None for a model that has none.
+    """The same for `grpo chat`, which needs no recipe: None for a model without one.
 
     Raises:
         RecipeError, DataError: as `find_model_source`.

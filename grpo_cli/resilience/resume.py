@@ -20,7 +20,7 @@ NEWEST = "last"
 """The value of a bare `--resume`."""
 
 HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
-"""Keys that do not change what a step computes; `--resume-anyway` lets them differ."""
+"""Keys that do not change what a step computes; with `--resume-anyway` they may differ."""
 
 FIXED = {"launch.strategy"}
 """Among these the ones that shape the optimizer state in a checkpoint: they cannot differ."""
@@ -30,7 +30,8 @@ PACE = ("train.steps", "train.epochs", "train.lr", "train.lr_warmup_steps", "tra
 
 MOST_NAMED = 8
 NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
-"""Each machine of a run has its own number, each allocation its own host, and an alarm was looked at: these may always differ."""
+"""Each machine of a run has its own number, each allocation its own host, and an alarm was looked at: these may always
+differ."""
 
 
 def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
@@ -76,7 +77,7 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
 
 
 def changed_pace(run: RunFolder, recipe: Recipe) -> dict[str, tuple[object, object]]:
-    """What the run had before and what the recipe has now, by dotted key, of how long and how fast it goes.
+    """What the run had before and what the recipe has now, by dotted key, of the pace: steps, rate and schedule.
 
     Raises:
         DataError: the run's recipe cannot be read.
@@ -97,14 +98,15 @@ def _changes(run: RunFolder, recipe: Recipe) -> dict[str, tuple[object, object]]
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
-    """Both values of each dotted key that differs between two resolved recipes, in alphabetical order; None where one has none."""
+    """Both values of each dotted key that differs between two resolved recipes, in alphabetical order; None where one
+    has none."""
     before, after = flatten(old), flatten(new)
     keys = sorted(key for key in before.keys() | after.keys() if not key.startswith(NO_CHANGE))
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
 
 
 def _refusal(run: RunFolder, changed: list[str], text: str, place: str = "") -> RecipeError:
-    """The error whose `text` ends in the changed keys, with what goes on all the same."""
+    """The error: `text`, the changed keys, and a hint how to resume all the same."""
     keys = ", ".join(f"`{key}`" for key in changed[:MOST_NAMED])
     more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
     own = f"`grpo train --resume {run.path}` goes on with the run's own recipe"

@@ -2,10 +2,10 @@
 
 What a reader would get wrong: putting a prompt's share of right samples into p^G + (1-p)^G counts too many dead groups
 (a prompt with p = .1 shows 0 of 4 two times in three). Up to the number of samples the share of subsets of size G that
-agree is unbiased. Above it nothing is: there a beta distribution of p, fitted by its first two moments and scaled to
-meet the measured value, goes on, and the forecast marks it. Prompts without any right sample are the weak spot: the fit
-takes them for rare successes. So the interval also reaches as far as a fit in which some prompts can never be solved;
-`bench/bench_findings.py` prints error and coverage of both.
+agree is unbiased. Above it no estimate is unbiased: there a beta distribution of p, fitted by its first two moments and
+scaled to meet the measured value, goes on, and the forecast marks it. Prompts without any right sample are the weak
+spot: the fit takes them for rare successes. So the interval also reaches as far as a fit in which some prompts can
+never be solved; `bench/bench_findings.py` prints error and coverage of both.
 """
 
 from __future__ import annotations

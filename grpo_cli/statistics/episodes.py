@@ -12,7 +12,7 @@ ENVIRONMENT = "environment"
 
 
 def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:
-    """Of the samples that are episodes; nothing where none is.
+    """Statistics of the samples that are episodes; empty without episodes.
 
     `turns/mean` and `turns/max` over episodes; `turns/cut` the share of them that the token budget ended; `env/invalid` the
     share of all turns that their environments called invalid; `env/no_verdict` the share of episodes without an outcome.
@@ -50,9 +50,10 @@ def _milestones(sample: SampleRecord) -> list[str]:
 
 
 def turns_by_outcome(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:
-    """`turns/right` and `turns/wrong`: mean turns of the episodes that are right, and of those that are not; None without any.
+    """`turns/right` and `turns/wrong`: mean turns of the episodes that are right, and of those that are not; None
+    without any.
 
-    Nothing where no sample is an episode; one without a verdict counts in neither.
+    Empty without episodes; one without a verdict counts in neither.
     """
     episodes = [sample for sample in samples if sample.turns]
     found: dict[str, float | int | None] = {}

@@ -1,7 +1,8 @@
 """Failures of verifiers, counted in one way wherever a verifier runs: by sample, and by verifier and kind.
 
-A sample has failed where any verifier gave it no verdict, also one of weight 0, also where others judged it: `error` of a step,
-`eval/without_verdict`, and `without_verdict` in every `--json`. Where that verifier has a weight the sample has no reward.
+A sample has failed where any verifier gave it no verdict, also one of weight 0, also where others judged it: `error` of
+a step, `eval/without_verdict`, and `without_verdict` in every `--json`. Where that verifier has a weight the sample has
+no reward.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Verdict
 
 MOST_KINDS = 100
-"""Kinds kept apart; what comes after them counts with the last of its verifier and reason."""
+"""Kinds that are counted apart; later ones are counted together by verifier and reason."""
 MOST_ROWS = 8
-"""Rows named of a kind."""
+"""Rows listed for a kind."""
 LONGEST = 400
 """Characters kept of a message."""
 
@@ -95,11 +96,11 @@ class Failures:
         return {"without_verdict": self.failed, "failures": [asdict(one) for one in self.commonest]}
 
     def packed(self) -> list[Any]:
-        """The same as JSON can hold it."""
+        """The same as a JSON list."""
         return [self.samples, self.failed, {kind: astuple(one) for kind, one in self.kinds.items()}]
 
     @classmethod
     def unpacked(cls, packed: Sequence[Any]) -> Failures:
-        """What `packed` made a list of."""
+        """The inverse of `packed`."""
         samples, failed, kinds = packed
         return cls(samples, failed, {kind: FailureKind(*one) for kind, one in kinds.items()})

@@ -4,12 +4,13 @@ What a reader would get wrong is the denominator. Every mean here names its own:
 samples whose verifier failed carry no score, so they are in no reward mean and no group verdict, and are counted
 under `error`. None means not measured, never 0.
 
-Groups: a sample whose primary verifier failed is not judged: it is neither right nor wrong, and a group without any judged sample
-is of no kind. Signal is another matter: the method of a run decides it (some advantage is not 0), so it is a value given here.
-Where only rewards are known, `would_have_signal` forecasts it.
+Groups: a sample whose primary verifier failed is not judged: it is neither right nor wrong, and a group without any
+judged sample is of no kind. Signal is another matter: the method of a run decides it (some advantage is not 0), so it
+is a value given here. Where only rewards are known, `would_have_signal` forecasts it.
 
-Drawn: with `dead_groups: resample` and `select: screen` training scores are of groups that were kept for being mixed, and show
-nothing of how well the policy does. So rules and displays read the numbers of all groups that were drawn (`as_drawn`).
+Drawn: with `dead_groups: resample` and `select: screen` training scores are of groups that were kept for being mixed,
+and show nothing of how well the policy does. So rules and displays read the numbers of all groups that were drawn
+(`as_drawn`).
 """
 
 from __future__ import annotations
@@ -123,11 +124,12 @@ def step_stats(
 ) -> Stats:
     """All metrics of one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
 
-    `signal` holds of each group, in the order of the samples, whether the method learns from it; left out, the records do.
-    `unique_answers` is the mean over groups of the distinct answers over the samples with an answer. Of each verifier: counts by
-    outcome, shares of its reasons over its calls, latency over its calls. Lengths are tokens over all samples; `right` and `wrong`
-    over the judged ones, so errors are in neither; `terminated` leaves the truncated samples out, `truncated` is their share of
-    all. `env_tokens/mean`, of episodes only, are what environments put between the model's own, which alone count in the lengths.
+    `signal` holds of each group, in the order of the samples, whether the method learns from it; by default the records
+    decide. `unique_answers` is the mean over groups of the distinct answers over the samples with an answer. Of each
+    verifier: counts by outcome, shares of its reasons over its calls, latency over its calls. Lengths are tokens over
+    all samples; `right` and `wrong` over the judged ones, so errors are in neither; `terminated` leaves the truncated
+    samples out, `truncated` is their share of all. `env_tokens/mean`, of episodes only, are what environments put
+    between the model's own, which alone count in the lengths.
     """
     groups = group_samples(samples)
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
@@ -213,9 +215,9 @@ def group_stats(
 def reward_stats(samples: Sequence[SampleRecord]) -> Stats:
     """Rewards over the samples that have one; each verifier's score over the samples it gave one.
 
-    `reward/std` and, of one verifier's scores, `reward/NAME/std` are over the batch (n - 1); `reward/std_in_group` is the mean
-    over groups with two rewards or more of the standard deviation inside the group (n - 1). The first can be large while
-    every group is flat.
+    `reward/std` and, of one verifier's scores, `reward/NAME/std` are over the batch (n - 1); `reward/std_in_group` is
+    the mean over groups with two rewards or more of the standard deviation inside the group (n - 1). The first can be
+    large while every group is flat.
     """
     rewards = [s.reward for s in samples if s.reward is not None]
     inside = [
@@ -237,8 +239,8 @@ def reward_stats(samples: Sequence[SampleRecord]) -> Stats:
 
 
 def outcome_stats(samples: Sequence[SampleRecord]) -> Stats:
-    """Primary outcomes as shares: right, wrong, no_answer and over_limit of the judged samples; `error` is the share of all samples
-    on which some verifier failed."""
+    """Primary outcomes as shares: right, wrong, no_answer and over_limit of the judged samples; `error` is the share of
+    all samples on which some verifier failed."""
     counts = Counter(s.outcome for s in samples if s.outcome is not None)
     judged = sum(counts.values()) - counts[Outcome.ERROR]
     failed = sum(s.is_failed for s in samples)
@@ -278,12 +280,12 @@ def mean(values: Sequence[float]) -> float | None:
     """The mean, exact to the last bit in any order; None without values."""
     try:
         return math.fsum(values) / len(values) if values else None
-    except OverflowError:  # of files of others: rewards of a run are bounded
+    except OverflowError:  # in files of other programs: rewards of a run are bounded
         return math.fsum(value / len(values) for value in values)
 
 
 def std(values: Sequence[float]) -> float | None:
-    """The standard deviation with n - 1; None of fewer than two."""
+    """The standard deviation with n - 1; None for fewer than two values."""
     if len(values) < 2:
         return None
     try:

@@ -21,7 +21,7 @@ Where = Literal["box_or_line", "boxed", "answer_line", "last_line", "whole"]
 
 MOST_CHARS = 200_000
 NO_GOLD: tuple[()] = ()
-"""The gold of verifiers that need none. Not None: None means that a row is not this verifier's to judge."""
+"""The gold of verifiers that need none. Not None: None means that this verifier does not judge the row."""
 
 
 class Example(NamedTuple):

@@ -51,7 +51,7 @@ class CombineRule:
     gate: Mapping[str, str] = field(default_factory=dict)
     by: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
-    """For `by`: what the column holds to the verifier meant; empty, the column names verifiers."""
+    """For `by`: from values of the column to verifiers; empty where the column holds their names."""
     default: str | None = None
     """For `by`: the verifier of rows without the column, with null in it, or with a value that names none."""
 
@@ -92,7 +92,7 @@ def primary_of(specs: Mapping[str, RewardSpec]) -> str:
 def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec]) -> Outcome | None:
     """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
 
-    Where the primary does not judge the sample (`by`, or it skips the row) the first that does stands in.
+    Where the primary does not judge the sample (`by`, or it skips the row) the first that does decides.
     """
     name = primary_of(specs)
     if name not in verdicts:
@@ -104,7 +104,8 @@ def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec]) ->
 def without_skipped(group: Sequence[dict[str, Verdict]]) -> list[dict[str, Verdict]]:
     """The verdicts of all samples of one prompt, less those of verifiers that skip the whole prompt while another judges it.
 
-    One that skips some samples only has no verdict on those: left out of their sums it would pay them less than the others.
+    One that skips some samples only has no verdict on those: leaving it out of their sums alone would pay them less
+    than the others.
     """
     names = dict.fromkeys(name for verdicts in group for name in verdicts)
     gone = {name for name in names if all(name not in one or one[name].reason == SKIPPED for one in group)}

@@ -20,7 +20,7 @@ GROUP = "grpo.verifiers"
 
 
 class Kinds(MutableMapping[str, str]):
-    """Kind → `module:class`. Entry points are looked for when a name is not at hand, or all are asked for: that takes a while.
+    """Kind → `module:class`. Entry points are read when a name is unknown, or when all are listed: that takes a while.
 
     A name that is already known keeps its class: a package cannot replace it.
     """
@@ -128,7 +128,7 @@ def build(kind: str, **options: object) -> Verifier:
     """A verifier of this kind with these options.
 
     Raises:
-        BadOption: unknown kind or option, or a value that cannot be meant.
+        BadOption: unknown kind or option, or an invalid value.
     """
     cls = kind_class(kind)
     names = [f.name for f in dataclasses.fields(cls.Options)]

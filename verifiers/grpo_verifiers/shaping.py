@@ -1,8 +1,8 @@
 """Shaping terms: small amounts added to a reward, in [-1, 1], that never make a sample right.
 
-How this works: `build_term` checks the options of a kind and returns a function of one `Shaped` completion, and `shape` weighs the
-terms of a recipe. Each looks at one completion only, so it means the same in train, eval and verify. Where a term lacks
-what it needs (the count of tokens), it is 0.
+How this works: `build_term` checks the options of a kind and returns a function of one `Shaped` completion, and `shape`
+weighs the terms of a recipe. Each looks at one completion only, so it means the same in train, eval and verify. Where a
+term lacks what it needs (the count of tokens), it is 0.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def build_term(kind: str, *, only: Literal["right"] | None = None, **options: ob
     """A term with these options; with `only="right"` it is 0 for every answer that is not right.
 
     Raises:
-        BadOption: unknown kind or option, or a value that cannot be meant.
+        BadOption: unknown kind or option, or an invalid value.
     """
     if kind not in TERMS:
         raise BadOption("kind", f"unknown shaping term `{kind}`{did_you_mean(kind, TERMS)}; known: {', '.join(TERMS)}")

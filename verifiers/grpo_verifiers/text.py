@@ -1,8 +1,8 @@
 """How text answers and golds are made comparable.
 
-`normal` is the one normaliser of `exact`, `set` and `choice`. In order: Unicode NFKC, LaTeX text wrappers and emphasis off, white
-space to single blanks, case folded, marks at the ends off, articles off (only where asked). Marks inside a word stay, as in `C++`,
-`don't` and `3.5`.
+`normal` is the one normaliser of `exact`, `set` and `choice`. In order: Unicode NFKC, LaTeX text wrappers and emphasis
+off, white space to single blanks, case folded, marks at the ends off, articles off (only where asked). Marks inside a
+word stay, as in `C++`, `don't` and `3.5`.
 
 `accepted` reads a gold: one answer, or a list in which any item is accepted. Many published sets write that list as JSON text
 (`["34"]`). JSON text of numbers alone stays text: `[2, 3]` is an interval to a mathematician and a value to a programmer.
@@ -22,7 +22,7 @@ PLACEHOLDERS = frozenset(
         "see above", "tbd", "todo", "placeholder", "empty", "error",
     )
 )  # fmt: skip
-"""What stands in a gold column where there was no answer, folded and without marks around."""
+"""Texts of gold columns that mean "no answer", folded and without marks around."""
 
 
 def any_of(gold: object) -> object:
@@ -46,7 +46,7 @@ def accepted(gold: object) -> list[object]:
 def placeholders(gold: object) -> list[str]:
     """The accepted answers that are none, such as `N/A` or `proof`, as they are written."""
     if isinstance(gold, str) and gold[-1:].isdigit():
-        return []  # the most golds by far, and no placeholder ends so
+        return []  # most golds end in a digit, and no placeholder does
     texts = [one.strip() for one in accepted(gold) if isinstance(one, str)]
     # only marks at the ends go: an answer that somebody typeset, such as `\text{None}`, was meant
     return [text for text in texts if " ".join(text.casefold().strip(" .<>()[]*_-'\"`").split()) in PLACEHOLDERS]
@@ -88,7 +88,8 @@ def unwrapped(text: str) -> str:
 
 
 def without_end(text: str, runs: re.Pattern[str]) -> str:
-    """The text without the last of these runs, where it ends the text. A pattern that ends in `$` would try every place of a run."""
+    """The text without the last of these runs, where it ends the text. A pattern that ends in `$` would try every place
+    of a run."""
     last = None
     for last in runs.finditer(text):  # noqa: B007 - the last one counts
         pass

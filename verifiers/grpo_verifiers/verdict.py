@@ -13,11 +13,11 @@ from grpo_verifiers.text import printable
 LARGEST = 1e50
 """Rewards and weights up to here can be weighed, squared and summed in double precision."""
 SKIPPED = "skipped"
-"""Reason of an `error` by which a function returns, as in TRL, that the sample is not its to judge."""
+"""Reason of an `error` by which a function returns, as in TRL, that the sample is not for this function."""
 
 
 class Outcome(StrEnum):
-    """What became of one completion under one verifier."""
+    """The result of one verifier for one completion."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -96,8 +96,9 @@ def error(reason: str, detail: str = "", seconds: float = 0.0) -> Verdict:
 def floored(group: Sequence[Verdict], low: float | None) -> list[Verdict]:
     """Verdicts of one verifier on the samples of one prompt, with what `no_answer` and `over_limit` are worth.
 
-    That is `low`, the least score that the verifier can give; where it is not known (None) the lowest score of the group, 0 at
-    most. So a completion that runs into a limit is never worth more than a wrong one, and a policy cannot hide in it.
+    That is `low`, the least score that the verifier can give; where it is not known (None) the lowest score of the
+    group, 0 at most. So a completion that runs into a limit is never worth more than a wrong one, and a policy cannot
+    hide in it.
     """
     if low == 0.0:
         return list(group)

@@ -18,7 +18,7 @@ class BadGold(ValueError):
 
 
 class BadOption(ValueError):
-    """An option that cannot be meant. `option` is its name."""
+    """An option that does not exist, or with an invalid value. `option` is its name."""
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,8 @@ class Sample(NamedTuple):
 
     @property
     def turn(self) -> str:
-        """The assistant's whole turn, in which a verifier finds where the thinking ends; a completion that is no text stays as it is."""
+        """The assistant's whole turn, in which a verifier finds where the thinking ends; a completion that is no text
+        stays as it is."""
         return self.assistant_prefix + self.completion if isinstance(self.completion, str) else self.completion
 
 
@@ -69,7 +70,7 @@ class Verifier(ABC):
     """The dataclass of this kind's options; recipe models mirror it."""
 
     kind: str = ""
-    """The name it was built by; reward functions made of it are called so."""
+    """The name it was built by; reward functions made from it have the same name."""
 
     columns: tuple[str, ...] = ("answer",)
     """Row fields that `compile` reads; a row without them is a data error."""
@@ -85,7 +86,7 @@ class Verifier(ABC):
     """Whether the score comes from a learned model: a proxy, not a check, and every copy holds the model's weights."""
 
     is_noisy: bool = False
-    """Whether the same answer may be scored otherwise when it is scored again."""
+    """Whether scoring the same answer again may give another score."""
 
     reads_text: bool = True
     """Whether its verdict follows from the text; that of an environment comes with the sample."""

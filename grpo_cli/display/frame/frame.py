@@ -1,8 +1,8 @@
-"""The live frame as a pure function of state and size. It never exceeds its size: blocks give way in a fixed order.
+"""The live frame as a pure function of state and size. It never exceeds its size: blocks are dropped in a fixed order.
 
-How this works: `frame_lines` chooses one of three forms, the wide one with curves and the verifier table (`wide.py`, from 100 x 29),
-the narrow one (from 60 x 12), the small one below, or the page that `?` shows. Each form returns blocks with ranks, and the least
-needed lines are left out until the rest fits.
+How this works: `frame_lines` chooses one of three forms, the wide one with curves and the verifier table (`wide.py`,
+from 100 x 29), the narrow one (from 60 x 12), the small one below, or the page that `?` shows. Each form returns blocks
+with ranks, and the least needed lines are left out until the rest fits.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = Fal
 
 
 def _shrink(blocks: list[PanelBlock], height: int) -> list[Text]:
-    """All lines in order, after the least needed ones have given way."""
+    """All lines in order, without the least needed ones that do not fit."""
     spare = sum(len(block.lines) for block in blocks) - height
     lines = {i: list(block.lines) for i, block in enumerate(blocks)}
     for i in sorted(lines, key=lambda i: blocks[i].rank, reverse=True):
@@ -156,13 +156,13 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
     return PanelBlock((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)
 
 
-# The small frame: the few lines that show whether the run lives and learns, one number each.
+# The small frame: the few lines that show whether the run is alive and learning, one number each.
 
 NARROWEST_FRAME = 24
 
 
 def small(state: FrameState, width: int) -> list[PanelBlock]:
-    """Step, reward, held-out, groups, what is cut off, the last note; the least needed line gives way first."""
+    """Step, reward, held-out, groups, what is cut off, the last note; the least needed line is dropped first."""
     if not state.recent:
         return [PanelBlock((line(width, Piece(0, activity_text(state))),), 0, 1), notes(state, width, 1)]
     if width < NARROWEST_FRAME:

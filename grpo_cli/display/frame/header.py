@@ -1,4 +1,4 @@
-"""The head and the foot of every frame: is it alive, when is it done, the last note, which keys there are."""
+"""The head and the foot of every frame: whether the run is alive, when it is done, the last note, the keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = {
     "train": ("? keys", "n group", "p pause", "s save", "e evaluate", "j sample", "ctrl-c: finish, save, stop"),
     "watch": ("? keys", "n group", "j sample", "w wrong only", "q: leave, the run goes on"),
 }
-"""In the order of use; where they do not all fit, those before the last give way from the right."""
+"""In the order of use; where they do not all fit, the last stays and those before it are dropped from the right."""
 
 
 def beginning(state: FrameState, width: int, is_wide: bool) -> list[PanelBlock]:
@@ -33,7 +33,7 @@ def beginning(state: FrameState, width: int, is_wide: bool) -> list[PanelBlock]:
 
 
 def header(state: FrameState, width: int, is_wide: bool) -> PanelBlock:
-    """Is it alive, when is it done, where does the time go."""
+    """Whether the run is alive, when it is done, and what takes the time."""
     info = state.info
     name = info.recipe if is_wide else info.recipe.rsplit("/", 1)[-1]
     title = f"grpo {info.command}{'  ' if is_wide else ' '}{visible(name)}"
@@ -84,7 +84,7 @@ def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
             done = bar_pieces(at, doing.done / doing.total, 21)
             return line(width, Piece(1, text), *done, Piece(at + 24, f"last step {spent}"))
         at = max(21, len(text) + 4)
-        if not is_wide and at + len(spent) > width:  # the whole alone: a sum that is cut has no meaning
+        if not is_wide and at + len(spent) > width:  # the total alone: a sum without its last parts would mislead
             spent = spent.partition(" = ")[0]
         return line(width, Piece(1, text), Piece(at, f"last step {spent}" if is_wide else spent))
     if doing.done is not None and doing.total:

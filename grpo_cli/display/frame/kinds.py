@@ -1,4 +1,5 @@
-"""Groups by what their samples came to: wrong, mixed, right. Glyph, colour and order distinguish them; the order never changes."""
+"""Groups by the outcomes of their samples: wrong, mixed, right. Glyph, colour and order distinguish them; the order
+never changes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ KINDS = (
 
 
 def shares(counts: Sequence[float], width: int, least: int = 0) -> list[int]:
-    """Cells of a bar of `width` for each count, by largest remainder; what there is gets `least` of 1 where there is room."""
+    """Cells of a bar of `width` for each count, by largest remainder; with `least` 1 every count above 0 gets a cell
+    where there is room."""
     total = sum(counts)
     if total <= 0 or width <= 0:
         return [0 for _ in counts]

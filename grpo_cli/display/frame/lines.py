@@ -22,7 +22,8 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PanelBlock:
-    """Lines of one panel. High ranks give way first, down to `least` lines; a block of titles alone (`title`) goes."""
+    """Lines of one panel. Lines of high ranks are dropped first, down to `least`; a block that is left with its `title`
+    lines is dropped."""
 
     lines: tuple[Text, ...]
     rank: int

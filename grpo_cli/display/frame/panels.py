@@ -1,4 +1,4 @@
-"""What the frames share of numbers. Every figure is a metric under its own name.
+"""Numbers that several frames show. Every figure is a metric under its own name.
 
 How this works: each function gets the state of the frame and a width, and returns lines or one short text; `frame.py`
 and `wide.py` choose which to show and where. — is "not measured". Colour has a meaning of its own (right, mixed, wrong;
@@ -25,7 +25,7 @@ def short_name(name: str) -> str:
 
 
 def reward_block(state: FrameState, width: int, now_at: int) -> PanelBlock:
-    """The reward panel: the total, its sources, the held-out score. Its last rows give way, the total never."""
+    """The reward panel: the total, its sources, the held-out score. Its last rows may be dropped, the total never."""
     # a source that is all of the reward is not shown twice
     sources = shown_sources(state.info, state.last, 4)
     rows = [("total", TOTAL)]
@@ -133,7 +133,7 @@ def credit(last: Metrics) -> str:
 
 
 def critic(last: Metrics) -> list[str]:
-    """What a critic takes, and whether the policy waits for it; nothing where there is none."""
+    """Time and memory of a critic, and whether it warms up; nothing where there is none."""
     if "critic/loss" not in last:
         return []
     doing = "warms up" if last.get("critic/warmup") else "critic"

@@ -11,7 +11,7 @@ from grpo_verifiers.verdict import Outcome
 
 MOST_GROUPS = 16
 MOST_CHARS = 4000
-"""Of a completion the end is kept, since the answer stands there; of a prompt the end too, since templates stand first."""
+"""The end of a completion is kept, since it has the answer; of a prompt the end too, since it begins with the template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SampleLine:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group: where its row is from (`train.jsonl:17`, else its id), its question, what was expected, and its completions,
+    """One group: the place of its row (`train.jsonl:17`, else its id), its question, what was expected, and its completions,
     best reward first."""
 
     row: str

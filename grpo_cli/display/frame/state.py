@@ -50,7 +50,7 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class FrameState:
     """Everything one frame shows. `first` is the first step's metrics, `recent` the last steps', newest last; `known` holds
-    the last value of each metric that was ever measured, and `known_at` its step. `curves` are read, never changed."""
+    the last value of each metric that was ever measured, and `known_at` its step. `curves` are never changed."""
 
     info: RunInfo
     now: float
@@ -118,7 +118,7 @@ class RunState:
             return replace(self._state, now=now)
 
     def set(self, *, info: RunInfo | None = None, ended: str = "", keys: bool = False) -> None:
-        """What the run is, once it is known; the status with which it ended; that keys are read, so the frame may name them."""
+        """The run, once it is known; the status with which it ended; whether keys are read, so that the frame lists them."""
         with self._lock:
             if info is not None:
                 self._state = replace(self._state, info=info)

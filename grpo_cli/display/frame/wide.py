@@ -1,7 +1,7 @@
 """The wide frame (from 100 x 29): the narrow panels with curves and the table of verifier outcomes.
 
-How this works: `blocks` returns the panels from top to bottom. A high frame also has a row of charts of the whole run (reward with
-the held-out points on it, groups, entropy, length, time) and the sample browser.
+How this works: `blocks` returns the panels from top to bottom. A high frame also has a row of charts of the whole run
+(reward with the held-out points on it, groups, entropy, length, time) and the sample browser.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
 
 
 def verifiers(state: FrameState, width: int) -> PanelBlock:
-    """Five outcomes and the slow end of latency for each verifier; more than four give way to a count."""
+    """Five outcomes and the 95th percentile of the latency of each verifier; of more than four the rest is a count."""
     names = verifier_names(state)
     rows = []
     for name in names[:4]:
@@ -193,7 +193,8 @@ CHARTED = {
 
 
 def _chart(state: FrameState, key: str, width: int, height: int) -> list[list[Piece]]:
-    """A line with title and legend, `height - 2` lines of the curve with its bounds, a line with the first and the last step."""
+    """A line with title and legend, `height - 2` lines of the curve with its bounds, a line with the first and the last
+    step."""
     room, rows = width - LABEL - 1, height - 2
     steps = state.steps_shown
     legend: list[tuple[str, str]] = []

@@ -1,8 +1,9 @@
 """Single keys while a frame is up, from the terminal or, in a rank, from the process that has the terminal.
 
-How this works: a `KeyReader` reads on a thread and calls a function with each key. Of a run on several ranks `relayed_keys` reads them
-in the process that was started and writes their names into a named pipe, from which the reader of rank 0 takes them. Only the
-foreground process may touch the terminal's modes: a background one would be stopped by the kernel (SIGTTOU, SIGTTIN).
+How this works: a `KeyReader` reads on a thread and calls a function with each key. Of a run on several ranks
+`relayed_keys` reads them in the process that was started and writes their names into a named pipe, from which the
+reader of rank 0 takes them. Only the foreground process may touch the terminal's modes: a background one would be
+stopped by the kernel (SIGTTOU, SIGTTIN).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _KEY = re.compile(r"\x1b[\[O](?P<sequence>[0-9;]*[A-Za-z~])|(?P<char>[ -~])")
 
 
 def keys_of(data: bytes) -> list[str]:
-    """Keys in what a terminal sent: characters and the names of arrows; other sequences are no keys of ours."""
+    """Keys in what a terminal sent: characters and the names of arrows; other sequences are ignored."""
     found = []
     for match in _KEY.finditer(data.decode("ascii", "ignore")):
         key = match["char"] or SEQUENCES.get(match["sequence"])
@@ -73,7 +74,7 @@ class KeyReader:
         return True
 
     def again(self) -> None:
-        """Read single keys again, after another program had the terminal."""
+        """Read single keys again, after another program used the terminal."""
         if self._modes is None or not self._is_foreground():
             return
         import tty
@@ -129,7 +130,8 @@ class KeyReader:
 
 @contextmanager
 def relayed_keys(control: Path) -> Iterator[None]:
-    """In the parent: keys are read from the moment on in which rank 0 draws, and the terminal has its modes again at the end."""
+    """In the parent: keys are read from the moment on in which rank 0 draws, and the terminal has its modes again at
+    the end."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield
         return

@@ -1,10 +1,10 @@
 """The live frame on a terminal: a thread paints a few times a second, and only when something changed or a clock ticks.
 
-How this works: `LiveDisplay` collects what the run reports in a `RunState`; its thread draws the state and hands the lines to the
-`Painter`. Meanwhile `StderrSilencer` keeps other people's bars, warnings and prints out of the frame: they go to `train.log`. It
-turns file descriptor 2 itself, so native code and child processes are covered too; the painter writes to a copy of it. Before the
-run has a log the text waits in an unnamed file, and it comes back to the terminal if it never gets one. `Suspended` gives the
-terminal back for a Ctrl-Z.
+How this works: `LiveDisplay` collects what the run reports in a `RunState`; its thread draws the state and hands the
+lines to the `Painter`. Meanwhile `StderrSilencer` keeps other people's bars, warnings and prints out of the frame: they
+go to `train.log`. It turns file descriptor 2 itself, so native code and child processes are covered too; the painter
+writes to a copy of it. Before the run has a log the text waits in an unnamed file, and it comes back to the terminal if
+it never gets one. `Suspended` gives the terminal back for a Ctrl-Z.
 
 Nothing a display does may stop a run: a frame that cannot be drawn is left out and written to `train.log`'s stream.
 """
@@ -76,7 +76,7 @@ class StderrSilencer:
         os.dup2(self._waiting.fileno(), 2)
 
     def log_to(self, path: str) -> None:
-        """From now on into this file; what waited goes first."""
+        """Send stderr to this file from now on; what was printed before comes first."""
         silence_loaded()
         if self._kept_fd is None:
             return
@@ -87,7 +87,7 @@ class StderrSilencer:
             os.dup2(log.fileno(), 2)
 
     def close(self) -> None:
-        """Give descriptor 2 back; what never found a log is printed now."""
+        """Give descriptor 2 back; what was printed without a log is printed now."""
         if self._kept_fd is None:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -112,7 +112,7 @@ class StderrSilencer:
 
 
 def silence_loaded() -> None:
-    """Switch off the bars of libraries that were imported before the environment asked for that."""
+    """Switch off the bars of libraries that were imported before the environment variables were set."""
     for module, function in (
         ("transformers.utils.logging", "disable_progress_bar"),
         ("datasets.utils", "disable_progress_bars"),
@@ -124,7 +124,7 @@ def silence_loaded() -> None:
 
 
 class Suspended:
-    """Takes SIGTSTP while a frame is up, where nobody else did; only the main thread can."""
+    """Handles SIGTSTP while a frame is up, unless it has a handler already; only the main thread can."""
 
     def __init__(self, painter: Painter, keys: KeyReader | None) -> None:
         self._painter, self._keys = painter, keys
@@ -137,7 +137,8 @@ class Suspended:
             signal.signal(signal.SIGTSTP, self._stop)
 
     def close(self) -> None:
-        """Ctrl-Z is as before; from another thread it stays, and does no harm to a painter that is closed."""
+        """Restore the handling of Ctrl-Z; from another thread the handler stays, and is harmless once the painter is
+        closed."""
         if self._is_ours and threading.current_thread() is threading.main_thread():
             self._is_ours = False
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
@@ -159,7 +160,7 @@ SHARE = 0.008
 STILL_S = 1.0
 """With nothing new, a frame a second keeps the clocks going."""
 LONGEST_S = 5.0
-"""A frame at least so often, also of a process that waits for another and hardly computes itself."""
+"""Seconds between two frames at most, also in a process that waits and uses hardly any CPU time."""
 
 
 class LiveDisplay(Display):
@@ -189,7 +190,7 @@ class LiveDisplay(Display):
         self._hook = sys.excepthook
 
     def start(self, info: RunInfo) -> None:
-        """The run is known: its log takes what others print."""
+        """Show the run; what other code prints goes to its log."""
         self._open()
         if info.log:
             self._quiet.log_to(info.log)
@@ -318,7 +319,7 @@ class LiveDisplay(Display):
             print(traceback.format_exc(), file=sys.stderr)
 
     def _crashed(self, kind: type[BaseException], err: BaseException, trace: TracebackType | None) -> None:
-        """A bug reaches the terminal below the last frame, not the log alone."""
+        """Print the traceback of a bug on the terminal too, below the last frame."""
         hook = self._hook
         self.close()
         hook(kind, err, trace)

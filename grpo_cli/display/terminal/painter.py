@@ -91,7 +91,7 @@ class Painter:
 
     def render(self, line: Text) -> str:
         """One line as the terminal takes it. The pieces of a frame's line do not overlap, so rich's console, which cuts and
-        measures anew, is not asked: it takes as long as all the drawing."""
+        measures them again, is not used: it takes as long as all the drawing."""
         base, at, pieces = str(line.style), 0, []
         for span in line.spans:
             pieces += [(line.plain[at : span.start], base), (line.plain[span.start : span.end], f"{base} {span.style}")]
@@ -111,7 +111,8 @@ class Painter:
 
 
 def screen_size(stream: TextIO, usual: tuple[int, int] = (80, 24)) -> tuple[int, int]:
-    """Columns and rows of this stream's terminal; `COLUMNS` and `LINES` where it does not report them, else the usual ones."""
+    """Columns and rows of this stream's terminal; `COLUMNS` and `LINES` where it does not report them, else the usual
+    ones."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

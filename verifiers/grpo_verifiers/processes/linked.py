@@ -24,14 +24,14 @@ from grpo_verifiers.processes import wire
 
 PLAIN_ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-    "PYTHONHASHSEED": "0",  # one for all: a verdict must not depend on where it was made
+    "PYTHONHASHSEED": "0",  # the same in all: a verdict must not depend on the process
 }
 """Environment variables of every process."""
 _LONGEST_LINE = 4000
 
 
 class ProcessFailed(RuntimeError):
-    """The process died, broke off or did not answer: never the fault of what it judged."""
+    """The process died, hung up or did not answer. The text it judged is not to blame."""
 
 
 class ProcessSilent(ProcessFailed):
@@ -47,7 +47,7 @@ class ProcessRefused(ProcessFailed):
 
 
 class LinkedProcess:
-    """A running process that answers questions. Not for two threads at once, but for `close`.
+    """A running process that answers questions. Only one thread at a time may use it; `close` may be called from any.
 
     `command` makes the command line from the number of the descriptor that is its end of the link; lines it writes to its
     stderr go to `on_print`, which is called from a thread of its own. It answers with JSON of at most `largest` bytes.

@@ -1,12 +1,13 @@
 """Killable workers: many items in parallel, each under its own deadline, none able to hang or crash the caller.
 
-How this works: a `Pool` cuts its items into jobs, which the threads of its slots take from one queue. A `Slot` starts a keeper
-(`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item. A worker that exceeds a limit is killed
-and the next one goes on. The deadline of an item begins with the reply before, so the items of a job share no time.
+How this works: a `Pool` cuts its items into jobs, which the threads of its slots take from one queue. A `Slot` starts a
+keeper (`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item. A worker that exceeds
+a limit is killed and the next one goes on. The deadline of an item begins with the reply before, so the items of a job
+share no time.
 
 The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts. Wall time is
-only a backstop, and a worker that merely waits for a core gets ten times as long. A pool may be called from any thread. It touches no
-signal handler or alarm of the caller, and never forks the trainer.
+only a backstop, and a worker that merely waits for a core gets ten times as long. A pool may be called from any thread.
+It touches no signal handler or alarm of the caller, and never forks the trainer.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def without_secrets(environment: Mapping[str, str], readable: Sequence[str]) -> 
 
 
 class SlotJob:
-    """Items for one worker; `units` are how many times the limits of one item each of them may use."""
+    """Items for one worker; `units` are factors of the limits, one an item."""
 
     def __init__(self, items: list[Any], units: Sequence[float] = ()) -> None:
         self.items = items
@@ -168,7 +169,8 @@ class Slot:
         return results
 
     def _converse(self, job: SlotJob, results: list[Result]) -> Killed | None:
-        """Send the items without a result and take replies; None when all are answered, else why the worker must be killed."""
+        """Send the items without a result and take replies; None when all are answered, else why the worker must be
+        killed."""
         at, chunk = len(results), pickle.dumps(job.items[len(results) :])
         for attempt in (1, 2, 3):
             worker = self._worker or self._fork()
@@ -286,7 +288,7 @@ def _cpu_s(pid: int) -> float:
 
 
 _CAN_LOOK = sys.platform == "linux"
-"""Whether clock and state of another process can be read; where not, any wait is taken for work."""
+"""Whether clock and state of another process can be read; where not, waiting counts as work."""
 
 
 def allowed_cores() -> int:
@@ -329,7 +331,7 @@ class Pool:
         _pools.add(self)
 
     def _forget(self) -> None:
-        """Have no workers: at first, and in a forked copy of the caller, which must not share our sockets nor end them."""
+        """Start without workers; also in a forked copy of the caller, which must neither share nor close our sockets."""
         self._lock = threading.RLock()
         self._jobs: queue.SimpleQueue[SlotJob | None] = queue.SimpleQueue()
         self._slots: list[Slot] = []
@@ -363,13 +365,15 @@ class Pool:
         threading.Thread(target=slot.serve, args=(self._jobs,), name="grpo-pool", daemon=True).start()
 
     def submit(self, items: Sequence[Any], units: Sequence[float] = ()) -> Future[list[Result]]:
-        """Queue items as one job for one worker, each with so many `units` of the limits (1); the future holds the results."""
+        """Queue items as one job for one worker, each with so many `units` of the limits (1); the future holds the
+        results."""
         job = SlotJob(list(items), units)
         self._enqueue([job])
         return job.future
 
     def run(self, items: Sequence[Any], units: Sequence[float] = ()) -> list[Result]:
-        """Results in the order of `items`, each with so many `units` of the limits (1). Blocks; never raises for what an item did."""
+        """Results in the order of `items`, each with so many `units` of the limits (1). Blocks; never raises for what
+        an item did."""
         size = max(1, min(self._chunk, -(-len(items) // self.workers)))
         jobs = [SlotJob(list(items[i : i + size]), units[i : i + size]) for i in range(0, len(items), size)]
         if jobs:

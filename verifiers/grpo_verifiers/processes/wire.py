@@ -1,8 +1,9 @@
-"""Framed messages over a stream socket, with descriptors where need be: a length of four bytes, then so many bytes.
+"""Framed messages over a stream socket, with descriptors where needed: a length of four bytes, then as many bytes.
 
-How this works: workers block in `receive` and answer with `send`; the host reads through a `Channel`, which waits no longer than
-its limit. Behind them stand what a pool's messages are about: the limits of an item, and what became of it (`Done`, `Raised`,
-`Killed`). Only the host ever pickles: a process that has met hostile text answers in JSON, so its replies cannot run code here.
+How this works: workers block in `receive` and answer with `send`; the host reads through a `Channel`, which waits no
+longer than its limit. The rest are the contents of a pool's messages: the limits of an item, and its result (`Done`,
+`Raised`, `Killed`). Only the host ever pickles: a process that has met hostile text answers in JSON, so its replies
+cannot run code here.
 """
 
 from __future__ import annotations
@@ -144,9 +145,9 @@ class ProcessLimits:
     memory_mb: int | None = 1024
     load_s: float = 120.0
     patience: float = 10.0
-    """How many times the wall limit a worker may take in all, waits for a core among it."""
+    """How many times the wall limit a worker may take in all, waits for a core included."""
     most_items: int | None = None
-    """Items after which a worker gives way to a fresh one."""
+    """Items after which a worker is replaced."""
     forks: bool = True
     """Whether a worker may start processes and threads."""
 
@@ -188,8 +189,8 @@ def raised(kind: str, message: str, traceback: str, bases: Sequence[str], *, sec
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """The worker was killed for what it used (`timeout` of CPU, `memory`), or because it waited for something that did not come
-    (`no_reply`); or it died on this item (`died`), or there was none (`unavailable`)."""
+    """The worker was killed for what it used (`timeout` of CPU, `memory`), or because it waited for something that did
+    not come (`no_reply`); or it died on this item (`died`), or there was none (`unavailable`)."""
 
     reason: str
     seconds: float

@@ -1,8 +1,8 @@
 """The processes behind a pool: a keeper that loads the task once, and the worker it forks to do the work.
 
 How this works: the keeper is started by exec, imports the task, then only waits. It forks a worker, kills and reaps it, and
-forks the next in milliseconds, so a new worker does not pay for the imports again. At the end of its control socket the keeper
-ends and kills its worker, so nothing survives the process that owns the pool, however that one died.
+forks the next in milliseconds, so a new worker does not pay for the imports again. At the end of its control socket the
+keeper ends and kills its worker, so nothing survives the process that owns the pool, however that one died.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def keep(control_fd: int, parent: int) -> None:
     setup = pickle.loads(opening)
     try:
         task, info = load(setup["task"], setup["config"])
-    except BaseException as err:  # noqa: BLE001 - whatever the user's module raises at import is theirs to read
+    except BaseException as err:  # noqa: BLE001 - whatever the user's module raises at import is shown to the user
         _reply(control, 0, failed=described(err)[:3])
         return
     gc.collect()
@@ -130,7 +130,7 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], limits: Process
             for item in pickle.loads(chunk):
                 reply = _answer(task, item)
                 if os.getpid() != own:
-                    return  # a copy that the work forked and forgot: this is not its place to answer
+                    return  # a copy that the work forked: only the worker itself answers
                 wire.send(connection, number.to_bytes(4, "big") + reply)
                 number += 1
     finally:
@@ -182,7 +182,7 @@ def boot() -> None:
     """Entry of the exec'd keeper: `python -c … SYS_PATH FD PARENT`."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the pool was closed meanwhile
         keep(int(sys.argv[2]), int(sys.argv[3]))
-    atexit._run_exitfuncs()  # what the task's modules asked for; taking those apart would keep the host waiting
+    atexit._run_exitfuncs()  # what the task's modules registered; unloading the modules would keep the host waiting
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all
             stream.flush()

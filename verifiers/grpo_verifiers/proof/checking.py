@@ -1,8 +1,8 @@
 """Metamath: reads a database and replays a proof in it.
 
 How this works: `parse` reads constants, variables, hypotheses and assertions; proofs inside a database are taken as checked.
-`expanded` turns a compressed proof into labels. `check` replays the labels one substitution after another, within bounds of steps
-and symbols, and raises where a step does not fit. `PROPOSITIONAL` holds the axioms that rows need not bring.
+`expanded` turns a compressed proof into labels. `check` replays the labels one substitution after another, within
+bounds of steps and symbols, and raises where a step does not fit. `PROPOSITIONAL` holds the default axioms.
 """
 
 from __future__ import annotations
