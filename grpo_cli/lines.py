@@ -1,6 +1,6 @@
 """Reading lines, whoever wrote them: rows of data, samples to verify, records of a run.
 
-Files are read as they come, plain, gzip or zstd by the ending of their name, with one set of errors. A line ends at its newline
+Files are plain, gzip or zstd by the ending of their name; errors are the same for all three. A line ends at its newline
 alone: `splitlines` would also cut at signs that JSON leaves inside a string.
 """
 

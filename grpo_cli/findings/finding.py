@@ -98,7 +98,7 @@ class Limits:
 
 
 def step_of(metrics: Metrics) -> int:
-    """The step of a line; 0 where it names none."""
+    """The step of a line; 0 for a line without one."""
     return int(metrics.get("step") or 0)
 
 

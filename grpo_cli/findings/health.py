@@ -1,4 +1,4 @@
-"""What a look at the last steps of a run finds wrong while it goes on: advice, given as it begins.
+"""Advice while a run goes on: what its last steps show to be wrong, as soon as it begins.
 
 How this works: every rule takes the history and the limits, and returns a finding at the last step, or None. `RULES`
 lists them, the worst first. `Health` keeps the history of a run and returns what is newly wrong after each step;
@@ -32,7 +32,7 @@ from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn, mean, percentile
 
 FIRST_STEPS = 3
-"""How many steps show where a run began: enough against noise, few enough for what learns fast."""
+"""Steps that count as the start of a run: enough to average out noise, few enough for a run that learns fast."""
 
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
@@ -92,7 +92,7 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
 
 
 def _alone(history: History) -> bool:
-    """Whether groups are of one sample, as a critic allows: such a group is never mixed, and teaches all the same."""
+    """Whether groups are of one sample, as a critic allows: such a group is never mixed, and still teaches."""
     return bool(history) and history[-1].get("group/size") == 1
 
 
@@ -169,8 +169,8 @@ def _too_many(
     typical = round(percentile(last, 0.5) or 0)
     signal = measured(history[-limits.window :], "group/with_signal")
     mixed = measured(history[-limits.window :], "group/mixed")
-    if sum(signal) - sum(mixed) >= 0.5 * sum(last):  # half of these groups teach all the same
-        hint = "their rewards differ all the same: is `verify.NAME.right_at` where you want it?"
+    if sum(signal) - sum(mixed) >= 0.5 * sum(last):  # half of these groups still teach
+        hint = "their rewards still differ: is `verify.NAME.right_at` where you want it?"
     return finding_at(code, history, f"{typical} of {counts[-1]} groups {words} for {len(last)} steps", hint)
 
 

@@ -215,7 +215,7 @@ def find_fault(path: Path) -> str | None:
         file = path / name
         if not file.is_file():
             return f"`{name}` is missing"
-        # before the hash: it costs nothing, and names a file that was cut off as what it is
+        # before the hash: it costs nothing, and the message names the missing bytes
         if file.stat().st_size != size:
             return f"`{name}` has {file.stat().st_size} bytes instead of {size}"
         if _hash(file) != digest:

@@ -106,7 +106,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tup
 
 
 def _refusal(run: RunFolder, changed: list[str], text: str, place: str = "") -> RecipeError:
-    """The error: `text`, the changed keys, and a hint how to resume all the same."""
+    """The error: `text`, the changed keys, and a hint how to resume anyway."""
     keys = ", ".join(f"`{key}`" for key in changed[:MOST_NAMED])
     more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
     own = f"`grpo train --resume {run.path}` goes on with the run's own recipe"

@@ -102,7 +102,8 @@ def has_thought(text: str) -> bool:
 
 
 def opening_at_end(prompt: str) -> str:
-    """The beginning of a thinking with which a prompt ends (the template opened it), white space behind it included; else ""."""
+    """The beginning of a thinking with which a prompt ends (the template opened it), white space behind it included;
+    else ""."""
     said = prompt.rstrip()
     near = max(0, len(said) - _LONGEST_TAG)
     last = next((m for m in _TAG.finditer(said, near) if m.end() == len(said)), None)
@@ -139,7 +140,7 @@ class _Scan:
         self.answer_at = self._thought_at = 0
         self.fence: _Fence | None = None
         self._pairs = 0  # beginnings that the fence quotes, less ends
-        self._hidden: _Tag | None = None  # an end in this thinking's fences, for want of a better one
+        self._hidden: _Tag | None = None  # an end inside a fence of this thinking: used where no other is found
         self._tag_end = -1
 
     def read(self, tags: list[_Tag], fences: list[_Fence]) -> None:

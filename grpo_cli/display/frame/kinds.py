@@ -61,7 +61,7 @@ def counts_text(state: FrameState) -> list[Piece]:
 
 
 def bar(state: FrameState, column: int, width: int) -> list[Piece]:
-    """One stacked bar over all groups of the last step; nothing before one."""
+    """One stacked bar over all groups of the last step; nothing before the first."""
     cells = shares([state.last.get(kind.key) or 0 for kind in KINDS], width, least=1)
     pieces = []
     for kind, room in zip(KINDS, cells, strict=True):

@@ -99,7 +99,7 @@ class LinkedProcess:
             self._reader.start()
 
     def greet(self, timeout_s: float, opening: bytes | None = None) -> Any:
-        """What the process sends when it is ready, having been sent `opening`; one that is not is ended.
+        """Send `opening` and return what the process answers when it is ready. One that does not get ready is ended.
 
         Raises:
             ProcessRefused: it cannot serve, and sent why.
@@ -140,7 +140,7 @@ class LinkedProcess:
 
         Raises:
             ProcessSilent: none came in time.
-            ProcessFailed: the process is gone, or out of step: its answer is to another question. Such a one is ended.
+            ProcessFailed: the process is gone, or out of step: its answer is to another question. The process is ended then.
         """
         try:
             data = self._channel.receive(timeout_s, look)

@@ -177,7 +177,7 @@ class Raised:
 
     @property
     def at(self) -> str:
-        """` (reward.py:7)`, the innermost line of the traceback; empty where it names none."""
+        """` (reward.py:7)`, the innermost line of the traceback; empty where it has no line."""
         found = re.findall(r'File "([^"]+)", line (\d+)', self.traceback)
         return f" ({found[-1][0]}:{found[-1][1]})" if found else ""
 
