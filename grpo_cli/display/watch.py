@@ -47,7 +47,7 @@ class RunWatcher:
         self._now = now
         self._follower = Follower(folder)
         self.began = seconds_of(folder.manifest().get("started")) or now()
-        self.state = self._fresh()
+        self.state = RunState(self.began, self.info)
         self._last_at = self.began
         self._last_step = 0
 
@@ -56,7 +56,7 @@ class RunWatcher:
         news = self._follower.look()
         if news.restarted:
             keys = self.state.snapshot(0.0).keys
-            self.state = self._fresh()
+            self.state = RunState(self.began, self.info)
             self.state.set(keys=keys)
         lines = sorted(
             [*news.steps, *(e for e in news.evaluations if e not in news.steps)], key=lambda m: m.get("step") or 0
@@ -84,11 +84,6 @@ class RunWatcher:
     def is_over(self) -> bool:
         """Whether the run's manifest has an end."""
         return self.status in OVER
-
-    def _fresh(self) -> RunState:
-        state = RunState(self.began)
-        state.set(info=self.info)
-        return state
 
 
 def card_of(folder: RunFolder) -> Card:

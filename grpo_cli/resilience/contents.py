@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grpo_cli.data.rows import Row, Split
@@ -125,7 +125,16 @@ def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, d
 
 def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, str]:
     if one.what is Names.MODEL:
-        return dict(_of_model(one.text, recipe.model.revision if one.key == "model.path" else None, base))
+        # a cheap digest of weights: all of small files, size and both ends of large ones; of the hub's cache the commit
+        name, revision = one.text, recipe.model.revision if one.key == "model.path" else None
+        place = next((near for near in places_of(name, base) if ":" not in name and near.exists()), Path(name))
+        if place.is_dir():
+            inside = (path for path in sorted(place.iterdir()) if path.suffix in OF_A_MODEL and path.is_file())
+            return {path.name: _digest(path, ends=True) for path in inside}
+        if ":" not in name and _is_file(place):
+            return {place.name: _digest(place, ends=True)}
+        config = model_files(Model(path=name, revision=revision)).path("config.json")
+        return {} if config is None else {name: config.parent.name[:DIGITS]}
     if one.what is Names.KIND:
         module = KINDS[one.text].partition(":")[0]
         if module.partition(".")[0] in OWN:
@@ -147,19 +156,6 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
         return {name: number}
     # from the recipe's folder on, so that a folder that was moved with its recipe is the same
     return {os.path.relpath(path.resolve(), (base or Path()).resolve()): _digest(path) for path in files}
-
-
-def _of_model(name: str, revision: str | None, base: Path | None) -> Iterator[tuple[str, str]]:
-    """A cheap digest of weights: all of small files, size and both ends of large ones; of the hub's cache the commit."""
-    place = next((one for one in places_of(name, base) if ":" not in name and one.exists()), Path(name))
-    if place.is_dir():
-        for path in sorted(place.iterdir()):
-            if path.suffix in OF_A_MODEL and path.is_file():
-                yield path.name, _digest(path, ends=True)
-    elif ":" not in name and _is_file(place):
-        yield place.name, _digest(place, ends=True)
-    elif (config := model_files(Model(path=name, revision=revision)).path("config.json")) is not None:
-        yield name, config.parent.name[:DIGITS]
 
 
 def _digest(path: Path, *, ends: bool = False) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """The known name that is most like this one; None where none is as alike as `likeness` (0 to 1, difflib's ratio)."""
-    folded = {_fold(other): other for other in known}
-    found = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=likeness)
+    folded = {other.lower().replace("-", "_"): other for other in known}
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=likeness)
     return folded[found[0]] if found else None
 
 
@@ -26,7 +26,3 @@ def near_or_known(name: str, known: Iterable[str], most: int = 12) -> str:
         return near
     shown = ", ".join(known[:most]) + (", …" if len(known) > most else "")
     return f"; known: {shown}" if shown else ""
-
-
-def _fold(name: str) -> str:
-    return name.lower().replace("-", "_")

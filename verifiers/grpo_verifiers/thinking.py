@@ -150,7 +150,19 @@ class _Scan:
             while at < len(fences) and fences[at].start < tag.start:
                 self._take_fence(fences[at])
                 at += 1
-            if self.fence is not None and self._is_quoted_by_fence(tag):
+            is_quoted = self.fence is not None
+            if is_quoted and not self.in_answer:
+                if not tag.ends:
+                    self._pairs += 1
+                elif self._pairs:
+                    self._pairs -= 1
+                else:
+                    near = max(0, tag.start - _MOST_INDENT)
+                    line = self._text[self._text.rfind("\n", near, tag.start) + 1 or near : tag.start]
+                    # a fence that the thinking left open does not hide a tag that starts a line
+                    is_quoted = bool(line.strip(" \t`~"))
+                    self._hidden = tag if is_quoted else self._hidden
+            if is_quoted:
                 self.hid_a_tag = True
             elif tag.ends:
                 self._end(tag)
@@ -172,22 +184,6 @@ class _Scan:
             self.fence, self._pairs, self.hid_a_tag = fence, 0, False
         elif fence.marks.startswith(self.fence.marks) and not fence.info:
             self.fence = None
-
-    def _is_quoted_by_fence(self, tag: _Tag) -> bool:
-        if self.in_answer:
-            return True
-        if not tag.ends:
-            self._pairs += 1
-            return True
-        if self._pairs:
-            self._pairs -= 1
-            return True
-        near = max(0, tag.start - _MOST_INDENT)
-        line = self._text[self._text.rfind("\n", near, tag.start) + 1 or near : tag.start]
-        if not line.strip(" \t`~"):
-            return False
-        self._hidden = tag
-        return True
 
     def _end(self, tag: _Tag) -> None:
         said = self._text[self._thought_at : tag.start]

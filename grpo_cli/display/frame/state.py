@@ -106,9 +106,9 @@ class FrameState:
 class RunState:
     """Collects what a run reports; every method may be called from any thread, `now` is the caller's clock."""
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, info: RunInfo | None = None) -> None:
         self._lock = threading.Lock()
-        self._state = FrameState(RunInfo(""), began, began)
+        self._state = FrameState(info or RunInfo(""), began, began)
         self._recent: deque[Metrics] = deque(maxlen=RECENT_STEPS)
         self.version = 0
 
