@@ -27,7 +27,7 @@ from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.run.records import dump_line
 from grpo_cli.text import needs_ascii, raw, visible, without_home
 
-# `--display none`: warnings and errors alone, so that a failing run always prints why.
+# `--display none`: errors alone, so that a failing run always prints why.
 
 
 class SilentDisplay(Display):
@@ -106,6 +106,7 @@ class LogFile(io.TextIOBase):
         if not self.closed:
             super().close()
             os.close(self._descriptor)
+            self._descriptor = -1  # its number may belong to another file soon
 
 
 class LoggedDisplay(Display):
