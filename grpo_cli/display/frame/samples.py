@@ -100,7 +100,7 @@ def _split(state: FrameState, chosen: list[SampleLine], width: int, rows: int) -
             text[-1] = word
     text = [each for each in text if each]
     first = max(len(text) - rows - state.scroll, 0)
-    lines, zero = [], 12 + ARM
+    lines, zero = list[Text](), 12 + ARM
     for row in range(min(rows, max(len(shown), len(text)))):
         pieces: list[Piece] = []
         if row < len(shown):

@@ -92,7 +92,7 @@ class Painter:
     def render(self, line: Text) -> str:
         """One line as the terminal takes it. The pieces of a frame's line do not overlap, so rich's console, which cuts and
         measures them again, is not used: it takes as long as all the drawing."""
-        base, at, pieces = str(line.style), 0, []
+        base, at, pieces = str(line.style), 0, list[tuple[str, str]]()
         for span in line.spans:
             pieces += [(line.plain[at : span.start], base), (line.plain[span.start : span.end], f"{base} {span.style}")]
             at = span.end
