@@ -147,7 +147,7 @@ class ConstantParts:
 def entropy_gone(history: History, limits: Limits) -> Finding | None:
     """W33: entropy is below a quarter of the start, the reward has stopped rising, and much is still unsolved.
 
-    A policy that has learned its task has little entropy too: but then hardly any group is all wrong.
+    A policy that has learned its task has little entropy too, but then hardly any group is all wrong.
     """
     start = mean_over(history[:3], sampled_or_trained, 1)
     now = mean_over(history[-limits.window :], sampled_or_trained, limits.window)

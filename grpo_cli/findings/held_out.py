@@ -139,7 +139,7 @@ def clustered_z(differences: Sequence[float]) -> float:
 def gold_gap(evaluations: History) -> Finding | None:
     """W70: the training verifier calls right what the gold verifier does not, and ever more of it.
 
-    On held-out samples that both judged. Finds a gap that is surely above ten points, or of a smaller one that has
+    On held-out samples that both judged. Finds a gap that is surely above ten points, or a smaller one that has
     grown significantly and still grows or has cost gold score.
     """
     known = [e for e in evaluations if e.get("eval/gold/gap") is not None]
