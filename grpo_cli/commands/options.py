@@ -29,7 +29,7 @@ Sets = Annotated[
 
 def _trust(wanted: bool) -> bool:
     if wanted:
-        from grpo_cli.recipe.trust import trust
+        from grpo_cli.recipe.named import trust
 
         trust(wanted)
     return wanted

@@ -1,22 +1,53 @@
-"""What a recipe names outside of itself (code, models, rows, files), each with the key that names it.
+"""What a recipe names outside of itself (code, models, rows, files): each with its key, where it lies, and whether it may run.
 
-How this works: which keys do so stands at the fields themselves (`sections.fields.Names`), and at a verifier's options in their
-dataclass (`field(metadata={"names": "code"})`); keys that take anything (`options`, `train.trl`, …) name a file where there is one.
-The walk goes through a recipe as it was loaded, so a new key needs its mark and nothing here.
+How this works: which keys name something stands at the fields themselves (`sections.fields.Names`), and at a verifier's options in
+their dataclass (`field(metadata={"names": "code"})`); keys that take anything (`options`, `train.trl`, …) name a file where there is
+one. The walk goes through a recipe as it was loaded, so a new key needs its mark and nothing here.
+
+`anchored`: a name is looked for in the folder of the file that holds it (a recipe that is extended may lie elsewhere), in the
+recipe's folder, and then in the current one, where what `--set` names is meant to lie. What is found elsewhere than in the recipe's
+folder is rewritten to count from there, so that a run's own recipe means the same from any folder, and after a move. A name that is
+found nowhere stays as it is written. `run.dir` alone counts from the current folder: runs lie where one works.
+
+`refuse_foreign_code`: code in a folder that came with a model runs in no command without `--trust`. A recipe is asked as it is
+loaded, before anything that it names is imported or called. A folder came with a model where it, or one of the three folders above
+it, holds weights, a `manifest.json` or a `run.json`. Refused are code inside such a folder, any code of a recipe that lies in one
+and would be imported from there, the standard library's functions (`os:system`) as such a recipe's code, and a judge of such a
+recipe, which would be sent completions and a key. A reward beside one's own recipe, and installed packages, run as they are.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import glob
+import os
+import re
+import sys
+import tempfile
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path as FilePath
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from grpo_cli.recipe.sections.fields import Names, Path, Section, dotted
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe.sections.fields import Names, Path, Placed, Section, dotted
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import Verify, kind_class
+from grpo_cli.text import path_of, without_home
 
 S = typing.TypeVar("S", bound=Section)
+SCHEME = re.compile(r"[a-z0-9]+:")
+RUNS = "runs"
+TRUSTS = "GRPO_TRUST"
+"""Set to 1 by `--trust`, for this process and those it starts."""
+WEIGHTS = (".safetensors", ".safetensors.index.json", ".gguf", "_model.bin", "model.bin.index.json", ".pt", ".pth")
+"""How files of weights end."""
+CODE = (".py", ".pyc", ".so")
+MARKS = ("manifest.json", "run.json")
+LEVELS = 3
+"""Folders above one that are looked at."""
+HINT = "read it, then say `--trust`"
 
 
 class NamedThing(NamedTuple):
@@ -106,7 +137,7 @@ def _of_options(spec: Verify, path: Path) -> Iterator[NamedThing]:
             yield from _of_value(value, (*path, name), Names(mark), folders)
 
 
-def _mark(annotation: object, metadata: typing.Iterable[Any] = ()) -> Names | None:
+def _mark(annotation: object, metadata: Iterable[Any] = ()) -> Names | None:
     """The mark of a field's type, at whatever depth it stands; FILE of a mapping that takes anything."""
     found = next((one for one in metadata if isinstance(one, Names)), None)
     if found is not None:
@@ -116,3 +147,167 @@ def _mark(annotation: object, metadata: typing.Iterable[Any] = ()) -> Names | No
     return next(
         (mark for arg in typing.get_args(annotation) if (mark := _mark(arg, getattr(arg, "__metadata__", ())))), None
     )
+
+
+def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePath | None] = lambda _: None) -> Recipe:
+    """The recipe with its paths as this process opens them, and as they count from `base` in what it writes.
+
+    Args:
+        base: the recipe's folder.
+        folder_of: the folder of the file that holds a key; None where none does.
+    """
+
+    def place(path: Path, what: Names, text: str) -> str:
+        head, name, tail = _parts(path, what, text)
+        if not name:
+            return text
+        if path_of(name).is_absolute():
+            kept = head + without_home(name) + tail
+            return Placed(text, kept) if kept != text else text
+        said = folder_of(path)
+        folders = [*([said] if said is not None else []), base, FilePath()]
+        found = next((one for folder in folders if (one := _found(folder, name, head, what))), None)
+        if found is None:
+            return text
+        near = from_folder(base, found)
+        if found == base / name:
+            near = name
+        if what is Names.MODEL:
+            return text if str(found) == os.path.normpath(name) else Placed(str(found), near)
+        if near == name:
+            return text
+        is_here = found == FilePath(name) and not _is_pattern(name)
+        return Placed(text, head + near + tail) if is_here else head + near + tail
+
+    return renamed(recipe, place)
+
+
+def from_folder(base: FilePath, path: FilePath) -> str:
+    """A path as it counts from a folder; absolute where links lead another way."""
+    whole = os.path.abspath(path)
+    near = os.path.relpath(whole, os.path.abspath(base))
+    leads_there = os.path.realpath(base / near) == os.path.realpath(whole)
+    return near if leads_there else whole
+
+
+def _parts(path: Path, what: Names, text: str) -> tuple[str, str, str]:
+    """What stands before the path in a name, the path ("" for a name that is none), and what stands behind."""
+    if what is Names.CODE:
+        where, colon, name = text.rpartition(":")
+        return ("", where, colon + name) if where.endswith(".py") else ("", "", "")
+    if what is Names.ROWS and text.startswith("run:"):
+        return "run:", text.removeprefix("run:"), ""
+    # `train.critic.from: policy` is no folder of that name
+    is_path = SCHEME.match(text) is None and (path[-1], text) != ("from", "policy")
+    return "", text if is_path else "", ""
+
+
+def _found(folder: FilePath, name: str, head: str, what: Names) -> FilePath | None:
+    try:
+        if head == "run:":
+            places = [folder / name, folder / RUNS / name]
+            return next((one for one in places if (one / "run.json").is_file()), None)
+        place = folder / name
+        is_rows = what is Names.ROWS and _is_pattern(name)  # nothing else takes a pattern
+        is_there = place.exists() or (is_rows and any(glob.iglob(str(place), recursive=True)))
+        return place if is_there else None
+    except (OSError, ValueError):
+        return None  # a text that is no name of a file
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def trust(wanted: bool) -> bool:
+    """What `--trust` does: lets code run that came with a model. Gives the wish back."""
+    if wanted:
+        os.environ[TRUSTS] = "1"
+    return wanted
+
+
+def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: FilePath) -> None:
+    """Refuse a recipe whose code came with a model.
+
+    Args:
+        recipes: as it was loaded, and those of its stages.
+        file: where it was read from; None for stdin.
+        base: the folder that its relative paths are taken from.
+
+    Raises:
+        RecipeError: it names such code, and `--trust` was not given.
+    """
+    if os.environ.get(TRUSTS) == "1":
+        return
+    came_with = _model_folder(file.parent) if file is not None else None
+    for one in recipes:
+        for named in named_by(one):
+            if named.what is Names.CODE:
+                _refuse_code(named, base, came_with)
+        for name, spec in one.verify.items() if came_with is not None else ():
+            url = spec.options.get("base_url")
+            if isinstance(url, str) and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
+                raise RecipeError(
+                    f"`verify.{name}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`",
+                    hint=HINT,
+                )
+
+
+def _refuse_code(named: NamedThing, base: FilePath, came_with: FilePath | None) -> None:
+    where = named.text.rpartition(":")[0] or named.text
+    folders = [base, *(base / folder for folder in named.folders)]
+    for path in _files(where, [*folders, FilePath()]):
+        if holder := _model_folder(path.parent) or _model_folder(path.resolve().parent):
+            raise RecipeError(
+                f"`{named.key}` names `{named.text}`, code inside `{holder}`, a folder that came with a model: it is not run",
+                hint=HINT,
+            )
+    holder = next((found for folder in folders if _holds_code(folder) and (found := _model_folder(folder))), None)
+    top = where.partition(".")[0]
+    if came_with is not None and not where.endswith(".py") and top in sys.stdlib_module_names:
+        raise RecipeError(
+            f"`{named.key}` of a recipe that came with a model (`{came_with}`) names `{named.text}`, a function of Python's own"
+            " library: it is not called",
+            hint=HINT,
+        )
+    if holder is not None:
+        raise RecipeError(
+            f"`{named.key}` names `{named.text}`, which would import from `{holder}`, a folder that came with a model: it is"
+            " not run",
+            hint=HINT,
+        )
+
+
+def _files(where: str, folders: Iterable[FilePath]) -> Iterator[FilePath]:
+    """The files that the code's name may mean in these folders."""
+    for folder in folders:
+        if where.endswith(".py"):
+            paths = [folder / path_of(where)]
+        else:
+            inner = folder.joinpath(*where.split("."))
+            paths = [inner.with_name(f"{inner.name}.py"), inner / "__init__.py"]
+        yield from (path for path in paths if path.is_file())
+
+
+def _model_folder(folder: FilePath) -> FilePath | None:
+    """The nearest folder that came with a model: this one or one of the `LEVELS` above it, also where links lead."""
+    for start in dict.fromkeys([FilePath(os.path.abspath(folder)), folder.resolve()]):
+        for one in (start, *start.parents[:LEVELS]):
+            # everything lies in these: a model in one of them did not bring the folders below
+            is_shared = one in (FilePath("/"), FilePath(tempfile.gettempdir()), FilePath(os.path.expanduser("~")))
+            if not is_shared and any(e.name in MARKS or e.name.endswith(WEIGHTS) for e in _entries(one)):
+                return one
+    return None
+
+
+def _entries(folder: FilePath) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _holds_code(folder: FilePath) -> bool:
+    """Whether Python would import anything from here, perhaps in the place of an installed package."""
+    return any(one.name.endswith(CODE) or os.path.isfile(f"{one.path}/__init__.py") for one in _entries(folder))

@@ -94,9 +94,16 @@ SHOWN = {"demonstration": "{completion}"}
 """What a phase of `sft` shows where that is left out: the samples of a run."""
 
 
-def widen(data: dict[str, Any]) -> dict[str, Any]:
-    """A layer with `model: NAME`, `train: FILE`, `math:` and the like written as mappings. Safe on parts of a recipe."""
-    out = without_gone(data, only_null=True)
+def widen(data: dict[str, Any], *, of_run: bool = False) -> dict[str, Any]:
+    """A layer with `model: NAME`, `train: FILE`, `math:` and the like written as mappings. Safe on parts of a recipe.
+
+    Keys of `GONE` are left out where they are null, and all of them `of_run`: what is read of an old run does not depend on them.
+    """
+    out = dict(data)
+    for section, key in GONE:
+        keys = out.get(section)
+        if isinstance(keys, dict) and key in keys and (of_run or keys[key] is None):
+            out[section] = {name: value for name, value in keys.items() if name != key}
     sections = {key: value for key, value in out.items() if isinstance(value, dict)}
     for section, key in (("model", "path"), ("environment", "python"), ("combine", "method")):
         if isinstance(out.get(section), str):
@@ -125,22 +132,10 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
             phases = phases if isinstance(phases, list) else [phases]
             out[section] = [_phase(shown | one) if isinstance(one, dict) else one for one in phases]
     if isinstance(out.get("stages"), list):
-        out["stages"] = [widen(stage) if isinstance(stage, dict) else stage for stage in out["stages"]]
+        out["stages"] = [widen(stage, of_run=of_run) if isinstance(stage, dict) else stage for stage in out["stages"]]
     for section in ("sample", "eval", "monitor", "stop", "run", "launch", "shaping", "combine"):
         if section in out and out[section] is None:
             out[section] = {}
-    return out
-
-
-def without_gone(data: dict[str, Any], *, only_null: bool = False) -> dict[str, Any]:
-    """A copy without the keys of `GONE`, in `stages` too: what is read of an old run does not depend on them."""
-    out = dict(data)
-    for section, key in GONE:
-        keys = out.get(section)
-        if isinstance(keys, dict) and key in keys and (keys[key] is None or not only_null):
-            out[section] = {name: value for name, value in keys.items() if name != key}
-    if isinstance(out.get("stages"), list) and not only_null:  # `widen` comes to each stage itself
-        out["stages"] = [without_gone(one) if isinstance(one, dict) else one for one in out["stages"]]
     return out
 
 

@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.reading.dump import to_yaml
-from grpo_cli.recipe.reading.layers import stack
-from grpo_cli.recipe.reading.load import check, load
+from grpo_cli.recipe.reading.load import check, load, stack
 from grpo_cli.recipe.reading.source import parse, shipped_recipes
 
 TRIES = int(os.environ.get("RECIPE_FUZZ", "150"))

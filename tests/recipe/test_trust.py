@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from grpo_cli.app import app
 from grpo_cli.errors import RecipeError
+from grpo_cli.recipe.named import TRUSTS
 from grpo_cli.recipe.reading.load import load
-from grpo_cli.recipe.trust import TRUSTS
 
 REWARD = "def f(completion, answer):\n    return 1.0\n\n\nclass World:\n    pass\n"
 RAN = "from pathlib import Path\n(Path(__file__).parent / 'RAN').write_text('')\n"

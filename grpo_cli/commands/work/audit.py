@@ -95,11 +95,9 @@ def data(
     from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
     from grpo_cli.errors import Exit
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.recipe.reading.load import load_with_folder
 
-    checked = load(recipe, sets or [])
-    base = folder_of(recipe)
+    checked, base = load_with_folder(recipe, sets or [])
     quiet_libraries()
     pin_one_gpu()
     with loading("audit"):

@@ -45,12 +45,11 @@ def check(
       grpo check my.yaml --set data.train=other.jsonl --json
     """
     from grpo_cli.jobs.check.recipe import RecipeCheck
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.recipe.reading.load import load_with_folder
     from grpo_cli.resilience.checkpoint import pinned
     from grpo_cli.sizing.fit import ask_of
 
-    base = folder_of(recipe)
     ask = ask_of(gpu, price)
-    checked = RecipeCheck(pinned(load(recipe, sets or [])), base, most, full, ask=ask, is_stdin=recipe == "-")
+    loaded, base = load_with_folder(recipe, sets or [])
+    checked = RecipeCheck(pinned(loaded), base, most, full, ask=ask, is_stdin=recipe == "-")
     raise typer.Exit(int(run_check(checked, recipe, as_json=as_json, shows=show)))

@@ -130,8 +130,8 @@ def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownR
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs import KnownRecipe
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.recipe.reading.load import load_with_folder
     from grpo_cli.resilience.checkpoint import pinned
 
-    return KnownRecipe(pinned(load(name, sets)), folder_of(name))
+    recipe, base = load_with_folder(name, sets)
+    return KnownRecipe(pinned(recipe), base)

@@ -45,8 +45,7 @@ def probe(
     """
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.open_job import open_first
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.recipe.reading.load import load_with_folder
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.checkpoint import pinned
     from grpo_cli.run.lines import refuse_unwritable
@@ -54,8 +53,8 @@ def probe(
     from grpo_cli.sizing.fit import ask_of
 
     ask = ask_of(gpu, price) if gpu is not None or price is not None else None
-    checked = pinned(load(recipe, sets or []))
-    base = folder_of(recipe)
+    loaded, base = load_with_folder(recipe, sets or [])
+    checked = pinned(loaded)
     refuse_unwritable(out)
     quiet_libraries()
     pin_one_gpu()

@@ -44,8 +44,8 @@ def train(
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.open_job import open_first, splits_of
     from grpo_cli.recipe.arithmetic import plan
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.recipe.reading.source import folder_of, label_of
+    from grpo_cli.recipe.reading.load import load_with_folder
+    from grpo_cli.recipe.reading.source import label_of
     from grpo_cli.resilience.checkpoint import pinned
 
     if recipe is None:
@@ -55,7 +55,8 @@ def train(
 
         checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
-        checked, base, label = pinned(load(recipe, sets or [])), folder_of(recipe), label_of(recipe)
+        loaded, base = load_with_folder(recipe, sets or [])
+        checked, label = pinned(loaded), label_of(recipe)
     quiet_libraries()
     if dry_run:
         raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))

@@ -118,11 +118,9 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
         SetupError: a verifier cannot run here.
     """
     from grpo_cli.data.rows import load_rows
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.recipe.reading.source import folder_of
+    from grpo_cli.recipe.reading.load import load_with_folder
 
-    recipe = load(source, sets)
-    base = folder_of(source)
+    recipe, base = load_with_folder(source, sets)
     rows = load_rows(recipe.data, "eval" if recipe.data.eval is not None else "train", base)[:most]
     plan = from_recipe(source, sets)
     filled = [{**row.fields, "prompt": row.prompt, **_good(gold, row.fields)} for row in rows]

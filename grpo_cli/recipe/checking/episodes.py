@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding
+from grpo_cli.recipe.checking.values import IsSet, RecipeFinding
 from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.recipe import Recipe
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grpo_cli.errors import DataError
-from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding, first_set, unknown
+from grpo_cli.recipe.checking.values import IsSet, RecipeFinding, first_set, unknown
 from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.method import AdsSpec, CriticSpec, acts_on_every_row, whole_only
 from grpo_cli.recipe.sections.recipe import Recipe

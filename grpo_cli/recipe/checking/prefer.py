@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding
+from grpo_cli.recipe.checking.values import IsSet, RecipeFinding
 from grpo_cli.recipe.sections.fields import Path, dotted
 from grpo_cli.recipe.sections.recipe import Recipe
 

@@ -19,8 +19,8 @@ from grpo_cli.recipe.checking.method import (
     check_loss,
     check_schedule,
 )
-from grpo_cli.recipe.checking.mistakes import IsSet, RecipeFinding, first_set, shown, unknown
 from grpo_cli.recipe.checking.prefer import check_prefer
+from grpo_cli.recipe.checking.values import IsSet, RecipeFinding, first_set, shown, unknown
 from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.recipe import By, Recipe
 from grpo_cli.run.naming import why_no_name, why_no_place

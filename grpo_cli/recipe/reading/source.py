@@ -72,8 +72,8 @@ class Document:
         return f"{spot.line:>6} | {line}\n       | {' ' * start}{'^' * width}"
 
 
-def read_documents(source: str | FilePath) -> list[Document]:
-    """The document of a path, a shipped name or `-` (stdin), and all it extends, lowest first.
+def read_documents(source: str | FilePath) -> tuple[list[Document], FilePath]:
+    """The document of a path, a shipped name or `-` (stdin), and all it extends, lowest first; the folder its paths count from.
 
     Raises:
         RecipeError: one of them cannot be found or read, or `extends` names no recipe or goes in a circle.
@@ -104,7 +104,7 @@ def read_documents(source: str | FilePath) -> list[Document]:
         seen.append(file.resolve())
         doc, folder = _read(file), file.parent
         chain.append(doc)
-    return chain[::-1]
+    return chain[::-1], folder_of(str(source))
 
 
 def find(name: str) -> FilePath:
