@@ -18,14 +18,8 @@ import typer
 from typer.core import TyperGroup
 
 from grpo_cli import __version__
-from grpo_cli.commands.files.export import export
-from grpo_cli.commands.files.init import init
-from grpo_cli.commands.files.schema import schema
-from grpo_cli.commands.look.doctor import doctor
-from grpo_cli.commands.look.explain import explain
-from grpo_cli.commands.look.report import report
-from grpo_cli.commands.look.runs import runs
-from grpo_cli.commands.look.watch import watch
+from grpo_cli.commands.files import export, init, schema
+from grpo_cli.commands.look import doctor, explain, report, runs, watch
 from grpo_cli.commands.opening import take_ctrl_c_back, wipe
 from grpo_cli.commands.work.audit import audit
 from grpo_cli.commands.work.chat import chat

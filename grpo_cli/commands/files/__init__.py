@@ -1,1 +1,0 @@
-"""Commands that write a file: init, export, schema."""
