@@ -296,11 +296,20 @@ def table(found: Evaluation, path: Path | None, kinds: Kinds | None = None) -> l
         lines.append(f"{f'pass@{k}':<8} {_pm(interval)}   maj@{k} {s.maj_k[k]:.3f}")
     if found.greedy is not None:
         lines.append(f"greedy   {_pm(found.greedy.pass_1)}   n {found.greedy.pass_1.n} prompts")
-    lines.append(_tail(s))
+    parts = [f"length   {s.mean_tokens:.1f} tokens" if s.mean_tokens is not None else "length   —"]
+    if s.truncated is not None:
+        parts.append(f"truncated {s.truncated:.1%}")
+    lines.append("   ".join(parts))
     if found.failures.failed:
         lines.append(f"errors   {visible(found.failures.text())}")
     if s.episodes:
-        lines.append(_episodes(s))
+        turns, invalid = s.episodes["turns/mean"] or 0.0, s.episodes["env/invalid"] or 0.0
+        most, cut = s.episodes["turns/max"], s.episodes["turns/cut"] or 0.0
+        split = f"right {number(s.episodes['turns/right'])}   wrong {number(s.episodes['turns/wrong'])}"
+        lines.append(
+            f"turns    {turns:.1f}, at most {most}   {split}   invalid {invalid:.1%} of them"
+            f"   cut {cut:.1%} of the episodes"
+        )
     if path is not None:
         lines.append(f"samples  {path}")
     return lines + lines_of(kinds or {})
@@ -338,20 +347,3 @@ def _found(detectable: float | None) -> str:
 
 def _pm(interval: Interval) -> str:
     return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-
-
-def _episodes(s: MeasuredSamples) -> str:
-    turns, invalid = s.episodes["turns/mean"] or 0.0, s.episodes["env/invalid"] or 0.0
-    most, cut = s.episodes["turns/max"], s.episodes["turns/cut"] or 0.0
-    split = f"right {number(s.episodes['turns/right'])}   wrong {number(s.episodes['turns/wrong'])}"
-    return (
-        f"turns    {turns:.1f}, at most {most}   {split}   invalid {invalid:.1%} of them"
-        f"   cut {cut:.1%} of the episodes"
-    )
-
-
-def _tail(s: MeasuredSamples) -> str:
-    parts = [f"length   {s.mean_tokens:.1f} tokens" if s.mean_tokens is not None else "length   —"]
-    if s.truncated is not None:
-        parts.append(f"truncated {s.truncated:.1%}")
-    return "   ".join(parts)

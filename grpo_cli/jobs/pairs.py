@@ -18,7 +18,7 @@ from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError, Mistake
 from grpo_cli.preference.file import ANSWERS, answer_lines, count_unspelt, pair_lines, unspelt_text
-from grpo_cli.preference.pairs import PairLimits, PairSummary, RowPairs, make_pairs, why_no_pairs
+from grpo_cli.preference.pairs import PairLimits, PairSummary, make_pairs, why_no_pairs
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
@@ -78,19 +78,6 @@ def read_samples(files: Sequence[str]) -> list[SampleRecord]:
     if mistakes:
         raise DataError(mistakes, hint="`grpo verify FILE --out SCORED` writes such lines")
     return found
-
-
-def run_samples(run: RunFolder, since: int) -> list[SampleRecord]:
-    """What a run drew for training from step `since` on.
-
-    Raises:
-        DataError: there are none.
-    """
-    steps = [step for step in run.steps() if step >= since]
-    if not steps:
-        which = f"no samples from step {since} on" if run.steps() else "no samples"
-        raise DataError(f"the run has {which}", place=str(run.path))
-    return [sample for step in steps for sample in run.samples(step)]
 
 
 def _sample(item: Record | BrokenFile) -> SampleRecord | Mistake:
@@ -158,7 +145,11 @@ def pairs_of_run(run: RunFolder, of: KnownRecipe, settings: PairSettings) -> Mad
     Raises:
         DataError: no samples, samples of another recipe or of held-out rows, or no pair among them.
     """
-    samples = run_samples(run, settings.since)
+    steps = [step for step in run.steps() if step >= settings.since]
+    if not steps:
+        which = f"no samples from step {settings.since} on" if run.steps() else "no samples"
+        raise DataError(f"the run has {which}", place=str(run.path))
+    samples = [sample for step in steps for sample in run.samples(step)]
     check_belonging(samples, of.recipe, of.base, str(run.path))
     return _made(samples, settings, str(run.path))
 
@@ -204,15 +195,11 @@ def pairs_of_recipe(of: KnownRecipe, display: Display, settings: PairSettings) -
 def _made(samples: Iterable[SampleRecord], settings: PairSettings, place: str) -> MadePairs:
     rows, unpaired = make_pairs(samples, settings.limits), settings.unpaired
     summary = PairSummary.of(rows)
-    lines = list(_lines(rows, unpaired))
+    lines = [line for row in rows for line in (answer_lines(row) if unpaired else pair_lines(row))]
     if not lines or (unpaired and not (summary.right and summary.wrong)):
         raise DataError(why_no_pairs(summary), place=place, hint=_hint(summary))
     texts = [[str(line[key]) for key in ANSWERS if key in line] for line in lines]
     return MadePairs(lines, summary, count_unspelt(texts), unpaired)
-
-
-def _lines(rows: Sequence[RowPairs], unpaired: bool) -> Iterable[dict[str, Any]]:
-    return (line for row in rows for line in (answer_lines(row) if unpaired else pair_lines(row)))
 
 
 def _hint(summary: PairSummary) -> str:

@@ -18,7 +18,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
@@ -121,7 +120,10 @@ def _passed(job: OpenJob, rows: list[tuple[list[int], list[int]]]) -> tuple[floa
     """Seconds of a forward and backward pass, and the bytes it takes at most; None on a CPU."""
     policy = job.policy
     base, device, on_cuda = causal_model(policy.model), policy.device, policy.device.type == "cuda"
-    laid = lay_out(*_padded(rows))
+    lead, keep = max(len(p) for p, _ in rows), max(len(c) for _, c in rows)
+    ids = [[0] * (lead - len(p)) + p + c + [0] * (keep - len(c)) for p, c in rows]
+    mask = [[0] * (lead - len(p)) + [1] * (len(p) + len(c)) + [0] * (keep - len(c)) for p, c in rows]
+    laid = lay_out(torch.tensor(ids), torch.tensor(mask), keep)
     if laid is None:
         raise SetupError("the rows of a step cannot be packed here")
     numerics, shape = _numerics(job), shape_for(laid.need)
@@ -145,14 +147,6 @@ def _passed(job: OpenJob, rows: list[tuple[list[int], list[int]]]) -> tuple[floa
         peak = torch.cuda.max_memory_allocated() - before - grads
     policy.model.zero_grad(set_to_none=True)
     return seconds, peak
-
-
-def _padded(rows: list[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, int]:
-    """[B, S] ids and mask, prompts padded on the left and completions on the right, and the width of the latter."""
-    lead, keep = max(len(p) for p, _ in rows), max(len(c) for _, c in rows)
-    ids = [[0] * (lead - len(p)) + p + c + [0] * (keep - len(c)) for p, c in rows]
-    mask = [[0] * (lead - len(p)) + [1] * (len(p) + len(c)) + [0] * (keep - len(c)) for p, c in rows]
-    return torch.tensor(ids), torch.tensor(mask), keep
 
 
 def _numerics(job: OpenJob) -> ScoreNumerics:

@@ -67,7 +67,8 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
     """
     sample, train = recipe.sample, recipe.train
     steps_epoch, dropped = divmod(n_rows, sample.prompts)
-    draws = draws_samples(recipe)
+    from_file = recipe.prefer is not None and recipe.prefer.data is not None
+    draws = recipe.train.method != "sft" and not from_file
     if not draws:
         steps_epoch = max(1, steps_epoch)
     if steps_epoch == 0 or not n_rows:
@@ -108,12 +109,6 @@ def evaluations(recipe: Recipe, steps: int, held_out: int) -> Counter[int]:
     found = Counter({whole: 2})
     found[few] += (steps - 1) // spec.every if spec.every else 0
     return found
-
-
-def draws_samples(recipe: Recipe) -> bool:
-    """Whether steps draw samples of the training rows, in place of learning from answers that are there already."""
-    from_file = recipe.prefer is not None and recipe.prefer.data is not None
-    return recipe.train.method != "sft" and not from_file
 
 
 def with_steps(recipe: Recipe, n_rows: int) -> Recipe:

@@ -46,9 +46,24 @@ def recipe_schema() -> Schema:
         _describe(defs[name]["properties"], getattr(models, name))
     for name in ("Model", "Data", "Train", "Verify", "Shaping"):
         defs[name].pop("required", None)
-    _short_forms(schema["properties"], defs)
+    top = schema["properties"]
+    source = {"anyOf": [TEXT, {"$ref": "#/$defs/Source"}]}
+    phase, shown = {"$ref": "#/$defs/WarmupPhase"}, {"anyOf": [TEXT, {"$ref": "#/$defs/Demonstration"}]}
+    _open(top, "model", TEXT, {"$ref": "#/$defs/Model"})
+    for section in ("warmup", "sft"):
+        _open(top, section, NOTHING, phase, {"type": "array", "items": phase})
+    _open(top, "combine", NOTHING, defs["Combine"]["properties"]["method"], {"$ref": "#/$defs/Combine"})
+    data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
+    _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
+    _open(data, "eval", NOTHING, *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
+    for section in (warmup, defs["Prefer"]["properties"]):
+        _open(section, "data", NOTHING, *source["anyOf"])
+    _open(warmup, "demonstration", *shown["anyOf"], {"type": "array", "items": shown, "minItems": 1})
     _verifiers(schema["properties"], defs)
-    _stages(schema["properties"], defs["Stage"])
+    stage = defs["Stage"]
+    stage["properties"].pop("keys")
+    shared = {key: value for key, value in schema["properties"].items() if key not in WHOLE}
+    stage["properties"] = shared | stage["properties"]
     defs["Shaping"]["properties"].pop("options")
     defs["Shaping"]["additionalProperties"] = True
     free = {name: kind for name, kind in FIELDS.items() if name not in OURS | ALWAYS and not name.startswith(VLLM)}
@@ -74,21 +89,6 @@ def _describe(properties: Schema, model: type[BaseModel]) -> None:
         key = field.alias or name
         if name in docs:
             properties[key] = {"description": docs[name]} | properties[key]
-
-
-def _short_forms(top: Schema, defs: Schema) -> None:
-    source = {"anyOf": [TEXT, {"$ref": "#/$defs/Source"}]}
-    phase, shown = {"$ref": "#/$defs/WarmupPhase"}, {"anyOf": [TEXT, {"$ref": "#/$defs/Demonstration"}]}
-    _open(top, "model", TEXT, {"$ref": "#/$defs/Model"})
-    for section in ("warmup", "sft"):
-        _open(top, section, NOTHING, phase, {"type": "array", "items": phase})
-    _open(top, "combine", NOTHING, defs["Combine"]["properties"]["method"], {"$ref": "#/$defs/Combine"})
-    data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
-    _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
-    _open(data, "eval", NOTHING, *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
-    for section in (warmup, defs["Prefer"]["properties"]):
-        _open(section, "data", NOTHING, *source["anyOf"])
-    _open(warmup, "demonstration", *shown["anyOf"], {"type": "array", "items": shown, "minItems": 1})
 
 
 def _open(properties: Schema, name: str, *forms: Schema) -> None:
@@ -130,13 +130,6 @@ def _verifiers(top: Schema, defs: Schema) -> None:
     }
     if "python" in KINDS:
         top["verify"]["properties"]["python"]["anyOf"].append(TEXT)
-
-
-def _stages(top: Schema, stage: Schema) -> None:
-    """A stage takes the keys of a recipe beside its own."""
-    stage["properties"].pop("keys")
-    shared = {key: value for key, value in top.items() if key not in WHOLE}
-    stage["properties"] = shared | stage["properties"]
 
 
 def _fields(section: Schema, fields: dict[str, str]) -> None:

@@ -83,19 +83,6 @@ def duration(work: Work, card: Gpu, cache_rows: int, held_out: int = 0, cost: St
     return Duration(generate, update, FIXED, run, error)
 
 
-def decode_seconds(work: Work, card: Gpu, rows: float) -> float:
-    """Seconds of one decode step of `rows` rows that are half done."""
-    sizes = work.sizes
-    read = card.bandwidth * 1e12 * READS
-    weights = sizes.body_parameters + sizes.head_parameters
-    columns = work.lengths.prompt + work.lengths.completion / 2
-    products = 2 * weights * rows / (card.tflops * 1e12 * DECODES)
-    cache = rows * columns * sizes.kv_values_token * HALF / read
-    sampling = rows * sizes.vocab * 4 * PASSES / read
-    launch = LAUNCH if trained(work.recipe.model, sizes).rank is None else ADAPTED_LAUNCH
-    return launch * sizes.layers + max(weights * HALF / read, products) + cache + sampling
-
-
 def generate_seconds(work: Work, card: Gpu, cache_rows: int, rows: float | None = None) -> float:
     """Seconds of a rollout: prompts once, then tokens until the longest completion ends."""
     rows = work.rows if rows is None else rows
@@ -107,18 +94,15 @@ def generate_seconds(work: Work, card: Gpu, cache_rows: int, rows: float | None 
     steps = lengths.longest + (rounds - 1) * lengths.completion
     prompts = rows / work.recipe.sample.group * lengths.prompt
     prefill = 2 * work.sizes.body_parameters * prompts / (card.tflops * 1e12 * DECODES)
-    return prefill + steps * decode_seconds(work, card, busy)
-
-
-def forward_flops(work: Work) -> float:
-    """Operations of one forward pass over a step's completions, as the update makes it."""
-    sizes, lengths = work.sizes, work.lengths
-    rows = work.rows * work.learned
-    prompts = work.prompts if work.is_packed else rows
-    tokens = prompts * lengths.prompt + rows * lengths.completion
-    row = lengths.prompt + lengths.completion
-    attention = 4 * sizes.layers * sizes.attention_width * rows * row * row / 2
-    return 2 * sizes.body_parameters * tokens + 2 * sizes.head_parameters * rows * lengths.completion + attention
+    sizes = work.sizes
+    read = card.bandwidth * 1e12 * READS
+    weights = sizes.body_parameters + sizes.head_parameters
+    columns = work.lengths.prompt + work.lengths.completion / 2
+    products = 2 * weights * busy / (card.tflops * 1e12 * DECODES)
+    cache = busy * columns * sizes.kv_values_token * HALF / read
+    sampling = busy * sizes.vocab * 4 * PASSES / read
+    launch = LAUNCH if trained(work.recipe.model, sizes).rank is None else ADAPTED_LAUNCH
+    return prefill + steps * (launch * sizes.layers + max(weights * HALF / read, products) + cache + sampling)
 
 
 def update_seconds(work: Work, card: Gpu) -> float:
@@ -126,7 +110,19 @@ def update_seconds(work: Work, card: Gpu) -> float:
     own = trained(work.recipe.model, work.sizes)
     rate = card.tflops * 1e12 * share(work.sizes.hidden)
     slower = (1.0 if own.is_half else WIDER) * (1.0 if own.rank is None else ADAPTED)
-    return update_passes(work) * _forwards(work) * slower * forward_flops(work) / rate
+    sizes, lengths = work.sizes, work.lengths
+    rows = work.rows * work.learned
+    prompts = work.prompts if work.is_packed else rows
+    tokens = prompts * lengths.prompt + rows * lengths.completion
+    row = lengths.prompt + lengths.completion
+    attention = 4 * sizes.layers * sizes.attention_width * rows * row * row / 2
+    return (
+        update_passes(work)
+        * _forwards(work)
+        * slower
+        * (2 * sizes.body_parameters * tokens + 2 * sizes.head_parameters * rows * lengths.completion + attention)
+        / rate
+    )
 
 
 def update_passes(work: Work) -> float:

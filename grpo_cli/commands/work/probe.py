@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,9 +10,6 @@ from grpo_cli.commands import options
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.opening import loading
 from grpo_cli.errors import Exit, SetupError, why_unwritten
-
-if TYPE_CHECKING:
-    from grpo_cli.run.records import SampleRecord
 
 
 def probe(
@@ -69,19 +64,15 @@ def probe(
             probed = run_probe(checked, base, shown, size, seed, ask, first)
     found = probed.run
     if out is not None:
-        _write(out, found.records)
+        from grpo_cli.run.lines import write_records
+
+        try:
+            write_records(out, found.records)
+        except OSError as err:
+            raise SetupError(f"cannot write the samples: {why_unwritten(err)}", place=str(out)) from err
     if as_json:
         print(dump_line(probe_object(found, checked.gate) | probed.asked_json()), end="")
     else:
         print("\n".join(lines_of(probed, checked.gate, checked.model.path, checked.sample.temperature)))
     missed = checked.gate is not None and not all(bar.is_met for bar in bars(found.probe, checked.gate))
     raise typer.Exit(int(Exit.BAR_MISSED if missed else Exit.OK))
-
-
-def _write(out: Path, records: list[SampleRecord]) -> None:
-    from grpo_cli.run.lines import write_records
-
-    try:
-        write_records(out, records)
-    except OSError as err:
-        raise SetupError(f"cannot write the samples: {why_unwritten(err)}", place=str(out)) from err

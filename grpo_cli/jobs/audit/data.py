@@ -258,7 +258,34 @@ def audit_data(
         rows = job.train.rows
         found = DataAudit(rows, RowSignals.of(rows), draws)
         chosen = choose(found, asked, recipe.train.seed if seed is None else seed)
-        _ask(found, job, chosen, samples, seed or 0)
+        from grpo_cli.measure.gradients import GradientSketch, against_the_rest
+        from grpo_cli.train.clock import Clock, StepProgress
+        from grpo_cli.train.credit import Method
+        from grpo_cli.train.loop import RolloutParts, judged_rollouts
+
+        progress = StepProgress(Clock(), job.display)
+        parts = RolloutParts(job.recipe, job.train.rows, job.train.golds, job.judge, job.engine, job.policy)
+        collect = judged_rollouts(parts, progress)
+        groups = {group.row: group for group in _sampled(collect, chosen, samples, job)}
+        found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
+        method, sketcher = Method.of(job.recipe), GradientSketch(job.policy, seed or 0)
+        again = sorted(
+            (row for row, v in found.votes.items() if not v.right and (v.against or 0) >= MOST_VOTES),
+            key=lambda row: -(found.votes[row].against or 0),
+        )[:MOST_AGAIN]
+        for row in again:
+            from grpo_cli.rollout.collect import EngineCall
+
+            groups[row] = groups[row].joined(collect([row], MORE * samples, EngineCall(1, 1), samples)[0])
+            found.votes[row] = RowVotes.of(groups[row])
+        sketches = []
+        for done, group in enumerate(groups.values(), 1):
+            advantages = method.credit([group]).A_PG[0].tolist()
+            ids = [completion.token_ids for completion in group.completions]
+            sketches.append(sketcher.of(group.prompt_ids, ids, advantages))
+            job.display.progress("gradients", done, len(groups))
+        cosines = against_the_rest(sketches)
+        found.cosines = {row: c for row, c in zip(groups, cosines, strict=True) if c is not None}
     found.seconds = time.perf_counter() - began
     return found
 
@@ -269,37 +296,6 @@ def choose(found: DataAudit, asked: int, seed: int) -> list[int]:
     rest = [row for row in range(len(found.rows)) if row not in set(flagged)]
     random.Random(seed).shuffle(rest)
     return sorted((flagged + rest)[:asked])
-
-
-def _ask(found: DataAudit, job: OpenJob, chosen: Sequence[int], samples: int, seed: int) -> None:
-    from grpo_cli.measure.gradients import GradientSketch, against_the_rest
-    from grpo_cli.train.clock import Clock, StepProgress
-    from grpo_cli.train.credit import Method
-    from grpo_cli.train.loop import RolloutParts, judged_rollouts
-
-    progress = StepProgress(Clock(), job.display)
-    parts = RolloutParts(job.recipe, job.train.rows, job.train.golds, job.judge, job.engine, job.policy)
-    collect = judged_rollouts(parts, progress)
-    groups = {group.row: group for group in _sampled(collect, chosen, samples, job)}
-    found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
-    method, sketcher = Method.of(job.recipe), GradientSketch(job.policy, seed)
-    again = sorted(
-        (row for row, v in found.votes.items() if not v.right and (v.against or 0) >= MOST_VOTES),
-        key=lambda row: -(found.votes[row].against or 0),
-    )[:MOST_AGAIN]
-    for row in again:
-        from grpo_cli.rollout.collect import EngineCall
-
-        groups[row] = groups[row].joined(collect([row], MORE * samples, EngineCall(1, 1), samples)[0])
-        found.votes[row] = RowVotes.of(groups[row])
-    sketches = []
-    for done, group in enumerate(groups.values(), 1):
-        advantages = method.credit([group]).A_PG[0].tolist()
-        ids = [completion.token_ids for completion in group.completions]
-        sketches.append(sketcher.of(group.prompt_ids, ids, advantages))
-        job.display.progress("gradients", done, len(groups))
-    cosines = against_the_rest(sketches)
-    found.cosines = {row: c for row, c in zip(groups, cosines, strict=True) if c is not None}
 
 
 def _sampled(collect: Collect[Group], chosen: Sequence[int], samples: int, job: OpenJob) -> Iterator[Group]:

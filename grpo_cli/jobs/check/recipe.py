@@ -219,13 +219,21 @@ class RecipeCheck:
 
     def _findings(self) -> Iterator[CheckFinding]:
         yield from self.machine.findings()
-        yield from self._rows()
+        self._train = yield from self._read("train")
+        if self.recipe.data.eval is not None:
+            self._held_out = yield from self._read("eval")
+        if self._train is not None:
+            self.sample_row = self._train.rows[0]
+        yield from refused(sources(self.whole, self.base))  # of the stages too, which are not read
+        yield from _shown(self.recipe, self.base, self._train, self._held_out, self.most)
         yield from check_model(self.recipe, is_full=self.is_full)
         sizes = self._sizes()
         with ThreadPoolExecutor(1) as beside:  # the tokenizer works outside Python and leaves this thread free
             # what an environment says stands in the prompts, and is known once it was started
             counting = beside.submit(self._count) if self.recipe.environment is None else None
-            yield from self._verifiers()
+            budget_s = None if self.is_full or self.all_golds else GOLDS_S
+            rows = {which: read.rows for which, read in self._splits.items()}
+            self._audit, self._canary = yield from check_verifiers(self.recipe, self.base, rows, budget_s)
             yield from self._likeness()
             prompts = list(self._prompts(sizes))
             yield from prompts
@@ -248,15 +256,6 @@ class RecipeCheck:
         except UserError:
             return None  # `model` says so
         return full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
-
-    def _rows(self) -> Iterator[CheckFinding]:
-        self._train = yield from self._read("train")
-        if self.recipe.data.eval is not None:
-            self._held_out = yield from self._read("eval")
-        if self._train is not None:
-            self.sample_row = self._train.rows[0]
-        yield from refused(sources(self.whole, self.base))  # of the stages too, which are not read
-        yield from _shown(self.recipe, self.base, self._train, self._held_out, self.most)
 
     def _pairs(self, source: Source, train: CheckedRows, context: int | None) -> Iterator[CheckFinding]:
         """The file of `prefer.data`, held against the rows where all of them were looked at."""
@@ -298,11 +297,6 @@ class RecipeCheck:
         lines = tuple(found.left_out)
         yield CheckFinding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", lines, data)
         return found
-
-    def _verifiers(self) -> Iterator[CheckFinding]:
-        budget_s = None if self.is_full or self.all_golds else GOLDS_S
-        rows = {which: read.rows for which, read in self._splits.items()}
-        self._audit, self._canary = yield from check_verifiers(self.recipe, self.base, rows, budget_s)
 
     def _likeness(self) -> Iterator[CheckFinding]:
         if self._train is not None:

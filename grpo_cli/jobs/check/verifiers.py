@@ -303,7 +303,14 @@ def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequenc
     if nothing.outcome is Outcome.ERROR:
         why = nothing.detail or nothing.reason
         return CheckFinding(check, Level.FAIL, f"fails on an empty completion: {why}", code=Exit.SETUP)
-    crossed = _crossed(verifier, rows, golds)
+    stride = max(1, len(rows) // CROSSED)
+    chosen = range(0, len(rows), stride)
+    texts = [(index, verifier.gold_text(rows[index].fields)) for index in chosen]
+    pairs = []
+    for (_, text), (index, other) in pairwise(texts):
+        if text is not None and text != other:
+            pairs.append((Sample(text, golds[index], rows[index].prompt), rows[index]))
+    crossed = pairs[:CROSSED]
     if not crossed:
         return CheckFinding(check, Level.OK, "an empty completion is not right; it names no golds to try on other rows")
     began = time.perf_counter()
@@ -318,15 +325,3 @@ def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequenc
             check, Level.WARN, message, lines, data, hint="a verifier that says yes to others' golds teaches nothing"
         )
     return CheckFinding(check, Level.OK, message, lines, data)
-
-
-def _crossed(verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> list[tuple[Sample, Row]]:
-    """The gold text of one row as the completion of the next that has another, spread over the rows."""
-    stride = max(1, len(rows) // CROSSED)
-    chosen = range(0, len(rows), stride)
-    texts = [(index, verifier.gold_text(rows[index].fields)) for index in chosen]
-    pairs = []
-    for (_, text), (index, other) in pairwise(texts):
-        if text is not None and text != other:
-            pairs.append((Sample(text, golds[index], rows[index].prompt), rows[index]))
-    return pairs[:CROSSED]

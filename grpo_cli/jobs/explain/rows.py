@@ -147,20 +147,16 @@ def render(described: dict[str, Any]) -> str:
         said |= {"gives": one["gives"]} if one["refused"] is None else {"refused": one["refused"]}
         for word, value in said.items():
             if value is not None:
-                lines += _shown(word, value)
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                lines += textwrap.wrap(
+                    text.replace("\n", "⏎"),
+                    WIDTH,
+                    initial_indent=f"    {word:<9} ",
+                    subsequent_indent=" " * 14,
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
     return "\n".join(lines)
-
-
-def _shown(word: str, value: object) -> list[str]:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return textwrap.wrap(
-        text.replace("\n", "⏎"),
-        WIDTH,
-        initial_indent=f"    {word:<9} ",
-        subsequent_indent=" " * 14,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _worked(example: WorkedRow, by: Callable[[WorkedRow], object]) -> dict[str, Any]:

@@ -51,16 +51,13 @@ def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
         f" for {step if step is not None else recipe.train.steps} steps with seed {recipe.train.seed}"
         f"{', low-rank weights merged' if recipe.model.lora else ''}."
     )
-    lines.append("What counts as right: " + ", ".join(_verifiers(recipe)) + ".")
-    lines += ["", "## Held-out score", "", *_curve(run, step), "", "## Recipe", "", "```yaml"]
-    return "\n".join([*lines, to_yaml(recipe).rstrip().replace("```", "'''"), "```", ""])
-
-
-def _verifiers(recipe: Recipe) -> list[str]:
-    return [
+    judges = ", ".join(
         f"`{visible(name)}` ({spec.kind}, weight {spec.weight:g}{', primary' if spec.primary else ''})"
         for name, spec in recipe.verify.items()
-    ]
+    )
+    lines.append(f"What counts as right: {judges}.")
+    lines += ["", "## Held-out score", "", *_curve(run, step), "", "## Recipe", "", "```yaml"]
+    return "\n".join([*lines, to_yaml(recipe).rstrip().replace("```", "'''"), "```", ""])
 
 
 def _run_of(checkpoint: Path | None) -> tuple[RunFolder | None, int | None]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import pi, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +25,6 @@ from grpo_cli.policy.loading.packages import PackageNeed
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tokens import prompts_of
 from grpo_cli.recipe.sections.recipe import Recipe
-
-if TYPE_CHECKING:
-    from gguf import GGUFWriter
-
 
 NAMES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 """`model_type` of transformers -> `general.architecture` of GGUF."""
@@ -296,7 +292,23 @@ def write_gguf(policy: Policy, file: Path, precision: str = "auto") -> None:
     part = file.with_name(file.name + ".part")
     try:
         writer = GGUFWriter(part, made.name)
-        _describe(writer, made, vocabulary_of(policy, int(made.numbers["vocab_size"])), kind, file.stem)
+        words = vocabulary_of(policy, int(made.numbers["vocab_size"]))
+        writer.add_name(file.stem)
+        writer.add_file_type(FILE_TYPES[kind])
+        writer.add_quantization_version(2)
+        for key, number in made.numbers.items():
+            add = writer.add_float32 if isinstance(number, float) else writer.add_uint32
+            add(f"{made.name}.{key}", number)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(words.pre)
+        writer.add_token_list(words.tokens)
+        writer.add_token_types(words.kinds)
+        writer.add_token_merges(words.merges)
+        for key, number in words.numbers.items():
+            writer.add_uint32(f"tokenizer.ggml.{key}", number)
+        writer.add_add_bos_token(words.begins)
+        if words.template is not None:
+            writer.add_chat_template(words.template)
         kinds = []
         for name, tensor in tensors_of(policy.model, made):
             # vectors (norms, biases) stay in float32, as llama.cpp computes with them
@@ -315,26 +327,6 @@ def write_gguf(policy: Policy, file: Path, precision: str = "auto") -> None:
         raise SetupError(f"cannot write `{file}`: {why_unwritten(err)}") from err
     finally:
         part.unlink(missing_ok=True)
-
-
-def _describe(writer: GGUFWriter, made: Architecture, words: Vocabulary, kind: str, name: str) -> None:
-    """All that is no tensor."""
-    writer.add_name(name)
-    writer.add_file_type(FILE_TYPES[kind])
-    writer.add_quantization_version(2)
-    for key, number in made.numbers.items():
-        add = writer.add_float32 if isinstance(number, float) else writer.add_uint32
-        add(f"{made.name}.{key}", number)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(words.pre)
-    writer.add_token_list(words.tokens)
-    writer.add_token_types(words.kinds)
-    writer.add_token_merges(words.merges)
-    for key, number in words.numbers.items():
-        writer.add_uint32(f"tokenizer.ggml.{key}", number)
-    writer.add_add_bos_token(words.begins)
-    if words.template is not None:
-        writer.add_chat_template(words.template)
 
 
 UNKNOWN = "# The chat template could not be put in Ollama's words; Ollama takes the file's own where it knows it."

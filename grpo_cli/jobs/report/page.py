@@ -129,24 +129,20 @@ def stage_tables(arms: Sequence[Arm]) -> list[StageTable]:
         names = [[str(stage.get("name")) for stage in chain] for chain in chains]
         if names[0] and all(names[0] == other for other in names):
             over = f"over {len(chains)} seeds (t)" if len(chains) > 1 else "clustered by prompt"
-            found.append(StageTable(_label(arm), _rows(chains), f"95 % intervals {over}"))
+            rows, done = [], 0
+            for stages in zip(*chains, strict=True):
+                steps = int(stages[0].get("steps") or 0)
+                before, after = (_score([stage.get(when) for stage in stages]) for when in ("before", "after"))
+                n = next((stage["after"].get("n") for stage in stages if stage.get("after")), None)
+                rows.append(StageRow(str(stages[0]["name"]), f"{done + 1} to {done + steps}", before, after, number(n)))
+                done += steps
+            found.append(StageTable(_label(arm), rows, f"95 % intervals {over}"))
     return found
 
 
 def _label(arm: Arm) -> str:
     run: RunData = arm.runs[0]
     return run.name if len(arm.runs) == 1 else arm.label
-
-
-def _rows(chains: Sequence[Sequence[dict[str, Any]]]) -> list[StageRow]:
-    rows, done = [], 0
-    for stages in zip(*chains, strict=True):
-        steps = int(stages[0].get("steps") or 0)
-        before, after = (_score([stage.get(when) for stage in stages]) for when in ("before", "after"))
-        n = next((stage["after"].get("n") for stage in stages if stage.get("after")), None)
-        rows.append(StageRow(str(stages[0]["name"]), f"{done + 1} to {done + steps}", before, after, number(n)))
-        done += steps
-    return rows
 
 
 def _score(measured: Sequence[dict[str, Any] | None]) -> str:

@@ -99,7 +99,24 @@ class StageChain:
             except BaseException:
                 whole.update_manifest(status="failed")
                 raise
-            return self._end(whole, result)
+            steps = sum(one.steps for one in self.done)
+            status = "done" if result.code is Exit.OK else result.status
+            whole.update_manifest(status=status, steps=steps)
+            display = self.display()
+            for one in self.done:
+                display.note("good", one.line())
+            wanted = self.recipe.run.report and self.done and status != "interrupted"
+            if wanted and (page := write_own_report(whole, display)):
+                display.note("info", f"report {page}")
+            display.close()
+            first, last = self.done[:1], self.done[-1:]
+            return replace(
+                result,
+                run=whole,
+                steps=steps,
+                before=first[0].before if first else None,
+                after=last[0].after if last else None,
+            )
 
     def _create(self, contents: Mapping[str, Digests]) -> RunFolder:
         manifest = {
@@ -153,26 +170,6 @@ class StageChain:
     def _start(self, whole: RunFolder, at: int) -> Path:
         before = RunFolder.open(whole.path / stage_folder(at - 1, self.stages[at - 1]))
         return last_weights(before) if self.stages[at].start == "last" else best_weights(before)
-
-    def _end(self, whole: RunFolder, result: TrainResult) -> TrainResult:
-        steps = sum(one.steps for one in self.done)
-        status = "done" if result.code is Exit.OK else result.status
-        whole.update_manifest(status=status, steps=steps)
-        display = self.display()
-        for one in self.done:
-            display.note("good", one.line())
-        wanted = self.recipe.run.report and self.done and status != "interrupted"
-        if wanted and (page := write_own_report(whole, display)):
-            display.note("info", f"report {page}")
-        display.close()
-        first, last = self.done[:1], self.done[-1:]
-        return replace(
-            result,
-            run=whole,
-            steps=steps,
-            before=first[0].before if first else None,
-            after=last[0].after if last else None,
-        )
 
 
 def best_weights(run: RunFolder) -> Path:

@@ -24,7 +24,7 @@ from grpo_cli.findings.samples import untrusted_warning
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys, row_of
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
-from grpo_cli.jobs.verify.scorer import ScoredLines, parse
+from grpo_cli.jobs.verify.scorer import parse
 from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_cli.lines import NumberedLine
@@ -140,7 +140,20 @@ class VerifyJob:
         jobs, stream = self._settings.jobs or allowed_cores(), self._settings.stream
         rest = chain(start.seen, lines)
         for scored in score_all(rest, self._plan, start.keys, verifiers, jobs=jobs, stream=stream):
-            self._take(scored, name)
+            self._report.lines += len(scored.out)
+            self._report.counts.merge(scored.counts, name)
+            self._lines.see(self._report.counts.failures)
+            for group, outcome, reward, told in scored.samples:
+                self._tally.add(group, outcome, reward, told)
+            problems = iter(scored.problems)
+            for line in scored.out:
+                if line is not None:
+                    self._write(line)
+                else:
+                    self._bad(*next(problems), name)
+            if self._settings.stream and self._sink is not None:
+                self._sink.flush()
+            self._progress.beat(self._report.lines)
 
     def _find_keys(self, lines: Iterator[NumberedLine], name: str) -> _Start:
         """Look for the first line with a completion among the first thousand; the lines looked at are kept.
@@ -166,22 +179,6 @@ class VerifyJob:
         if is_stream:
             return _Start([], None)
         raise DataError(mistakes) if mistakes else DataError("is empty", place=name)
-
-    def _take(self, scored: ScoredLines, name: str) -> None:
-        self._report.lines += len(scored.out)
-        self._report.counts.merge(scored.counts, name)
-        self._lines.see(self._report.counts.failures)
-        for group, outcome, reward, told in scored.samples:
-            self._tally.add(group, outcome, reward, told)
-        problems = iter(scored.problems)
-        for line in scored.out:
-            if line is not None:
-                self._write(line)
-            else:
-                self._bad(*next(problems), name)
-        if self._settings.stream and self._sink is not None:
-            self._sink.flush()
-        self._progress.beat(self._report.lines)
 
     def _warn(self, text: str, hint: str) -> None:
         self._progress.clear()
@@ -299,22 +296,18 @@ def proposal(source: str, rows: str | None) -> str:
     if source == "-":
         return known
     try:
-        flag, why = _flag(_golds(source, rows))
+        under = GoldRows(rows).under if rows else None
+        found: list[Mapping[str, Json]] = []
+        for line in islice(read_lines(source), LOOKED_AT):
+            try:
+                value = parse(under(line) if under else line)
+                found.append(row_of(value, find_keys(value, WantedKeys())))
+            except BadLine:
+                continue
+        flag, why = _flag(found)
     except UserError:
         return known
     return f"{why}: `grpo verify {source} {flag}`; or {known}" if flag else known
-
-
-def _golds(source: str, rows: str | None) -> list[Mapping[str, Json]]:
-    under = GoldRows(rows).under if rows else None
-    found: list[Mapping[str, Json]] = []
-    for line in islice(read_lines(source), LOOKED_AT):
-        try:
-            value = parse(under(line) if under else line)
-            found.append(row_of(value, find_keys(value, WantedKeys())))
-        except BadLine:
-            continue
-    return found
 
 
 def _flag(rows: list[Mapping[str, Json]]) -> tuple[str, str]:

@@ -115,7 +115,7 @@ class Tally:
             self._is_scattered = True
             self.came_back += 1
             return _State.unpacked(self._counts[at], self._first[at])
-        if self._filter is not None and _seen(self._filter, group):
+        if self._filter is not None and all(self._filter[at >> 3] & (1 << (at & 7)) for at in _probes(group)):
             self.came_back += 1
         return _State()
 
@@ -194,7 +194,3 @@ def _probes(group: int) -> tuple[int, ...]:
 def _mark(bits: bytearray, group: int) -> None:
     for at in _probes(group):
         bits[at >> 3] |= 1 << (at & 7)
-
-
-def _seen(bits: bytearray, group: int) -> bool:
-    return all(bits[at >> 3] & (1 << (at & 7)) for at in _probes(group))

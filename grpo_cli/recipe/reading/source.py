@@ -223,44 +223,27 @@ class _Reader:
             return self._wrong(f"the tag `!{_tag(node)}` has no meaning here", node)
         above = (*above, id(node))
         if isinstance(node, MappingNode):
-            return self._mapping(node, path, above)
+            out: dict[str, Any] = {}
+            merged: dict[str, Any] = {}
+            for key_node, value_node in node.value:
+                if not isinstance(key_node, ScalarNode):
+                    self._wrong("a key must be a word", key_node)
+                    continue
+                key = str(key_node.value)
+                self._find_eaten(key_node)
+                if _tag(key_node) == "merge":
+                    merged |= self._merge(value_node, path, above)
+                    continue
+                if key in out:
+                    first = self.doc.keys[(*path, key)].line
+                    self._wrong(f"key `{key}` is said twice, first on line {first}", key_node)
+                    continue
+                self.doc.keys[(*path, key)] = _spot(key_node)
+                self.doc.values.pop((*path, key), None)
+                out[key] = self.read(value_node, (*path, key), above)
+            return merged | out
         if isinstance(node, SequenceNode):
             return [self.read(item, (*path, i), above) for i, item in enumerate(node.value)]
-        return self._scalar(node)
-
-    def _mapping(self, node: MappingNode, path: Path, above: tuple[int, ...]) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, ScalarNode):
-                self._wrong("a key must be a word", key_node)
-                continue
-            key = str(key_node.value)
-            self._find_eaten(key_node)
-            if _tag(key_node) == "merge":
-                merged |= self._merge(value_node, path, above)
-                continue
-            if key in out:
-                first = self.doc.keys[(*path, key)].line
-                self._wrong(f"key `{key}` is said twice, first on line {first}", key_node)
-                continue
-            self.doc.keys[(*path, key)] = _spot(key_node)
-            self.doc.values.pop((*path, key), None)
-            out[key] = self.read(value_node, (*path, key), above)
-        return merged | out
-
-    def _merge(self, node: Node, path: Path, above: tuple[int, ...]) -> dict[str, Any]:
-        nodes = node.value if isinstance(node, SequenceNode) else [node]
-        out: dict[str, Any] = {}
-        for one in reversed(nodes):
-            value = self.read(one, path, above)
-            if not isinstance(value, dict):
-                self._wrong("`<<` takes a mapping", one)
-            else:
-                out |= value
-        return out
-
-    def _scalar(self, node: Node) -> Any:
         tag, text = _tag(node), str(node.value)
         self._find_eaten(node)
         try:
@@ -277,6 +260,17 @@ class _Reader:
         if tag not in {"str", "timestamp", ""}:
             return self._wrong(f"the tag `!{tag}` has no meaning here", node)
         return text
+
+    def _merge(self, node: Node, path: Path, above: tuple[int, ...]) -> dict[str, Any]:
+        nodes = node.value if isinstance(node, SequenceNode) else [node]
+        out: dict[str, Any] = {}
+        for one in reversed(nodes):
+            value = self.read(one, path, above)
+            if not isinstance(value, dict):
+                self._wrong("`<<` takes a mapping", one)
+            else:
+                out |= value
+        return out
 
     def _find_eaten(self, node: Node) -> None:
         """Note escapes that ate the first letter of a TeX command, each once, also where an alias repeats it."""
