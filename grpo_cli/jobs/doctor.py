@@ -7,7 +7,6 @@ its files, so that the answer comes at once.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import re
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_cli.errors import Exit, UsageError
 from grpo_cli.findings.evidence import Diagnosis, diagnose
@@ -32,10 +31,6 @@ from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lanes import default_count
 from grpo_verifiers.verifier import BadOption, Unavailable
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
 
 OURS = "grpo-cli"
 CHECKED = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "vllm", "math-verify", "deepspeed")
@@ -58,15 +53,6 @@ class MachineProblem:
     def as_json(self) -> dict[str, str]:
         """The object in `--json`."""
         return {"text": self.text, "hint": self.hint}
-
-
-def facts(runs: str) -> dict[str, Any]:
-    """The torch build, the driver, and free space where runs, caches and temporary files go."""
-    return {
-        "torch_build": torch_build(),
-        "driver": driver(),
-        "disk_gib": {name: free_gib(path) for name, path in places(runs).items()},
-    }
 
 
 def torch_build() -> str | None:
@@ -136,6 +122,7 @@ def unmet(name: str, required: Sequence[str]) -> Iterator[MachineProblem]:
             demand = Requirement(text)
         except InvalidRequirement:
             continue
+        needed = f"{demand.name}{demand.specifier}"
         optional = demand.marker is not None and not demand.marker.evaluate({"extra": ""})
         if optional and name != OURS:
             continue
@@ -143,23 +130,10 @@ def unmet(name: str, required: Sequence[str]) -> Iterator[MachineProblem]:
             found = metadata.version(demand.name)
         except metadata.PackageNotFoundError:
             if not optional:
-                yield MachineProblem(
-                    f"{name} needs {demand.name}{demand.specifier}, it is not installed", _install(demand)
-                )
+                yield MachineProblem(f"{name} needs {needed}, it is not installed", f"pip install '{needed}'")
             continue
         if not demand.specifier.contains(found, prereleases=True):
-            yield MachineProblem(
-                f"{name} needs {demand.name}{demand.specifier}, installed is {found}", _install(demand)
-            )
-
-
-def _install(demand: Requirement) -> str:
-    return f"pip install '{demand.name}{demand.specifier}'"
-
-
-def _versions() -> Iterator[MachineProblem]:
-    for name in (OURS, *CHECKED):
-        yield from unmet(name, demands(name))
+            yield MachineProblem(f"{name} needs {needed}, installed is {found}", f"pip install '{needed}'")
 
 
 def _parser() -> Iterator[MachineProblem]:
@@ -263,8 +237,13 @@ def examine_machine(least: str, as_json: bool, runs: str = "runs") -> int:
     except Unavailable as err:
         chosen, why = None, str(err)
     tried = {name: tiers.try_tier(name) for name in tiers.ORDER}
-    known = machine() | facts(runs)
-    found = [*_versions(), *_parser(), *_torch(), *_room(runs, len(known["gpus"]))]
+    known = machine() | {
+        "torch_build": torch_build(),
+        "driver": driver(),
+        "disk_gib": {name: free_gib(path) for name, path in places(runs).items()},
+    }
+    found = [problem for name in (OURS, *CHECKED) for problem in unmet(name, demands(name))]
+    found += [*_parser(), *_torch(), *_room(runs, len(known["gpus"]))]
     if as_json:
         told = {name: t if isinstance(t, str) else t.as_json() for name, t in tried.items()}
         out = {"machine": known, "troubles": [t.as_json() for t in found]}
@@ -294,33 +273,26 @@ def examine_machine(least: str, as_json: bool, runs: str = "runs") -> int:
 
 def machine() -> dict[str, Any]:
     """Interpreter, cores, memory, GPUs, versions of what matters, programs that some verifiers call."""
+    try:
+        memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    except (ValueError, OSError):
+        memory = None
+    gpus: list[str] = []
+    # torch takes a second to say that there are none
+    if any(os.path.exists(f"/dev/{name}") for name in ("nvidiactl", "kfd")) and find_spec("torch") is not None:
+        import torch
+
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "python": f"{platform.python_version()} {platform.machine()} {sys.platform}",
         "kernel": platform.release(),
         "cores": allowed_cores(),
-        "memory_gib": _memory_gib(),
-        "gpus": _gpus(),
+        "memory_gib": memory,
+        "gpus": gpus,
         "lanes": default_count(),
         "packages": {name: _version(name) for name in PACKAGES},
         "programs": {name: shutil.which(name) for name in PROGRAMS},
     }
-
-
-def _memory_gib() -> float | None:
-    try:
-        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
-    except (ValueError, OSError):
-        return None
-
-
-def _gpus() -> list[str]:
-    if not any(os.path.exists(f"/dev/{name}") for name in ("nvidiactl", "kfd")):
-        return []  # torch takes a second to say the same
-    if importlib.util.find_spec("torch") is None:
-        return []
-    import torch
-
-    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
 def _version(name: str) -> str | None:

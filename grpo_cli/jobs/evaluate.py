@@ -86,7 +86,15 @@ def by_kind(measured: MeasuredSamples, asked: Sequence[str]) -> Kinds:
         of: dict[str, list[SampleRecord]] = {}
         for record in measured.records:
             of.setdefault(_value(record.fields.get(column)), []).append(record)
-        out[column] = {value: _kind(of[value]) for value in sorted(of, key=_in_order)}
+        out[column] = {
+            value: RowKind(
+                pass_1_of(of[value]),
+                len({record.row for record in of[value]}),
+                sum(record.is_failed for record in of[value]),
+                turns_by_outcome(of[value]),
+            )
+            for value in sorted(of, key=_in_order)
+        }
     return out
 
 
@@ -97,30 +105,17 @@ def lines_of(kinds: Kinds) -> list[str]:
         shown = list(found.items())[:MOST_SHOWN]
         width = max(len(visible(value)[:24]) for value, _ in shown)
         lines += ["", f"by `{column}`"]
-        lines += [f"  {visible(value)[:24]:<{width}}  {_said(kind)}" for value, kind in shown]
+        for value, kind in shown:
+            parts = [_pm(kind.pass_1) if math.isfinite(kind.pass_1.mean) else DASH, f"n {kind.pass_1.n}"]
+            if kind.turns:
+                turns = kind.turns
+                parts.append(f"turns right {number(turns['turns/right'])} wrong {number(turns['turns/wrong'])}")
+            if kind.without_verdict:
+                parts.append(f"without verdict {kind.without_verdict}")
+            lines.append(f"  {visible(value)[:24]:<{width}}  {'   '.join(parts)}")
         if len(found) > len(shown):
             lines.append(f"  … {len(found) - len(shown)} more, in `--json`")
     return lines
-
-
-def _kind(records: Sequence[SampleRecord]) -> RowKind:
-    return RowKind(
-        pass_1_of(records),
-        len({record.row for record in records}),
-        sum(record.is_failed for record in records),
-        turns_by_outcome(records),
-    )
-
-
-def _said(kind: RowKind) -> str:
-    one = kind.pass_1
-    has_score = math.isfinite(one.mean)
-    parts = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if has_score else DASH, f"n {one.n}"]
-    if kind.turns:
-        parts.append(f"turns right {number(kind.turns['turns/right'])} wrong {number(kind.turns['turns/wrong'])}")
-    if kind.without_verdict:
-        parts.append(f"without verdict {kind.without_verdict}")
-    return "   ".join(parts)
 
 
 def _value(value: object) -> str:
@@ -206,16 +201,6 @@ def measure_model(
         UsageError: no row has one of them.
         RecipeError, DataError, SetupError: as `grpo train` would on these rows and this model.
     """
-    found = _measure(source, display, seed, noun, by, first)
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return found
-
-
-def _measure(
-    source: ModelSource, display: Display, seed: int, noun: str, by: Sequence[str], first: JudgedRows | None
-) -> Evaluation:
     recipe = source.recipe
     with open_job(
         recipe,
@@ -237,7 +222,13 @@ def _measure(
             sampling,
             environment=recipe.environment,
         )
-        return evaluator.run(0, lambda done, total: display.progress(noun, done, total))
+        found = evaluator.run(0, lambda done, total: display.progress(noun, done, total))
+    # the next model is loaded where this one was
+    del opened, evaluator
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return found
 
 
 SCHEMA = 1
@@ -319,10 +310,12 @@ def comparison(against: str, reference: Evaluation | None, paired: PairedCompari
     """The paired comparison, with the difference it could have seen."""
     assert reference is not None
     d = paired.sampled
+    is_bound = math.isfinite(d.difference.half_width)
+    span = f"[{d.difference.low:+.3f}, {d.difference.high:+.3f}]" if is_bound else "[—, —]"
     lines = [
         "",
         f"against  {against}: pass@1 {reference.sampled.pass_1.mean:.3f}",
-        f"differs  {d.difference.mean:+.3f} {_range(d.difference)}   p {d.p_value:.2g}"
+        f"differs  {d.difference.mean:+.3f} {span}   p {d.p_value:.2g}"
         f"   paired by prompt, n {d.difference.n}; {_found(d.detectable)}",
     ]
     if paired.greedy_p is not None:
@@ -331,12 +324,6 @@ def comparison(against: str, reference: Evaluation | None, paired: PairedCompari
             f"   p {paired.greedy_p:.2g} (exact McNemar); {_found(paired.greedy_detectable)}"
         )
     return lines
-
-
-def _range(interval: Interval) -> str:
-    if not math.isfinite(interval.half_width):
-        return "[—, —]"
-    return f"[{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def _found(detectable: float | None) -> str:

@@ -184,52 +184,24 @@ def run_probe(
     base: Path | None,
     display: Display,
     size: ProbeSize,
-    seed: int | None,
-    ask: CardQuestion | None,
+    seed: int | None = None,
+    ask: CardQuestion | None = None,
     first: JudgedRows | None = None,
 ) -> Probed:
-    """`probe_for_cards` where some were asked about, else `probe_recipe`; `first`: the training rows, if they are open already."""
-    if ask is None:
-        return Probed(probe_recipe(recipe, base, display, size, seed, first))
-    return probe_for_cards(recipe, base, display, size, ask, seed, first)
+    """Load rows, golds and model, warm it up where the recipe asks for it, and sample; `first`: the rows that are open already.
 
-
-def probe_recipe(
-    recipe: Recipe,
-    base: Path | None,
-    display: Display,
-    size: ProbeSize,
-    seed: int | None = None,
-    first: JudgedRows | None = None,
-) -> ProbeRun:
-    """Load rows, golds and model, warm it up where the recipe asks for it, and sample.
+    With `ask` also whether the run fits these cards, by the lengths that were drawn; where one of them is here, by a step that is
+    measured.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
-    """
-    with open_start(recipe, base, display, splits=["train"], first=first) as job:
-        return _sampled(job, size, seed)
-
-
-def probe_for_cards(
-    recipe: Recipe,
-    base: Path | None,
-    display: Display,
-    size: ProbeSize,
-    ask: CardQuestion,
-    seed: int | None = None,
-    first: JudgedRows | None = None,
-) -> Probed:
-    """The same, and whether the run fits these cards, by the lengths that were drawn; where one of them is here, by a step that
-    is measured.
-
-    Raises:
-        RecipeError, DataError, SetupError: as `probe_recipe`.
         UsageError: the recipe launches another number of cards.
     """
-    cards_of(recipe, ask.cards)
-    with open_start(recipe, base, display, splits=["train"], trains=True, first=first) as job:
-        return _asked(job, _sampled(job, size, seed), ask)
+    if ask is not None:
+        cards_of(recipe, ask.cards)
+    with open_start(recipe, base, display, splits=["train"], trains=ask is not None, first=first) as job:
+        found = _sampled(job, size, seed)
+        return Probed(found) if ask is None else _asked(job, found, ask)
 
 
 def _sampled(job: OpenJob, size: ProbeSize, seed: int | None) -> ProbeRun:
@@ -265,8 +237,6 @@ def _asked(job: OpenJob, found: ProbeRun, ask: CardQuestion) -> Probed:
 
 
 def _measured(job: OpenJob, work: Work) -> StepCost | None:
-    from grpo_cli.jobs.probe import measure_step, why_unmeasured
-
     why = why_unmeasured(job, work)
     if why is not None:
         job.display.note("info", f"no step is measured: {why}")
@@ -279,6 +249,7 @@ def _measured(job: OpenJob, work: Work) -> StepCost | None:
 
 
 INDENT = 10
+MOST_REASONS = 4
 ENDS = 160
 """Characters shown of the end of an example, where the answer is."""
 
@@ -286,6 +257,9 @@ ENDS = 160
 def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
     """Everything but the gate."""
     p = found.probe
+    numbers = (("mean", p.mean_tokens), ("p95", p.p95_tokens), ("p95 of right", p.right_p95_tokens))
+    said = "   ".join(f"{name} {'—' if value is None else f'{value:.0f}'}" for name, value in numbers)
+    reasons = list(p.reasons.items())[:MOST_REASONS]
     lines = [
         _line(
             "probe",
@@ -295,8 +269,8 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
         _line("pass@1", f"{in_words(p.pass_1)}" + (f"   pass@{p.samples} {in_words(p.pass_k)}" if p.pass_k else "")),
         _line("outcomes", "   ".join(f"{n.replace('_', ' ')} {_share(s)}" for n, s in p.outcomes.items())),
         *([_line("errors", visible(p.failures.text()))] if p.failures.failed else []),
-        *_reasons(p),
-        _line("length", _lengths(p)),
+        *([_line("reasons", "   ".join(f"{visible(reason)} {n}" for reason, n in reasons))] if reasons else []),
+        _line("length", f"{said}   limit {p.max_tokens}   truncated {_share(p.truncated)}"),
         _line("prompts", "   ".join(f"{k}/{p.samples} {n}" for k, n in p.histogram().items() if n)),
     ]
     if p.distinct is not None:
@@ -309,7 +283,12 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
     lines += _forecasts(p)
     for cause in causes(p):
         lines += [_line("why", cause.text), f"{'':<{INDENT}}hint: {cause.hint}"]
-    return [*lines, *_examples(p)]
+    for kind, records in p.examples.items():
+        for record in records:
+            lines += ["", _line(kind.replace("_", " "), f"{visible(record.row)}   {_about(record)}")]
+            end = visible(" ".join(record.completion.split()))[-ENDS:]
+            lines.append(f"{'':<{INDENT}}… {end}" if record.completion else f"{'':<{INDENT}}(empty)")
+    return lines
 
 
 def gate_lines(probe: Probe, gate: Gate | None) -> list[str]:
@@ -344,17 +323,6 @@ def _forecasts(p: Probe) -> list[str]:
     return [*lines, _line("pays", said)]
 
 
-def _examples(p: Probe) -> list[str]:
-    lines: list[str] = []
-    for kind, records in p.examples.items():
-        for record in records:
-            lines += ["", _line(kind.replace("_", " "), f"{visible(record.row)}   {_about(record)}")]
-            lines.append(
-                f"{'':<{INDENT}}… {_end(record.completion)}" if record.completion else f"{'':<{INDENT}}(empty)"
-            )
-    return lines
-
-
 def _about(record: SampleRecord) -> str:
     """Answer found, answer wanted, reason."""
     parts = [f"{record.tokens} tokens" + (", cut off" if record.truncated else "")]
@@ -368,26 +336,8 @@ def _about(record: SampleRecord) -> str:
     return "   ".join(parts)
 
 
-def _reasons(p: Probe, most: int = 4) -> list[str]:
-    if not p.reasons:
-        return []
-    named = "   ".join(f"{visible(reason)} {count}" for reason, count in list(p.reasons.items())[:most])
-    return [_line("reasons", named)]
-
-
-def _lengths(p: Probe) -> str:
-    numbers = (("mean", p.mean_tokens), ("p95", p.p95_tokens), ("p95 of right", p.right_p95_tokens))
-    said = "   ".join(f"{name} {'—' if value is None else f'{value:.0f}'}" for name, value in numbers)
-    return f"{said}   limit {p.max_tokens}   truncated {_share(p.truncated)}"
-
-
 def _share(interval: Interval) -> str:
     return f"{interval.mean:.1%}"
-
-
-def _end(text: str) -> str:
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= ENDS else line[-ENDS:]
 
 
 def _short(text: str, most: int = 40) -> str:
@@ -400,14 +350,12 @@ def _line(name: str, text: str) -> str:
 
 
 def lines_of(found: Probed, gate: Gate | None, model: str, temperature: float) -> Sequence[str]:
-    """The whole page."""
-    return [*table(found.run, model, temperature), *_fit(found), *gate_lines(found.run.probe, gate)]
-
-
-def _fit(found: Probed) -> list[str]:
-    """Whether the run fits the cards that were asked about."""
-    if found.fit is None:
-        return [] if found.unsaid is None else ["", _line("fit", f"unknown: {found.unsaid}")]
-    hint = found.fit.hint()
-    lines = [*found.fit.lines(), *([f"hint: {hint}"] if hint else [])]
-    return ["", _line("fit", found.fit.message()), *(f"{'':<{INDENT}}{line}" for line in lines)]
+    """The whole page; where cards were asked about, whether the run fits them."""
+    fits: list[str] = []
+    if found.fit is not None:
+        hint = found.fit.hint()
+        about = [*found.fit.lines(), *([f"hint: {hint}"] if hint else [])]
+        fits = ["", _line("fit", found.fit.message()), *(f"{'':<{INDENT}}{line}" for line in about)]
+    elif found.unsaid is not None:
+        fits = ["", _line("fit", f"unknown: {found.unsaid}")]
+    return [*table(found.run, model, temperature), *fits, *gate_lines(found.run.probe, gate)]

@@ -175,21 +175,13 @@ def listed(root: Path, by: str = "started", reverse: bool = False, status: Seque
     Raises:
         UsageError: no such order, or no such status.
     """
-    for word in status:
-        if word not in STATUSES:
-            near = nearest(word, list(STATUSES), 0.5)
+    asked = [(word, STATUSES, "--status", f"no run is `{word}`") for word in status]
+    for word, known, place, text in [*asked, (by, ORDERS, "--sort", f"runs cannot be sorted by `{by}`")]:
+        if word not in known:
+            near = nearest(word, known, 0.5)
             raise UsageError(
-                f"no run is `{word}`",
-                place="--status",
-                hint=f"did you mean `{near}`?" if near else f"one of {', '.join(STATUSES)}",
+                text, place=place, hint=f"did you mean `{near}`?" if near else f"one of {', '.join(known)}"
             )
-    if by not in ORDERS:
-        near = nearest(by, list(ORDERS), 0.5)
-        raise UsageError(
-            f"runs cannot be sorted by `{by}`",
-            place="--sort",
-            hint=f"did you mean `{near}`?" if near else f"one of {', '.join(ORDERS)}",
-        )
     found = [summarise(folder) for folder in list_runs(root)]
     found = [one for one in found if not status or one.status in status]
     return ordered(found, by, reverse)
@@ -264,9 +256,10 @@ def lines_of(folder: RunFolder) -> list[str]:
         return [f"{visible(one.name)}   {UNREADABLE}: {visible(one.reason)}"]
     card, manifest = card_of(folder), folder.manifest()
     checkpoints = sorted(p.name for p in (folder.path / "checkpoints").glob("step-*") if p.suffix == "")
+    recipe, file = visible(one.recipe) or DASH, recipe_file(folder)
     facts = [
         ("status", one.status + (f": {visible(one.reason)}" if one.reason else "")),
-        ("recipe", _recipe_text(one.recipe, recipe_file(folder))),
+        ("recipe", f"{recipe} ({visible(file)})" if one.recipe and file not in ("", one.recipe) else recipe),
         ("model", visible(one.model) or DASH),
         ("steps", f"{one.step} of {one.steps}" if one.steps else str(one.step)),
         ("started", one.started or DASH),
@@ -292,30 +285,22 @@ def lines_of(folder: RunFolder) -> list[str]:
     return lines
 
 
-def _recipe_text(name: str, file: str) -> str:
-    """`mine (/here/mine/recipe.yaml)`."""
-    return f"{visible(name)} ({visible(file)})" if name and file not in ("", name) else visible(name) or DASH
-
-
 def compared_lines(first: RunSummary, others: Sequence[RunComparison]) -> list[str]:
     """Runs beside the first, for a person to read."""
     lines = table(HEADER, rows_of([first, *(other.summary for other in others)]))
     for other in others:
         lines += ["", f"{visible(other.summary.name)} against {visible(first.name)}"]
-        lines.append(f"  held-out   {_paired_text(other)}")
+        paired = other.why
+        if other.paired is not None:
+            gap, p = other.paired.difference, other.paired.p_value
+            sure = "nothing bounds it" if gap.n < 2 else f"[{gap.low:+.3f}, {gap.high:+.3f}], p {p:.2g}"
+            paired = f"{gap.mean:+.3f} {sure}   n {gap.n} rows, steps {other.first_step} and {other.step}"
+        lines.append(f"  held-out   {paired}")
         if not other.differs:
             lines.append("  recipe     the same")
         for key, (a, b) in other.differs.items():
             lines.append(f"  {visible(key)}   {_value(a)} → {_value(b)}")
     return lines
-
-
-def _paired_text(other: RunComparison) -> str:
-    if other.paired is None:
-        return other.why
-    gap = other.paired.difference
-    sure = "nothing bounds it" if gap.n < 2 else f"[{gap.low:+.3f}, {gap.high:+.3f}], p {other.paired.p_value:.2g}"
-    return f"{gap.mean:+.3f} {sure}   n {gap.n} rows, steps {other.first_step} and {other.step}"
 
 
 def _value(value: Any) -> str:

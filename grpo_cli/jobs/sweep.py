@@ -16,9 +16,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -332,7 +331,7 @@ def command_of(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> li
 
 def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]) -> SweepEnd:
     """Run what is not over, one in each seat (the variables that a process there gets); a failed run does not stop the others."""
-    ended, free, count = SweepEnd(), SimpleQueue[Mapping[str, str]](), len(plan.runs)
+    ended, free, count, is_alone = SweepEnd(), SimpleQueue[Mapping[str, str]](), len(plan.runs), len(seats) == 1
     for seat in seats:
         free.put(seat)
     living: set[subprocess.Popen[bytes]] = set()
@@ -349,13 +348,23 @@ def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell:
                 if ended.signal is not None:
                     return
                 tell(f"run {number} of {count}  {run.name}{'' if state == 'new' else f'  goes on ({state})'}")
-                process = _start(plan, run, state, display, seat, is_alone=len(seats) == 1)
+                # a run alone has the terminal; several at once would draw over each other and are heard at their end
+                process = subprocess.Popen(
+                    command_of(plan, run, state, display if is_alone else "plain"),
+                    env={**os.environ, **seat},
+                    stdin=None if is_alone else subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if is_alone else subprocess.PIPE,
+                )
                 living.add(process)
             _, said = process.communicate()
             with guard:
                 living.discard(process)
                 ended.codes[run.name] = process.returncode if process.returncode >= 0 else 128 - process.returncode
-            _tell_end(run, ended.codes[run.name], said, tell)
+            if ended.codes[run.name] > Exit.BAR_MISSED:
+                tell(f"{run.name} ended with exit code {ended.codes[run.name]}")
+                for line in (said or b"").decode(errors="replace").splitlines()[-MOST_TOLD:]:
+                    tell(f"    {line}")
         finally:
             free.put(seat)
 
@@ -366,9 +375,14 @@ def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell:
             if number == signal.SIGTERM or not _is_in_front():
                 process.send_signal(number)
 
-    with _signals(stop), ThreadPoolExecutor(len(seats)) as pool:
-        for done in [pool.submit(one, i, run) for i, run in enumerate(plan.runs, 1)]:
-            done.result()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with ThreadPoolExecutor(len(seats)) as pool:
+            for done in [pool.submit(one, i, run) for i, run in enumerate(plan.runs, 1)]:
+                done.result()
+    finally:
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
     if ended.signal is None and any(code in STOPS for code in ended.codes.values()):
         ended.signal = signal.SIGINT
     return ended
@@ -380,20 +394,6 @@ def seats_of(gpus: int, at_once: int | None, visible: str | None) -> list[Mappin
     if gpus > 1 and at_once != 1:
         return [{"CUDA_VISIBLE_DEVICES": name} for name in names[: at_once or gpus]]
     return [{} for _ in range(at_once or 1)]
-
-
-def _start(
-    plan: SweepPlan, run: PlannedRun, state: str, display: str, seat: Mapping[str, str], *, is_alone: bool
-) -> subprocess.Popen[bytes]:
-    """A run alone has the terminal; several at once would draw over each other and are heard at their end."""
-    command = command_of(plan, run, state, display if is_alone else "plain")
-    return subprocess.Popen(
-        command,
-        env={**os.environ, **seat},
-        stdin=subprocess.DEVNULL if not is_alone else None,
-        stdout=subprocess.DEVNULL,
-        stderr=None if is_alone else subprocess.PIPE,
-    )
 
 
 def _is_in_front() -> bool:
@@ -408,21 +408,3 @@ def _is_in_front() -> bool:
         return False
     finally:
         os.close(terminal)
-
-
-def _tell_end(run: PlannedRun, code: int, said: bytes | None, tell: Callable[[str], None]) -> None:
-    if code <= Exit.BAR_MISSED:
-        return
-    tell(f"{run.name} ended with exit code {code}")
-    for line in (said or b"").decode(errors="replace").splitlines()[-MOST_TOLD:]:
-        tell(f"    {line}")
-
-
-@contextmanager
-def _signals(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,7 +17,7 @@ from grpo_cli.jobs.check.findings import CheckFinding, exit_code
 from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.evaluate import measure_model
 from grpo_cli.jobs.open_job import open_job
-from grpo_cli.jobs.probe import probe_recipe
+from grpo_cli.jobs.probe import run_probe
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -60,7 +60,7 @@ def refusals(recipe: Recipe, folder: Path) -> dict[str, UserError]:
     found: dict[str, UserError] = {}
     jobs = {
         "train": lambda: Job(recipe, label="r", base=folder, display=make_display("none")).run(),
-        "probe": lambda: probe_recipe(recipe, folder, Told().display, ProbeSize(2, 2)),
+        "probe": lambda: run_probe(recipe, folder, Told().display, ProbeSize(2, 2)).run,
         "eval": lambda: measure_model(ModelSource(recipe.model.path, recipe, folder, None), Told().display, seed=0),
     }
     for name, job in jobs.items():

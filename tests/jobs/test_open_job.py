@@ -10,7 +10,7 @@ import torch
 
 from grpo_cli.jobs.evaluate import measure_model
 from grpo_cli.jobs.open_job import open_job
-from grpo_cli.jobs.probe import probe_recipe
+from grpo_cli.jobs.probe import run_probe
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -31,7 +31,7 @@ def test_a_probe_has_each_row_judged_by_the_verifier_that_it_names(tmp_path: Pat
     rows = [row | {"kind": "math" if i % 2 else "half"} for i, row in enumerate(ROWS)]
     verify = {"math": {}, "half": {"kind": "regex", "pattern": "[a-m]"}}
     recipe = tiny_recipe(tmp_path, rows, verify=verify, combine={"method": "by", "by": "kind"})
-    found = probe_recipe(recipe, tmp_path, Told().display, SIZE)
+    found = run_probe(recipe, tmp_path, Told().display, SIZE).run
     assert len(found.records) == 16
     assert {tuple(record.verdicts) for record in found.records} == {("math",), ("half",)}
     assert all(list(record.verdicts) == [record.fields["kind"]] for record in found.records)
@@ -59,14 +59,14 @@ def test_a_recipe_for_vllm_is_measured_without_it_and_what_generates_is_said(
     if command == "eval":
         assert evaluated(recipe, tmp_path, told).sampled.pass_1.n == 6
     else:
-        assert len(probe_recipe(recipe, tmp_path, told.display, SIZE).records) == 16
+        assert len(run_probe(recipe, tmp_path, told.display, SIZE).run.records) == 16
     assert "generating with `graph`, not `vllm`: the package `vllm` is not installed" in told.notes
 
 
 def test_a_probe_samples_as_a_training_step_would(tmp_path: Path) -> None:
     recipe = tiny_recipe(tmp_path, ROWS, sample={"top_k": 1})
     texts: dict[str, set[str]] = {}
-    for record in probe_recipe(recipe, tmp_path, Told().display, SIZE).records:
+    for record in run_probe(recipe, tmp_path, Told().display, SIZE).run.records:
         texts.setdefault(record.row, set()).add(record.completion)
     assert len(texts) == 4 and all(len(found) == 1 for found in texts.values())
 
@@ -144,5 +144,5 @@ def test_a_probe_calls_rewards_equal_where_training_would_pay_the_same(
 ) -> None:
     verify = {"half": {"kind": "regex", "pattern": "nowhere in any text"}}
     recipe = tiny_recipe(tmp_path, ROWS, verify=verify, **changes)
-    found = probe_recipe(recipe, tmp_path, Told().display, ProbeSize(4, 16))
+    found = run_probe(recipe, tmp_path, Told().display, ProbeSize(4, 16)).run
     assert (found.probe.equal_rewards == 1.0) is all_equal

@@ -15,7 +15,7 @@ import pytest
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.evaluate import measure_model
-from grpo_cli.jobs.probe import probe_recipe
+from grpo_cli.jobs.probe import run_probe
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.policy import coldstart
@@ -147,7 +147,7 @@ def test_all_jobs_ask_with_the_same_prompts(setting: Setting, tmp_path: Path, mo
     assert levels["prompt"] in ("ok", "warn") and levels["tokens"] == "ok"
     assert checked.maker.ids(checked._rows_read) == [*train, *held_out]
     with overheard(monkeypatch) as heard:
-        probe_recipe(recipe, tmp_path, Told().display, ProbeSize(4, 1))
+        run_probe(recipe, tmp_path, Told().display, ProbeSize(4, 1))
     assert sorted(heard) == sorted(train), "probe"
     with overheard(monkeypatch) as heard:
         measure_model(ModelSource(recipe.model.path, recipe, tmp_path, None), Told().display, seed=0)

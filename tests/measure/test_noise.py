@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.data.rows import Row, Split
-from grpo_cli.jobs.probe import probe_recipe, table
+from grpo_cli.jobs.probe import run_probe, table
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.measure.probe_result import ScorerNoise, is_noisy, scored_twice
 from grpo_cli.run.records import SampleRecord
@@ -60,7 +60,7 @@ def recipe_of(folder: Path, function: str, **more: Any) -> Any:
 def test_a_probe_scores_the_same_answers_twice(tmp_path: Path, function: str) -> None:
     """Also where what was said of an answer is kept, as it is of asynchronous functions."""
     recipe = recipe_of(tmp_path, function, train={"std_floor": "noise"})
-    found = probe_recipe(recipe, tmp_path, Told().display, ProbeSize(6, 12))
+    found = run_probe(recipe, tmp_path, Told().display, ProbeSize(6, 12)).run
     noise = found.probe.noise
     assert noise is not None and noise.n == 64
     assert 0.06 < noise.sigma < 0.14
@@ -72,13 +72,13 @@ def test_a_probe_scores_the_same_answers_twice(tmp_path: Path, function: str) ->
 
 def test_the_noise_is_in_units_of_the_reward(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, "noisy.py:score", weight=10.0, train={"std_floor": "noise"})
-    noise = probe_recipe(recipe, tmp_path, Told().display, ProbeSize(6, 12)).probe.noise
+    noise = run_probe(recipe, tmp_path, Told().display, ProbeSize(6, 12)).run.probe.noise
     assert noise is not None and 0.6 < noise.sigma < 1.4
 
 
 def test_a_scorer_that_is_sure_has_no_noise(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, "noisy.py:sure", train={"std_floor": "noise"})
-    noise = probe_recipe(recipe, tmp_path, Told().display, ProbeSize(4, 4)).probe.noise
+    noise = run_probe(recipe, tmp_path, Told().display, ProbeSize(4, 4)).run.probe.noise
     assert noise is not None and (noise.sigma, noise.n) == (0.0, 16)
 
 

@@ -16,9 +16,8 @@ from grpo_cli.errors import Exit, UsageError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.prompts import PromptLengths
 from grpo_cli.jobs.refusals import Question, questions
-from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes
-from grpo_cli.recipe.arithmetic import STUCK_HINT, BatchPlan, batching, evaluations, refuse_parts, stuck_weights
+from grpo_cli.recipe.arithmetic import BatchPlan, batching, evaluations, refuse_parts
 from grpo_cli.recipe.sections.course import splits_parameters
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import REST, check_space
@@ -72,7 +71,21 @@ class Machine:
 
     def findings(self) -> Iterator[CheckFinding]:
         """One for each refusal of the run, none where all is well."""
-        yield from self._launch()
+        if self.is_elsewhere:
+            assert self.ask is not None
+            self.on_gpu = True
+            with suppress(UserError):  # `fit` says so
+                self.processes = cards_of(self.recipe, self.ask.cards)
+        else:
+            self.on_gpu = gpu_count() > 0
+            try:
+                nodes, here = choose_processes(self.recipe)
+                self.processes = here * nodes.count
+                meeting_settings(nodes)
+                if self.is_stdin:
+                    refuse_stdin(self.processes)
+            except UserError as err:
+                yield failed("launch", err)
         found = list(refused(questions(self.recipe, self.processes, on_gpu=self.on_gpu)))
         self.is_refused = bool(found)
         yield from found
@@ -116,23 +129,6 @@ class Machine:
         """Whether a person asks about the cards of another machine."""
         return self.ask is not None and not self.ask.cards.is_here
 
-    def _launch(self) -> Iterator[CheckFinding]:
-        if self.is_elsewhere:
-            assert self.ask is not None
-            self.on_gpu = True
-            with suppress(UserError):  # `fit` says so
-                self.processes = cards_of(self.recipe, self.ask.cards)
-            return
-        self.on_gpu = gpu_count() > 0
-        try:
-            nodes, here = choose_processes(self.recipe)
-            self.processes = here * nodes.count
-            meeting_settings(nodes)
-            if self.is_stdin:
-                refuse_stdin(self.processes)
-        except UserError as err:
-            yield failed("launch", err)
-
 
 def refused(asked: Iterable[Question]) -> Iterator[CheckFinding]:
     """A finding for each question whose answer is no."""
@@ -144,6 +140,7 @@ def refused(asked: Iterable[Question]) -> Iterator[CheckFinding]:
 
 
 GIB = 1 << 30
+WHOLE_COPY = "whole copy of the weights on each process"
 
 SHARED = {
     "fsdp2": "shared out among the processes by",
@@ -191,7 +188,7 @@ def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: Pr
     shared = f", {SHARED[strategy]} `{strategy}`" if strategy in SHARED else ""
     lines = (
         f"{_gib(state)}  weights and optimizer = {how}{shared}",
-        *_whole_copy(strategy, n),
+        *([f"{_gib(n * 2)}  {WHOLE_COPY} = {n:,} x 2 B (bfloat16)"] if splits_parameters(strategy) else ()),
         *_critic(recipe, sizes),
         f"{_gib(cache)}  KV cache of a step = {plan.completions_step:,} completions x {tokens:,} tokens"
         f" x {sizes.kv_values_token:,} values x 2 B (bfloat16; twice that on a CPU)",
@@ -229,18 +226,6 @@ def _critic(recipe: Recipe, sizes: ModelSizes) -> list[str]:
     return [f"{_gib(n * width)}  critic = {n:,} {of} x {width} B (weight, gradient, Adam)"]
 
 
-def check_precision(recipe: Recipe) -> CheckFinding | None:
-    """Weights that the rate cannot move; None where all is well."""
-    said = stuck_weights(recipe, adapter=saved_rank(recipe.model) is not None)
-    return CheckFinding("precision", Level.WARN, said, hint=STUCK_HINT) if said else None
-
-
-def _whole_copy(strategy: str, parameters: int) -> list[str]:
-    if not splits_parameters(strategy):
-        return []
-    return [f"{_gib(parameters * 2)}  whole copy of the weights on each process = {parameters:,} x 2 B (bfloat16)"]
-
-
 def check_time(
     recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None, held_out: int
 ) -> CheckFinding:
@@ -268,11 +253,14 @@ def check_time(
         lines.insert(1, f"{times} x {prompt + longest:,.0f} tokens x {n:,} parameters x 2 generate")
     everything = plan.steps * tokens + evaluated
     data: dict[str, float] = {"flops": flops, "tokens": everything, "evaluated_tokens": evaluated}
-    message = f"at most {everything / 1e6:,.3g} M tokens, {_flop(flops)}"
+    size = f"{flops / 1e15:,.3g} PFLOP" if flops >= 1e14 else f"{flops / 1e12:,.3g} TFLOP"
+    message = f"at most {everything / 1e6:,.3g} M tokens, {size}"
     rate = None if any(Path("/dev").glob("nvidia[0-9]*")) else _cpu_flops()
     if rate is not None:
-        data |= {"cpu_flops": rate, "cpu_seconds": flops / rate}
-        message += f"; {_span(flops / rate)} of arithmetic on one core here"
+        seconds = flops / rate
+        data |= {"cpu_flops": rate, "cpu_seconds": seconds}
+        span = f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        message += f"; {f'{seconds:.0f} s' if seconds < 90 else span} of arithmetic on one core here"
         lines.append(
             f"one core multiplies matrices at {rate / 1e9:,.3g} GFLOP/s (measured now); small models reach far less"
         )
@@ -296,15 +284,5 @@ def _cpu_flops(side: int = 384, seconds: float = 0.05) -> float | None:
     return 2 * side**3 / best if best > 0 else None
 
 
-def _flop(count: float) -> str:
-    return f"{count / 1e15:,.3g} PFLOP" if count >= 1e14 else f"{count / 1e12:,.3g} TFLOP"
-
-
 def _gib(count: float) -> str:
     return f"{count / GIB:6.3g} GiB" if count >= GIB / 10 else f"{count / (1 << 20):6.3g} MiB"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -44,17 +44,14 @@ def check_model(recipe: Recipe, *, is_full: bool = False) -> Iterator[CheckFindi
             found = failed(name, error)
             yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:
-        yield CheckFinding("model", Level.OK, _found(recipe))
+        config = base_files(recipe.model).json("config.json")
+        kind = f", of the type `{config.get('model_type')}`" if config else ""
+        code = "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
+        if recipe.model.path in BUILT_IN:
+            kind = f" ({BUILT_IN[recipe.model.path].licence})"
+        said = f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"
+        yield CheckFinding("model", Level.OK, said)
         yield from _check_layers(recipe, is_full=is_full)
-
-
-def _found(recipe: Recipe) -> str:
-    config = base_files(recipe.model).json("config.json")
-    kind = f", of the type `{config.get('model_type')}`" if config else ""
-    code = "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
-    if recipe.model.path in BUILT_IN:
-        kind = f" ({BUILT_IN[recipe.model.path].licence})"
-    return f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"
 
 
 def _check_layers(recipe: Recipe, *, is_full: bool) -> Iterator[CheckFinding]:

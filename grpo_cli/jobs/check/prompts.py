@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
@@ -64,19 +64,15 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     how = "plain text" if rows[0].messages is None else "the model's chat template"
     if recipe.model.chat_template and rows[0].messages is not None:
         how = "`model.chat_template`"
-    known = f"; the answer begins with `{_shown(assistant_prefix)}`, which verifiers know" if assistant_prefix else ""
+    begun = assistant_prefix.strip()
+    begun = begun if len(begun) <= 40 else f"{begun[:39]}…"
+    known = f"; the answer begins with `{begun}`, which verifiers know" if assistant_prefix else ""
     data = {"begun": assistant_prefix}
     if warned:
         return CheckFinding(
             "prompt", Level.WARN, warned[0], tuple(warned[1:]), data, "`grpo check --show` prints the prompt"
         )
     return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
-
-
-def check_clock(maker: PromptMaker, rows: Sequence[Row]) -> Iterator[CheckFinding]:
-    """A note where the chat template writes the date into the prompts: on another day they are others."""
-    if (fix := maker.prompts.clock(rows)) is not None:
-        yield CheckFinding("clock", Level.NOTE, CLOCK, hint=f"{fix}: then prompts stay the same")
 
 
 def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> None:
@@ -106,11 +102,6 @@ def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> N
         there = prompt_maker(other).encodes.vocabulary()
         said = f"`train.critic.from: {critic.source}`"
         refuse_other_tokens(said, maker.encodes.vocabulary(), there, known, sizes.vocab)
-
-
-def _shown(assistant_prefix: str) -> str:
-    text = assistant_prefix.strip()
-    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 BARS = 8

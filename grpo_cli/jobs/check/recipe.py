@@ -29,28 +29,23 @@ from grpo_cli.data.suspects import (
 )
 from grpo_cli.data.template import column_or_template, parse
 from grpo_cli.errors import SetupError, UserError
-from grpo_cli.jobs.check.cost import Machine, check_costs, check_precision, refused
+from grpo_cli.jobs.check.cost import Machine, check_costs, refused
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes, check_repeats
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.model import check_model
-from grpo_cli.jobs.check.prompts import (
-    PromptLengths,
-    check_clock,
-    check_lengths,
-    check_prompts,
-    refuse_lengths,
-    refuse_tokenizer,
-)
+from grpo_cli.jobs.check.prompts import PromptLengths, check_lengths, check_prompts, refuse_lengths, refuse_tokenizer
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
-from grpo_cli.jobs.check.verifiers import check_alone, check_verifiers
+from grpo_cli.jobs.check.verifiers import check_verifiers
 from grpo_cli.jobs.refusals import sources
 from grpo_cli.jobs.rows import as_held_out, prompt_limit
-from grpo_cli.policy.loading.adapter import base_of
+from grpo_cli.policy.loading.adapter import base_of, saved_rank
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
+from grpo_cli.policy.prompts.prompt import CLOCK
 from grpo_cli.preference.file import FilePair, no_pair_fits, pairs_of_rows, read_pair_lines
-from grpo_cli.recipe.arithmetic import BatchPlan, plan, unreached
+from grpo_cli.recipe.arithmetic import STUCK_HINT, BatchPlan, plan, stuck_weights, unreached
+from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.reading.dump import stage_folder, stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe, Source, chat_options
 from grpo_cli.sizing.fit import CardQuestion
@@ -108,11 +103,10 @@ SHOWN_LIKENESSES = 3
 def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: str) -> Iterator[CheckFinding]:
     """Duplicates in the training rows, and overlap with the held-out ones; `seen` names the rows that were looked at."""
     corpus = Corpus(train)
-    pairs = corpus.duplicates()
-    exact, near = _split(pairs)
+    exact, near, said = _split(corpus.duplicates())
     data = {"rows": len(train), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
-    if pairs:
-        yield CheckFinding("duplicates", Level.NOTE, f"{_counts(pairs)} of {seen}", _lines(near), data)
+    if said:
+        yield CheckFinding("duplicates", Level.NOTE, f"{said} of {seen}", _lines(near), data)
     else:
         yield CheckFinding("duplicates", Level.OK, f"none in {seen}", data=data)
     if held_out is None:
@@ -120,14 +114,13 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
             "overlap", Level.NOTE, "no held-out rows: gains will be seen on training rows only", hint="add `data.eval`"
         )
         return
-    pairs = corpus.overlap(held_out)
-    exact, near = _split(pairs)
+    exact, near, said = _split(corpus.overlap(held_out))
     data = {"held_out": len(held_out), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
-    if pairs:
+    if said:
         yield CheckFinding(
             "overlap",
             Level.WARN,
-            f"{_counts(pairs)} of {len(held_out):,} held-out rows stand among {seen}",
+            f"{said} of {len(held_out):,} held-out rows stand among {seen}",
             _lines(exact or near),
             data,
             hint="leave them out of one side, or held-out scores measure memory",
@@ -138,14 +131,11 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
         )
 
 
-def _split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    return [p for p in pairs if p.similarity == 1.0], [p for p in pairs if p.similarity < 1.0]
-
-
-def _counts(pairs: Sequence[Pair]) -> str:
-    exact, near = _split(pairs)
+def _split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair], str]:
+    """Pairs that are the same, those that are nearly, and how many of each, in words."""
+    exact, near = [p for p in pairs if p.similarity == 1.0], [p for p in pairs if p.similarity < 1.0]
     parts = [f"{len(exact):,} exact"] * bool(exact) + [f"{len(near):,} near"] * bool(near)
-    return " and ".join(parts)
+    return exact, near, " and ".join(parts)
 
 
 def _lines(pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -244,9 +234,11 @@ class RecipeCheck:
         if self.recipe.prefer is not None and self.recipe.prefer.data is not None and self._train is not None:
             yield from self._pairs(self.recipe.prefer.data, self._train, sizes.context if sizes else None)
         yield from self._batches(sizes, lengths)
-        if (imprecise := check_precision(self.recipe)) is not None:
-            yield imprecise
-        yield from check_alone(self.recipe)
+        # weights that the rate cannot move, and what groups of wrong answers would be trained on for want of an outcome
+        if stuck := stuck_weights(self.recipe, adapter=saved_rank(self.recipe.model) is not None):
+            yield CheckFinding("precision", Level.WARN, stuck, hint=STUCK_HINT)
+        for alone in trained_on_alone(self.recipe):
+            yield CheckFinding("alive_by", Level.WARN, alone, hint=ALONE_HINT)
         # last, for it imports TRL, which takes seconds
         yield from self.machine.trainer(self.recipe) if self.is_full or self.recipe.train.trl else ()
 
@@ -335,8 +327,9 @@ class RecipeCheck:
             refuse_tokenizer(self.maker, self.recipe, sizes.vocab if sizes else None)
             prompts = check_prompts(self.maker, self._rows_read, self.recipe)
             yield prompts
-            if prompts.level is not Level.FAIL:
-                yield from check_clock(self.maker, self._rows_read)
+            # where the chat template writes the date into the prompts, they are others on another day
+            if prompts.level is not Level.FAIL and (fix := self.maker.prompts.clock(self._rows_read)) is not None:
+                yield CheckFinding("clock", Level.NOTE, CLOCK, hint=f"{fix}: then prompts stay the same")
             most_s = None if self.is_full else TOKENS_S
             rows = self._rows_read
             self._begun = yield from check_episodes(

@@ -21,7 +21,6 @@ from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.jobs.open_job import Notes
 from grpo_cli.jobs.rows import load_canary
-from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 from grpo_cli.statistics.failures import Failures
@@ -120,12 +119,6 @@ def _sandbox(name: str, tier: Tier) -> CheckFinding:
     return CheckFinding(check, Level.OK, message, lines, tier.as_json())
 
 
-def check_alone(recipe: Recipe) -> Iterator[CheckFinding]:
-    """What groups of wrong answers would be trained on for want of an outcome."""
-    for said in trained_on_alone(recipe):
-        yield CheckFinding("alive_by", Level.WARN, said, hint=ALONE_HINT)
-
-
 def check_golds(
     which: str,
     rows: Sequence[Row],
@@ -168,7 +161,13 @@ def check_golds(
                 for row, gold in zip(audited.rows, audited.golds[name], strict=True)
             )
         ]
-        finding = _with_untried(finding, untried, verifiers)
+        if untried:
+            names = ", ".join(f"`{name}`" for name in untried)
+            text = f"{names} name{'s' * (len(untried) == 1)} no gold; nothing was tried"
+            if len(untried) < len(verifiers):
+                finding = replace(finding, lines=(*finding.lines, text))
+            else:
+                finding = replace(finding, level=Level.NOTE, message=text)
     kinds = [
         f"`{name}` reads {line}"
         for name, verifier in verifiers.items()
@@ -177,27 +176,12 @@ def check_golds(
         )
     ]
     finding = replace(finding, lines=(*kinds, *finding.lines))
-    return audited, _with_doubts(finding, audited.doubtful, seen)
-
-
-def _with_doubts(finding: CheckFinding, doubtful: Sequence[Mistake], seen: int) -> CheckFinding:
-    """The finding with golds such as `N/A` listed, which a verifier of text cannot distinguish from an answer."""
-    if not doubtful:
-        return finding
-    said = f"{len(doubtful):,} of {seen:,} golds read like none: `data.where` leaves such rows out"
-    lines = (*finding.lines, said, *(f"{m.place}: {m.message}" for m in doubtful[:SHOWN]))
-    level = Level.NOTE if finding.level is Level.OK else finding.level
-    return replace(finding, level=level, lines=lines, data={**finding.data, "doubtful": len(doubtful)})
-
-
-def _with_untried(finding: CheckFinding, untried: list[str], verifiers: Mapping[str, Verifier]) -> CheckFinding:
-    if not untried:
-        return finding
-    names = ", ".join(f"`{name}`" for name in untried)
-    text = f"{names} name{'s' * (len(untried) == 1)} no gold; nothing was tried"
-    if len(untried) < len(verifiers):
-        return replace(finding, lines=(*finding.lines, text))
-    return replace(finding, level=Level.NOTE, message=text)
+    if doubtful := audited.doubtful:  # golds such as `N/A`, which a verifier of text cannot distinguish from an answer
+        said = f"{len(doubtful):,} of {seen:,} golds read like none: `data.where` leaves such rows out"
+        lines = (*finding.lines, said, *(f"{m.place}: {m.message}" for m in doubtful[:SHOWN]))
+        level = Level.NOTE if finding.level is Level.OK else finding.level
+        finding = replace(finding, level=level, lines=lines, data={**finding.data, "doubtful": len(doubtful)})
+    return audited, finding
 
 
 def _golds_finding(

@@ -10,7 +10,7 @@ import torch
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs import probe
 from grpo_cli.jobs.open_job import open_start
-from grpo_cli.jobs.probe import lines_of, probe_for_cards
+from grpo_cli.jobs.probe import lines_of, run_probe
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -32,7 +32,7 @@ def ask(said: str, price: float | None = None) -> CardQuestion:
 
 
 def test_a_card_that_is_not_here_is_answered_for_by_the_lengths_drawn(tmp_path: Path) -> None:
-    found = probe_for_cards(recipe(tmp_path), tmp_path, Told().display, SIZE, ask("h100", 2.0))
+    found = run_probe(recipe(tmp_path), tmp_path, Told().display, SIZE, ask=ask("h100", 2.0))
     assert found.fit is not None and found.fit.step_cost is None
     lengths, drawn = found.fit.work.lengths, found.run.probe
     assert lengths.completion == drawn.mean_tokens
@@ -44,7 +44,7 @@ def test_a_card_that_is_not_here_is_answered_for_by_the_lengths_drawn(tmp_path: 
 
 def test_on_such_a_card_a_step_is_measured_and_no_weight_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "card_of", lambda name: card_of("H100"))
-    found = probe_for_cards(recipe(tmp_path), tmp_path, Told().display, SIZE, ask("h100"))
+    found = run_probe(recipe(tmp_path), tmp_path, Told().display, SIZE, ask=ask("h100"))
     assert found.fit is not None and found.fit.step_cost is not None
     cost, took = found.fit.step_cost, found.fit.duration
     assert cost.generate > 0 and cost.update > 0 and cost.pass_bytes is None  # a CPU counts no bytes
@@ -71,7 +71,7 @@ def test_a_step_that_does_not_fit_leaves_the_sum(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(probe, "card_of", lambda name: card_of("H100"))
     monkeypatch.setattr(probe, "_passed", full)
     told = Told()
-    found = probe_for_cards(recipe(tmp_path), tmp_path, told.display, SIZE, ask("h100"))
+    found = run_probe(recipe(tmp_path), tmp_path, told.display, SIZE, ask=ask("h100"))
     assert found.fit is not None and found.fit.step_cost is None
     assert "a step was tried here, and its memory is not there" in told.notes
 
@@ -79,4 +79,4 @@ def test_a_step_that_does_not_fit_leaves_the_sum(tmp_path: Path, monkeypatch: py
 def test_other_cards_than_the_recipe_launches_are_refused_first(tmp_path: Path) -> None:
     one = tiny_recipe(tmp_path, [{"question": "1"}] * 8, launch={"gpus": 2})
     with pytest.raises(UsageError, match="come to 2, not 4"):
-        probe_for_cards(one, tmp_path, Told().display, SIZE, ask("4xh100"))
+        run_probe(one, tmp_path, Told().display, SIZE, ask=ask("4xh100"))
