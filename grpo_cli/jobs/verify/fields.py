@@ -17,14 +17,8 @@ COMPLETION = ("completion", "response", "output", "generation", "text", "model_o
 COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples", "choices", "resps")
 ANSWER = (
     *("answer", "gold", "solution", "target", "ground_truth", "gold_answer", "reference", "label", "gts"),
-    *(
-        "reward_model.ground_truth",
-        "extra_info.answer",
-        "doc.answer",
-        "metadata.answer",
-        "expected_answer",
-        "final_answer",
-    ),
+    *("reward_model.ground_truth", "extra_info.answer", "doc.answer", "metadata.answer", "expected_answer"),
+    "final_answer",
 )
 CHAT = ("messages", "conversations", "conversation", "chat")
 """A chat that ends with the assistant: its last turn is the completion, the rest the prompt."""
@@ -33,20 +27,8 @@ WRAPPERS = ("body", "choices", "message", "generated_text", "value", "content", 
 PROMPT = ("prompt", "question", "problem", "query", "instruction", "input", "messages")
 GROUP = ("group", "group_id", "group_key")
 ROW = (
-    "row",
-    "row_id",
-    "custom_id",
-    "doc_id",
-    "id",
-    "problem_id",
-    "task_id",
-    "question_id",
-    "prompt_id",
-    "unique_id",
-    "uid",
-    "idx",
-    "index",
-    "request_id",
+    *("row", "row_id", "custom_id", "doc_id", "id", "problem_id", "task_id", "question_id", "prompt_id", "unique_id"),
+    *("uid", "idx", "index", "request_id"),
 )
 
 
@@ -115,7 +97,9 @@ def _completion(line: Mapping[str, Json], wanted: WantedKeys) -> tuple[str, bool
         return wanted.completion, _is_many(look_up(line, wanted.completion))
     one = _first(line, COMPLETION)
     if one is not None:
-        one = _to_choices(line, one)
+        # a server's answer holds a list of choices
+        choices = (f"{one}.body.choices", f"{one}.choices")
+        one = next((path for path in choices if isinstance(look_up(line, path), list)), one)
         return one, _is_many(look_up(line, one))
     many = _first(line, COMPLETIONS)
     if many is not None and isinstance(line[many], list):
@@ -130,14 +114,6 @@ def _completion(line: Mapping[str, Json], wanted: WantedKeys) -> tuple[str, bool
 def _is_many(value: Json) -> bool:
     """A list of completions, and not one chat-shaped completion."""
     return isinstance(value, list) and not (value and all(_is_message(item) for item in value))
-
-
-def _to_choices(line: Mapping[str, Json], key: str) -> str:
-    """The path of the list of choices that a server's answer holds, or the key itself."""
-    for path in (f"{key}.body.choices", f"{key}.choices"):
-        if isinstance(look_up(line, path), list):
-            return path
-    return key
 
 
 def _ends_with_answer(value: Json) -> bool:
@@ -202,7 +178,9 @@ def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
     """
     value = look_up(line, keys.completion)
     if value is None:
-        raise BadLine(_failed(line) or missing(line, keys.completion))
+        said = look_up(line, "response.body.error.message") or look_up(line, "error.message") or line.get("error")
+        is_failed = isinstance(said, str) and said  # a server's reason for giving no answer
+        raise BadLine(f"the request failed: {said}" if is_failed else missing(line, keys.completion))
     if not keys.completions:
         return [text_of(value, keys.completion)]
     if not isinstance(value, list):
@@ -210,12 +188,6 @@ def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
     if value and all(isinstance(item, list) and all(isinstance(t, str) for t in item) for item in value):
         value = [text for item in value for text in item]  # lm-eval: a list of answers a request
     return [text_of(item, f"{keys.completion}[{i}]") for i, item in enumerate(value)]
-
-
-def _failed(line: Mapping[str, Json]) -> str:
-    """Why a server gave no answer, where the line has the reason."""
-    said = look_up(line, "response.body.error.message") or look_up(line, "error.message") or line.get("error")
-    return f"the request failed: {said}" if isinstance(said, str) and said else ""
 
 
 def text_of(value: Json, name: str) -> str:

@@ -75,7 +75,14 @@ def score_all(
     parts = chunks(lines, 1 if stream else CHUNK_LINES, key_of)
     # copies of verifiers with processes of their own would fight for cores, copies of models for memory
     alone = stream or any(verifier.runs_elsewhere or verifier.is_learned for verifier in verifiers.values())
-    yield from _scored(parts, Scorer(plan, keys, verifiers).score, plan, keys, 1 if alone else jobs)
+    here = Scorer(plan, keys, verifiers).score
+    first: list[list[NumberedLine]] = []
+    for part in () if alone or jobs < 2 else parts:
+        first.append(part)
+        if len(first) > ALONE_CHUNKS:
+            yield from _in_parallel(chain(first, parts), here, plan, keys, jobs)
+            return
+    yield from map(here, chain(first, parts))
 
 
 def _group(keys: FieldNames, line: NumberedLine) -> int | None:
@@ -84,23 +91,6 @@ def _group(keys: FieldNames, line: NumberedLine) -> int | None:
         return group_of(parse(line), keys, line.number)
     except BadLine:
         return None
-
-
-def _scored(
-    parts: Iterator[list[NumberedLine]],
-    alone: Callable[[list[NumberedLine]], ScoredLines],
-    plan: ScoringPlan,
-    keys: FieldNames,
-    jobs: int,
-) -> Iterator[ScoredLines]:
-    first: list[list[NumberedLine]] = []
-    if jobs > 1:
-        for part in parts:
-            first.append(part)
-            if len(first) > ALONE_CHUNKS:
-                yield from _in_parallel(chain(first, parts), alone, plan, keys, jobs)
-                return
-    yield from map(alone, chain(first, parts))
 
 
 def _in_parallel(

@@ -14,9 +14,7 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
-from typing import IO
 
 from grpo_cli.data.files import PACKED, TABLES, BrokenFile, Record, read_file
 from grpo_cli.errors import DataError, UsageError
@@ -32,15 +30,24 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[NumberedLine]:
-    """The lines of `source` that are not blank.
+    """The lines of a path or `-` that are not blank; a packed file is unpacked as it is read.
 
     Raises:
-        UsageError: `-` and stdin is a terminal.
-        DataError: the file cannot be read or decompressed.
+        UsageError: `-`, and stdin is a terminal.
+        DataError: a folder, no such file, or one that cannot be read or decompressed.
     """
     name = "<stdin>" if source == "-" else source
     try:
-        file = open_input(source)
+        path = Path(source)
+        if source == "-" and sys.stdin.isatty():
+            raise UsageError("`-` reads lines from stdin, and stdin is a terminal", hint="pipe a file in, or name one")
+        if source != "-" and path.is_dir():
+            raise DataError(
+                "is a folder", place=source, hint=f"name files in it, such as `{source.rstrip('/')}/*.jsonl`"
+            )
+        if source != "-" and not path.exists():
+            raise DataError("no such file", place=source)
+        file = sys.stdin.buffer if source == "-" else open_file(path, source)
         with nullcontext(file) if source == "-" else file:  # stdin is not ours to close
             for number, raw in numbered(file, most_bytes):
                 text = None if raw is None else raw.strip(b" \t\r\n")
@@ -51,25 +58,6 @@ def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[NumberedLine]:
             raise
         why = getattr(err, "strerror", None) or str(err) or type(err).__name__
         raise DataError(f"cannot be read: {why.lower()}", place=name) from err
-
-
-def open_input(source: str) -> IO[bytes]:
-    """A binary reader of a path or `-`; a packed file is unpacked as it is read.
-
-    Raises:
-        UsageError: `-`, and stdin is a terminal.
-        DataError: a folder, or no such file.
-    """
-    if source == "-":
-        if sys.stdin.isatty():
-            raise UsageError("`-` reads lines from stdin, and stdin is a terminal", hint="pipe a file in, or name one")
-        return sys.stdin.buffer
-    path = Path(source)
-    if path.is_dir():
-        raise DataError("is a folder", place=source, hint=f"name files in it, such as `{source.rstrip('/')}/*.jsonl`")
-    if not path.exists():
-        raise DataError("no such file", place=source)
-    return open_file(path, source)
 
 
 SAMPLES = ("samples", "results", "rollouts", "completions")
@@ -117,8 +105,8 @@ def _json_lines(lines: Iterator[NumberedLine], may_be_one: bool) -> Iterator[Num
         yield from _items(value, SAMPLES) if value is not None else (first,)
         yield from lines
         return
-    seen = [first]
-    whole = b"\n".join(one.text or b"" for one in _kept(chain((first,), lines), seen))
+    seen = [first, *lines]
+    whole = b"\n".join(one.text or b"" for one in seen)
     try:
         value = loads(whole)
     except RepeatedKey:
@@ -127,13 +115,6 @@ def _json_lines(lines: Iterator[NumberedLine], may_be_one: bool) -> Iterator[Num
         yield from seen
         return
     yield from _items(value, SAMPLES)
-
-
-def _kept(lines: Iterator[NumberedLine], seen: list[NumberedLine]) -> Iterator[NumberedLine]:
-    seen.clear()
-    for line in lines:
-        seen.append(line)
-        yield line
 
 
 def _is_json(text: bytes) -> bool:

@@ -131,15 +131,14 @@ class VerifyJob:
         lines = read_lines(source, self._settings.stream)
         if self._rows is not None:
             lines = map(self._rows.under, lines)
-        start = self._find_keys(lines, name)
-        if start.keys is None:
+        seen, keys = self._find_keys(lines, name)
+        if keys is None:
             return
-        self._report.grouping = start.keys.grouping()
+        self._report.grouping = keys.grouping()
         if source == self._settings.files[0] and not self._settings.quiet:
-            _say("; ".join(note for note in (self._settings.note, start.keys.described()) if note))
+            _say("; ".join(note for note in (self._settings.note, keys.described()) if note))
         jobs, stream = self._settings.jobs or allowed_cores(), self._settings.stream
-        rest = chain(start.seen, lines)
-        for scored in score_all(rest, self._plan, start.keys, verifiers, jobs=jobs, stream=stream):
+        for scored in score_all(chain(seen, lines), self._plan, keys, verifiers, jobs=jobs, stream=stream):
             self._report.lines += len(scored.out)
             self._report.counts.merge(scored.counts, name)
             self._lines.see(self._report.counts.failures)
@@ -155,7 +154,7 @@ class VerifyJob:
                 self._sink.flush()
             self._progress.beat(self._report.lines)
 
-    def _find_keys(self, lines: Iterator[NumberedLine], name: str) -> _Start:
+    def _find_keys(self, lines: Iterator[NumberedLine], name: str) -> tuple[list[NumberedLine], FieldNames | None]:
         """Look for the first line with a completion among the first thousand; the lines looked at are kept.
 
         Raises:
@@ -166,7 +165,7 @@ class VerifyJob:
         is_stream = self._settings.stream
         for line in lines:
             try:
-                return _Start([*seen, line], find_keys(parse(line), self._settings.wanted))
+                return [*seen, line], find_keys(parse(line), self._settings.wanted)
             except BadLine as err:
                 mistakes.append(Mistake(f"{name}:{line.number}", str(err)))
             if is_stream:
@@ -177,7 +176,7 @@ class VerifyJob:
             if len(seen) >= MOST_HOPELESS:
                 break
         if is_stream:
-            return _Start([], None)
+            return [], None
         raise DataError(mistakes) if mistakes else DataError("is empty", place=name)
 
     def _warn(self, text: str, hint: str) -> None:
@@ -230,12 +229,6 @@ class VerifyJob:
             _say(report.text())
         if self._settings.as_json:
             print(strict_json(report.as_json()), flush=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    seen: list[NumberedLine]
-    keys: FieldNames | None
 
 
 def _sink(settings: VerifySettings, stack: ExitStack) -> IO[bytes] | None:

@@ -188,7 +188,13 @@ class Scorer:
     def score(self, lines: Sequence[NumberedLine]) -> ScoredLines:
         """Judge all completions of a chunk, each verifier in one batch."""
         scored = ScoredLines()
-        reads = [self._read_or_report(line, scored) for line in lines]
+        reads: list[_Read | None] = []
+        for line in lines:
+            try:
+                reads.append(self._read(line))
+            except BadLine as err:
+                scored.problems.append((line.number, str(err)))
+                reads.append(None)
         for name, verifier in self._verifiers.items():
             self._judge(name, verifier, [read for read in reads if read is not None and name in read.golds])
         if self._has_groups:
@@ -196,13 +202,6 @@ class Scorer:
         for read in reads:
             scored.out.append(None if read is None else self._finish(read, scored))
         return scored
-
-    def _read_or_report(self, line: NumberedLine, scored: ScoredLines) -> _Read | None:
-        try:
-            return self._read(line)
-        except BadLine as err:
-            scored.problems.append((line.number, str(err)))
-            return None
 
     def _read(self, line: NumberedLine) -> _Read:
         value = parse(line)
@@ -253,7 +252,13 @@ class Scorer:
         for i, verdicts in enumerate(read.verdicts):
             found = outcome(verdicts, self._terms) or Outcome.ERROR
             one: dict[str, Any] = {"verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}}
-            shaping = self._shaped(read, i, found is Outcome.RIGHT) if self._shapers else {}
+            shaping: dict[str, float] = {}
+            if self._shapers:
+                tokens = read.value.get("tokens")
+                tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
+                known = tokens if type(tokens) is int and tokens >= 0 else None
+                sample = Shaped(read.completions[i], known, self._plan.max_tokens, found is Outcome.RIGHT)
+                shaping = shape(self._shapers, sample)
             if shaping:
                 one["shaping"] = shaping
             one["outcome"] = found.value
@@ -276,12 +281,6 @@ class Scorer:
             keys = ["verdicts", *(["shaping"] if self._shapers else []), "outcome", "reward"]
             return written(read, {key: [one[key] for one in added] for key in keys})
         return written(read, added[0])
-
-    def _shaped(self, read: _Read, i: int, is_right: bool) -> dict[str, float]:
-        tokens = read.value.get("tokens")
-        tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
-        known = tokens if type(tokens) is int and tokens >= 0 else None
-        return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
 
 
 def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:
