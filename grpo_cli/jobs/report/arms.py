@@ -104,34 +104,20 @@ def tiles_of(run: RunData) -> list[Tile]:
     tiles: list[Tile] = []
     if points:
         first, last = points[0], points[-1]
+
+        def add(name: str, key: str, note: str) -> None:
+            tiles.append((name, f"{score(first.get(key))} → {score(last[key])}", note))
+
+        def halves(key: str) -> str:
+            return f"{plus_minus(first.get(f'{key}/half'))} → {plus_minus(last.get(f'{key}/half'))}"
+
         n = f"n {last['eval/n']} prompts" if last.get("eval/n") else ""
-        tiles.append(
-            (
-                "held-out pass@1",
-                f"{score(first['eval/pass@1'])} → {score(last['eval/pass@1'])}",
-                f"{plus_minus(first.get('eval/pass@1/half'))} → {plus_minus(last.get('eval/pass@1/half'))}  {n}",
-            )
-        )
+        add("held-out pass@1", "eval/pass@1", f"{halves('eval/pass@1')}  {n}")
         if last.get("eval/greedy") is not None:
-            tiles.append(
-                (
-                    "greedy",
-                    f"{score(first.get('eval/greedy'))} → {score(last['eval/greedy'])}",
-                    f"{plus_minus(first.get('eval/greedy/half'))} → {plus_minus(last.get('eval/greedy/half'))}  n {last.get('eval/greedy/n', '')}",
-                )
-            )
-        for k in sorted(
-            int(key[10:])
-            for key in last
-            if key.startswith("eval/pass@") and key[10:].isdigit() and key != "eval/pass@1"
-        )[-1:]:
-            tiles.append(
-                (
-                    f"pass@{k}",
-                    f"{score(first.get(f'eval/pass@{k}'))} → {score(last.get(f'eval/pass@{k}'))}",
-                    plus_minus(last.get(f"eval/pass@{k}/half")),
-                )
-            )
+            add("greedy", "eval/greedy", f"{halves('eval/greedy')}  n {last.get('eval/greedy/n', '')}")
+        of_k = [int(key[10:]) for key in last if key.startswith("eval/pass@") and key[10:].isdigit()]
+        if (k := max(of_k, default=1)) > 1:
+            add(f"pass@{k}", f"eval/pass@{k}", plus_minus(last.get(f"eval/pass@{k}/half")))
     if run.steps:
         reward = run.curve("reward/total/mean")
         tiles.append(("training reward", f"{score(reward[0])} → {score(reward[-1])}", f"{len(run.steps)} steps"))
@@ -139,14 +125,8 @@ def tiles_of(run: RunData) -> list[Tile]:
             think = run.curve("think")
             tiles.append(("samples that think", f"{percent(think[0])} → {percent(think[-1])}", "of training samples"))
     card = card_of(run.folder)
-    samples = sum(m.get("samples") or 0 for m in run.steps)
-    tiles.append(
-        (
-            "time",
-            duration(card.wall_s),
-            f"{samples:,} samples, {number(float(sum(m.get('tokens') or 0 for m in run.steps)))} tokens",
-        )
-    )
+    samples, tokens = (sum(m.get(key) or 0 for m in run.steps) for key in ("samples", "tokens"))
+    tiles.append(("time", duration(card.wall_s), f"{samples:,} samples, {number(float(tokens))} tokens"))
     return tiles
 
 
@@ -179,12 +159,8 @@ class Budget:
     def of(cls, run: RunData) -> Budget:
         """Of one run."""
         drawn = sum(m.get("samples") or 0 for m in run.steps)
-        return cls(
-            max(run.step_numbers, default=0),
-            drawn,
-            run.recipe.get("sample.max_tokens"),
-            run.recipe.get("train.inner_epochs", 1) * run.recipe.get("train.mini_batches", 1),
-        )
+        updates = run.recipe.get("train.inner_epochs", 1) * run.recipe.get("train.mini_batches", 1)
+        return cls(max(run.step_numbers, default=0), drawn, run.recipe.get("sample.max_tokens"), updates)
 
     def text(self) -> str:
         """In words."""

@@ -22,18 +22,8 @@ from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import Arm, RunData
 from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
+from grpo_cli.jobs.report import pictures as draw
 from grpo_cli.jobs.report.arms import AlarmAct, Setup, acts_of, arms_table, setup_of, tiles_of, verdict
-from grpo_cli.jobs.report.pictures import (
-    groups,
-    histogram,
-    latency,
-    lengths,
-    policy,
-    prompts,
-    rewards,
-    timing,
-    verifiers,
-)
 from grpo_cli.jobs.report.plot import Figure, held_out, overlay
 from grpo_cli.jobs.report.reading import MOST_PACKED, SampleDigest, SamplePack, pack_samples, read_samples
 from grpo_cli.jobs.report.templates import render
@@ -136,13 +126,9 @@ def stage_tables(arms: Sequence[Arm]) -> list[StageTable]:
                 n = next((stage["after"].get("n") for stage in stages if stage.get("after")), None)
                 rows.append(StageRow(str(stages[0]["name"]), f"{done + 1} to {done + steps}", before, after, number(n)))
                 done += steps
-            found.append(StageTable(_label(arm), rows, f"95 % intervals {over}"))
+            label = arm.runs[0].name if len(arm.runs) == 1 else arm.label
+            found.append(StageTable(label, rows, f"95 % intervals {over}"))
     return found
-
-
-def _label(arm: Arm) -> str:
-    run: RunData = arm.runs[0]
-    return run.name if len(arm.runs) == 1 else arm.label
 
 
 def _score(measured: Sequence[dict[str, Any] | None]) -> str:
@@ -204,11 +190,8 @@ def build_page(arms: Sequence[Arm]) -> str:
     runs = [run for arm in arms for run in arm.runs]
     is_single = len(runs) == 1
     first: list[Figure | None] = [held_out(arms)]
-    if not is_single:
-        first += [
-            overlay(arms, key, id, title, says, y, share=share, log=log)
-            for key, id, title, says, y, share, log in OVERLAYS
-        ]
+    for key, id, title, says, y, share, log in () if is_single else OVERLAYS:
+        first.append(overlay(arms, key, id, title, says, y, share=share, log=log))
     shown = [figure for figure in first if figure is not None]
     parts = [_run_part(run, i, len(runs)) for i, run in enumerate(runs)]
     figures = [*shown, *(figure for part in parts for _, drawn in part.parts for figure in drawn)]
@@ -218,11 +201,7 @@ def build_page(arms: Sequence[Arm]) -> str:
         "axes": [_safe(list(axis)) for axis in axes],
         "packs": [asdict(part.pack) for part in parts],
         "readings": [
-            {
-                "prompts": [_safe(p) for p in part.reading.prompts],
-                "surprises": [_safe(s) for s in part.reading.surprises],
-            }
-            for part in parts
+            {"prompts": _safe([*part.reading.prompts]), "surprises": _safe([*part.reading.surprises])} for part in parts
         ],
     }
     assets = resources.files("grpo_cli.jobs.report") / "assets"
@@ -246,12 +225,12 @@ def _run_part(run: RunData, index: int, count: int) -> RunPart:
     reading = read_samples(run.folder)
     prefix = "" if count == 1 else f"{index}-"
     parts = [
-        ("Train", [rewards(run, reading.bands), groups(run), histogram(run), lengths(run)]),
-        ("Eval", [prompts(reading.heat)]),
-        ("Stability", [policy(run)]),
-        ("Performance", [timing(run), verifiers(run), latency(run)]),
+        ("Train", [draw.rewards(run, reading.bands), draw.groups(run), draw.histogram(run), draw.lengths(run)]),
+        ("Eval", [draw.prompts(reading.heat)]),
+        ("Stability", [draw.policy(run)]),
+        ("Performance", [draw.timing(run), draw.verifiers(run), draw.latency(run)]),
     ]
-    figures = [(word, [f.renamed(prefix + f.id) for f in drawn if f is not None]) for word, drawn in parts]
+    figures = [(word, [replace(f, id=prefix + f.id) for f in drawn if f is not None]) for word, drawn in parts]
     return RunPart(
         run,
         index,

@@ -18,7 +18,7 @@ from grpo_cli.jobs.report.plot import (
     band,
     cell,
     curve,
-    into_panel,
+    run_curve,
     thin,
     thinned_note,
     two_panels,
@@ -52,8 +52,7 @@ def rewards(run: RunData, bands: dict[int, tuple[float, float]]) -> Figure | Non
         low, high = ([bands[step][end] for step in known] for end in (0, 1))
         traces.append(band(known, low, high, PALETTE[0], "10 to 90 % of groups"))
     for i, (name, key) in enumerate(keys):
-        steps, values = thin(run.step_numbers, run.curve(key))
-        traces.append(into_panel(curve(steps, values, name, PALETTE[i % len(PALETTE)]), i))
+        traces.append(run_curve(run, key, name, PALETTE[i % len(PALETTE)], panel=i))
     caption = "Mean over the samples with a verdict. Format usually saturates first, then the answer moves."
     panels = [cell(name, len(keys)) for name, _ in keys]
     return Figure("reward", "Reward by source", caption + thinned_note([run]), traces, panels)
@@ -68,23 +67,16 @@ def groups(run: RunData) -> Figure | None:
         shares = [m.get(f"group/{kind}", 0) / m["group/count"] if m.get("group/count") else None for m in run.steps]
         steps, values = thin(run.step_numbers, shares)
         traces.append(area(steps, values, word, colour))
-    steps, signal = thin(run.step_numbers, run.curve("group/signal"))
-    traces.append(curve(steps, signal, "with signal", "#222222", "dash"))
+    traces.append(run_curve(run, "group/signal", "with signal", "#222222", "dash"))
     caption = "Groups by the primary verifier. Only groups whose rewards differ (dashed) move the policy: mixed is where learning happens."
-    return Figure(
-        "groups", "Groups: all wrong, mixed, all right", caption, traces, [Panel("share of groups", share=True)]
-    )
+    panel = Panel("share of groups", share=True)
+    return Figure("groups", "Groups: all wrong, mixed, all right", caption, traces, [panel])
 
 
 def histogram(run: RunData) -> Figure | None:
     """k of G, the first against the last steps, and over time."""
-    sizes = [
-        int(key.rsplit("/", 1)[1])
-        for m in (*run.steps[:1], *run.steps[-1:])
-        for key in m
-        if key.startswith("group/hist/")
-    ]
-    size = max(sizes, default=0)
+    keys = [key for m in (*run.steps[:1], *run.steps[-1:]) for key in m if key.startswith("group/hist/")]
+    size = max((int(key.rsplit("/", 1)[1]) for key in keys), default=0)
     if not size:
         return None
     window = min(50, max(1, len(run.steps) // 4))
@@ -117,11 +109,9 @@ def lengths(run: RunData) -> Figure | None:
         ("mean", "length/mean", PALETTE[0], "solid"), ("p95", "length/p95", PALETTE[0], "dot"),
         ("right", "length/right", "#009E73", "solid"), ("wrong", "length/wrong", "#D55E00", "solid"),
     ):  # fmt: skip
-        steps, values = thin(run.step_numbers, run.curve(key))
-        traces.append(curve(steps, values, name, colour, dash))
+        traces.append(run_curve(run, key, name, colour, dash))
     for name, key, colour in (("truncated", "truncated", "#CC79A7"), ("no answer", "no_answer", "#8C7A00")):
-        steps, values = thin(run.step_numbers, run.curve(key))
-        traces.append(into_panel(curve(steps, values, name, colour), 1))
+        traces.append(run_curve(run, key, name, colour, panel=1))
     panels = two_panels("tokens", "share of samples", cap=run.info.max_tokens)
     return Figure("lengths", "Lengths", "Growth is normal, hitting the cap (dashed) is not.", traces, panels)
 
@@ -142,9 +132,7 @@ def policy(run: RunData) -> Figure | None:
     colours = iter(PALETTE)  # one legend for all panels: a colour means one curve; what is alone needs none
     for i, (_, keys, _) in enumerate(shown):
         for key in keys:
-            steps, values = thin(run.step_numbers, run.curve(key))
-            colour = next(colours) if len(keys) > 1 else "#222222"
-            traces.append(into_panel(curve(steps, values, key, colour), i))
+            traces.append(run_curve(run, key, key, next(colours) if len(keys) > 1 else "#222222", panel=i))
     caption = (
         "A slow fall of entropy is fine, a collapse ends exploration; `entropy` is over the rows trained on, `entropy/sampled`"
         " (-log p of the sampled tokens) over all. The loss says little in GRPO and stands last."
@@ -162,8 +150,7 @@ def timing(run: RunData) -> Figure | None:
         steps, values = thin(run.step_numbers, run.curve(f"time/{phase}"))
         if any(values):
             traces.append(area(steps, values, phase, colour))
-    steps, values = thin(run.step_numbers, run.curve("tokens_per_s"))
-    traces.append(into_panel(curve(steps, values, "tokens/s", PALETTE[3]), 1))
+    traces.append(run_curve(run, "tokens_per_s", "tokens/s", PALETTE[3], panel=1))
     known = [share for share in run.curve("mfu") if share is not None]
     used = f" The update took {sum(known) / len(known):.0%} of the card's rate (MFU)." if known else ""
     if held := [mib for mib in run.curve("critic/mib") if mib is not None]:
@@ -180,10 +167,11 @@ def verifiers(run: RunData) -> Figure | None:
     traces = []
     for i, name in enumerate(names):
         for outcome, colour in OUTCOMES:
-            shares = [_share(m, f"verify/{name}/{outcome}", f"verify/{name}/calls") for m in run.steps]
+            of, calls = f"verify/{name}/{outcome}", f"verify/{name}/calls"
+            shares = [m.get(of, 0) / m[calls] if m.get(calls) else None for m in run.steps]
             if outcome in ("right", "wrong") or any(shares):
                 steps, values = thin(run.step_numbers, shares)
-                traces.append(into_panel(area(steps, values, outcome, colour), i))
+                traces.append(area(steps, values, outcome, colour) | {"panel": i})
     caption = "An error is no verdict and no zero: such samples leave their group. More than 1 % smells."
     return Figure("verifiers", "Verifier outcomes", caption, traces, [cell(name, len(names)) for name in names])
 
@@ -194,18 +182,12 @@ def latency(run: RunData) -> Figure | None:
     for i, name in enumerate(run.names("verify/", "/p95_s")):
         steps, values = thin(run.step_numbers, run.curve(f"verify/{name}/p95_s"))
         if any(values):
-            traces.append(
-                curve(steps, [None if v is None else 1000 * v for v in values], name, PALETTE[i % len(PALETTE)])
-            )
+            in_ms = [None if v is None else 1000 * v for v in values]
+            traces.append(curve(steps, in_ms, name, PALETTE[i % len(PALETTE)]))
     if not traces:
         return None
-    return Figure(
-        "latency",
-        "Verifier latency",
-        "95th percentile of a verdict's time.",
-        traces,
-        [Panel("ms", height=200, from_zero=True)],
-    )
+    panel = Panel("ms", height=200, from_zero=True)
+    return Figure("latency", "Verifier latency", "95th percentile of a verdict's time.", traces, [panel])
 
 
 def prompts(heat: tuple[list[str], list[int], list[list[float | None]]]) -> Figure | None:
@@ -217,10 +199,6 @@ def prompts(heat: tuple[list[str], list[int], list[list[float | None]]]) -> Figu
     says = "Each row is one held-out prompt, sorted by its last and first rate: dark rows never move."
     panel = Panel(f"{len(rows)} held-out prompts", x="", height=380)
     return Figure("prompts", "Prompt by prompt", says, [trace], [panel])
-
-
-def _share(metrics: Metrics, part: str, whole: str) -> float | None:
-    return metrics.get(part, 0) / metrics[whole] if metrics.get(whole) else None
 
 
 def _hist_shares(part: Sequence[Metrics], size: int) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from grpo_cli.findings.run_data import Arm, RunData
@@ -32,18 +32,8 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
             values = numbers([m["eval/pass@1"] for m in points])
             if len(arm.runs) == 1 and all(v is not None for v in (*low, *high)):
                 traces.append(band(steps, low, high, colour, "95 % interval"))
-            traces.append(
-                curve(
-                    steps,
-                    values,
-                    run_label(arm, run),
-                    colour,
-                    dash,
-                    mode="lines+markers",
-                    width=0.8 if len(arm.runs) > 1 else 1.6,
-                    group=arm.label,
-                )
-            )
+            name, width = run_label(arm, run), 0.8 if len(arm.runs) > 1 else 1.6
+            traces.append(curve(steps, values, name, colour, dash, mode="lines+markers", width=width, group=arm.label))
             if len(arms) == 1 and len(arm.runs) == 1:
                 traces.append(curve([steps[0], steps[-1]], [values[0]] * 2, "before training", "#888888", "dot"))
         if len(arm.runs) > 1:
@@ -70,22 +60,15 @@ def overlay(
         colour, dash = arm_colour(i, arm)
         many = len(arm.runs) > 1
         for run in arm.runs:
-            steps, values = thin(run.step_numbers, run.curve(key))
-            if any(v is not None for v in values):
-                traces.append(
-                    curve(steps, values, run_label(arm, run), colour, dash, width=0.8 if many else 1.6, group=arm.label)
-                )
+            one = run_curve(run, key, run_label(arm, run), colour, dash, width=0.8 if many else 1.6, group=arm.label)
+            if any(v is not None for v in one["y"]):
+                traces.append(one)
         if many:
             traces += seed_band(arm, key, colour, dash)
     if not traces:
         return None
-    return Figure(
-        id,
-        title,
-        caption + thinned_note([run for arm in arms for run in arm.runs]),
-        traces,
-        [Panel(y, share=share, log=log)],
-    )
+    note = thinned_note([run for arm in arms for run in arm.runs])
+    return Figure(id, title, caption + note, traces, [Panel(y, share=share, log=log)])
 
 
 def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: bool = False) -> list[Trace]:
@@ -105,18 +88,9 @@ def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: b
     columns = [[t[s] for t in tables] for s in steps]
     x, low = thin(steps, [min(c) for c in columns])
     high, middle = thin(steps, [max(c) for c in columns])[1], thin(steps, [mean(c) for c in columns])[1]
-    return [
-        band(x, low, high, colour, f"{arm.label}, range"),
-        curve(
-            x,
-            middle,
-            f"{arm.label}, mean of {len(tables)} {'seeds' if seeds == len(tables) else 'runs'}",
-            colour,
-            dash,
-            width=3,
-            group=arm.label,
-        ),
-    ]
+    name = f"{arm.label}, mean of {len(tables)} {'seeds' if seeds == len(tables) else 'runs'}"
+    spread = band(x, low, high, colour, f"{arm.label}, range")
+    return [spread, curve(x, middle, name, colour, dash, width=3, group=arm.label)]
 
 
 PLACEBOS = {"random": ("#888888", "dash"), "shuffled": ("#6b7a8f", "dot"), "format_only": ("#a08a6b", "dashdot")}
@@ -181,10 +155,6 @@ class Figure:
         ]
         return {"id": self.id, "traces": traces, "panels": [asdict(panel) for panel in self.panels]}
 
-    def renamed(self, id: str) -> Figure:
-        """The same under another id."""
-        return replace(self, id=id)
-
 
 def curve(
     x: list[Any],
@@ -244,9 +214,21 @@ def cell(title: str, cells: int, *, log: bool = False) -> Panel:
     return Panel(title=title, height=190, half=cells > 1, log=log, from_zero=not log)
 
 
-def into_panel(trace: Trace, i: int) -> Trace:
-    """The trace moved to panel i."""
-    return trace | {"panel": i}
+def run_curve(
+    run: RunData,
+    key: str,
+    name: str,
+    colour: str,
+    dash: str = "solid",
+    *,
+    panel: int | None = None,
+    width: float = 1.6,
+    group: str | None = None,
+) -> Trace:
+    """A metric of a run over its steps, in the panel of this number."""
+    steps, values = thin(run.step_numbers, run.curve(key))
+    trace = curve(steps, values, name, colour, dash, width=width, group=group)
+    return trace if panel is None else trace | {"panel": panel}
 
 
 def thinned_note(runs: Sequence[RunData]) -> str:

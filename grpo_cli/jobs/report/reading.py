@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,11 @@ def pack_samples(folder: RunFolder, most: int = MOST_PACKED) -> SamplePack:
 
 def _packed(folder: RunFolder, count: int) -> tuple[int, str]:
     """How many lines so many files have, and the lines gzipped as base64."""
-    lines = [line for step, split in _chosen(folder, count) for line in _lines(folder, step, split)]
+    lines = [
+        strict_json(_shown(folder, step, split, line, record)) + "\n"
+        for step, split in _chosen(folder, count)
+        for line, record in enumerate(folder.samples(step, split), 1)
+    ]
     text = gzip.compress("".join(lines).encode(), 6, mtime=0) if lines else b""
     return len(lines), base64.b64encode(text).decode()
 
@@ -72,12 +76,6 @@ def _chosen(folder: RunFolder, count: int) -> list[tuple[int, Split]]:
     ]
 
 
-def _lines(folder: RunFolder, step: int, split: Split) -> Iterator[str]:
-    path = folder.sample_path(step, split).relative_to(folder.path).as_posix()
-    for number, record in enumerate(folder.samples(step, split), 1):
-        yield strict_json(packed_line(record) | {"place": f"{path}:{number}"}) + "\n"
-
-
 def packed_line(record: SampleRecord) -> dict[str, Any]:
     """The sample's line with long texts cut at their beginning, and of the row's columns the answer only."""
     line = record.as_json(has_columns=False)
@@ -87,12 +85,9 @@ def packed_line(record: SampleRecord) -> dict[str, Any]:
             {key: _end(value) if isinstance(value, str) else value for key, value in turn.items()}
             for turn in record.turns
         ]
-    answer = record.fields.get("answer")
-    return line | (
-        {}
-        if answer is None
-        else {"answer": _end(answer if isinstance(answer, str) else json.dumps(answer, default=str))}
-    )
+    if (answer := record.fields.get("answer")) is not None:
+        line["answer"] = _end(answer if isinstance(answer, str) else json.dumps(answer, default=str))
+    return line
 
 
 def _end(text: str) -> str:
@@ -206,7 +201,10 @@ def _held_out(folder: RunFolder, reading: SampleDigest) -> None:
                     "prompt": found[0][1].prompt[:MOST_CHARS],
                     "expected": "" if answer is None else str(answer)[:400],
                 }
-            pair = [_shown(folder, step, "eval", line, sample) for line, sample in _pair(found)]
+            # a right and a wrong one where there are both, else the first two
+            right, wrong = ([pair for pair in found if pair[1].is_right is is_right] for is_right in (True, False))
+            two = [right[0], wrong[0]] if right and wrong else found[:2]
+            pair = [_shown(folder, step, "eval", line, sample) for line, sample in two]
             entry["moments"].append({"step": step, "rate": _rate(found), "samples": pair})
     reading.prompts = list(chosen.values())
 
@@ -227,13 +225,6 @@ def probes(names: Sequence[str], rates: dict[str, list[float | None]], most: int
     first = [*gained[:4], *lost[:2], *never[:2]]
     rest = [r for pool in (lost, never, gained, names) for r in pool]
     return list(dict.fromkeys([*first, *rest]))[:most]
-
-
-def _pair(samples: Sequence[tuple[int, SampleRecord]]) -> list[tuple[int, SampleRecord]]:
-    """A right and a wrong one where there are both, else the first two."""
-    right = [pair for pair in samples if pair[1].is_right]
-    wrong = [pair for pair in samples if not pair[1].is_right]
-    return [right[0], wrong[0]] if right and wrong else list(samples[:2])
 
 
 def _rate(samples: Sequence[tuple[int, SampleRecord]]) -> float | None:
