@@ -25,7 +25,6 @@ STEPS = {
     "Job._steps",
     "Job._end",
     "Job._finalise_checkpoint",
-    "Job.evaluate",
     "Job._mark_failed",
     "Job._abort",
     "Loop.begin",

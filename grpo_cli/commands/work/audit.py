@@ -52,8 +52,7 @@ def verifier(
       grpo audit verifier --recipe my.yaml --rows 200 --fail-over 0.01
     """
     from grpo_cli.errors import Exit, UsageError
-    from grpo_cli.jobs.audit.run import audit_kinds, audit_recipe
-    from grpo_cli.jobs.audit.verifier import SCHEMA
+    from grpo_cli.jobs.audit.verifier import SCHEMA, audit_kinds, audit_recipe
 
     if bool(kinds) == bool(recipe):
         raise UsageError("name kinds or a recipe", hint="`grpo audit verifier math` or `--recipe FILE`")

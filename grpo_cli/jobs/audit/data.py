@@ -11,26 +11,22 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.data.suspects import MOST_COPIES, MOST_EXPOSURE, RARE_SHAPE, RowSignals, gold_of_row
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.open_job import OpenJob, open_rows, open_start
+from grpo_cli.jobs.open_job import open_rows, open_start
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.statistics.estimate import wilson
 from grpo_cli.text import visible
 from grpo_verifiers.verdict import Outcome
-
-if TYPE_CHECKING:
-    from grpo_cli.rollout.collect import Collect
-
 
 # What is known of each training row: by the data, by the model's samples, and by the way they would move
 # the model.
@@ -57,7 +53,8 @@ class RowVotes:
     @classmethod
     def of(cls, group: Group) -> RowVotes:
         """Count a group; answers differ where their text does, but for white space."""
-        wrong = Counter(" ".join((_answer(j) or "").split()) for j in group.judgements if j.outcome is Outcome.WRONG)
+        verdicts = [j.verdicts.get(j.primary) for j in group.judgements if j.outcome is Outcome.WRONG]
+        wrong = Counter(" ".join((one.answer or "").split()) if one else "" for one in verdicts)
         answer, votes = wrong.most_common(1)[0] if wrong else ("", 0)
         return cls(group.judged, group.right, answer, votes, tuple(group.texts[:SAMPLES_SHOWN]))
 
@@ -65,11 +62,6 @@ class RowVotes:
     def against(self) -> float | None:
         """The share of the samples that give the one wrong answer; None where nothing was judged."""
         return self.votes / self.judged if self.judged else None
-
-
-def _answer(judgement: Any) -> str | None:
-    verdict = judgement.verdicts.get(judgement.primary)
-    return verdict.answer if verdict is not None else None
 
 
 @dataclass
@@ -129,13 +121,8 @@ class DataAudit:
             "rows": len(self.rows),
             "draws": self.draws,
             "asked": len(self.votes),
-            "bars": {
-                "copies": MOST_COPIES,
-                "exposure": MOST_EXPOSURE,
-                "rare_gold": RARE_SHAPE,
-                "votes": MOST_VOTES,
-                "cosine": LEAST_COSINE,
-            },
+            "bars": {"copies": MOST_COPIES, "exposure": MOST_EXPOSURE, "rare_gold": RARE_SHAPE}
+            | {"votes": MOST_VOTES, "cosine": LEAST_COSINE},
             "signals": {name: self._rate(name, len(rows)) for name, rows in bars.items()},
             "flagged": len(flags),
             "seconds": round(self.seconds, 3),
@@ -145,12 +132,8 @@ class DataAudit:
     def _rate(self, name: str, count: int) -> dict[str, Any]:
         of = len(self.votes) if name == "against the model" else len(self.rows)
         found = wilson(count, of) if of else None
-        return {
-            "n": count,
-            "of": of,
-            "rate": found.mean if found else None,
-            "ci": [found.low, found.high] if found else None,
-        }
+        known = {"rate": found.mean, "ci": [found.low, found.high]} if found else {"rate": None, "ci": None}
+        return {"n": count, "of": of, **known}
 
     def _row(self, row: int, rank: int, flags: dict[int, list[str]]) -> dict[str, Any]:
         votes, one = self.votes.get(row), self.rows[row]
@@ -259,6 +242,7 @@ def audit_data(
         found = DataAudit(rows, RowSignals.of(rows), draws)
         chosen = choose(found, asked, recipe.train.seed if seed is None else seed)
         from grpo_cli.measure.gradients import GradientSketch, against_the_rest
+        from grpo_cli.rollout.collect import EngineCall
         from grpo_cli.train.clock import Clock, StepProgress
         from grpo_cli.train.credit import Method
         from grpo_cli.train.loop import RolloutParts, judged_rollouts
@@ -266,7 +250,11 @@ def audit_data(
         progress = StepProgress(Clock(), job.display)
         parts = RolloutParts(job.recipe, job.train.rows, job.train.golds, job.judge, job.engine, job.policy)
         collect = judged_rollouts(parts, progress)
-        groups = {group.row: group for group in _sampled(collect, chosen, samples, job)}
+        groups: dict[int, Group] = {}
+        for start in range(0, len(chosen), BATCH):
+            job.display.progress("samples", start, len(chosen))
+            drawn = collect(chosen[start : start + BATCH], samples, EngineCall(0, 1 + start // BATCH))
+            groups |= {group.row: group for group in drawn}
         found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
         method, sketcher = Method.of(job.recipe), GradientSketch(job.policy, seed or 0)
         again = sorted(
@@ -274,8 +262,6 @@ def audit_data(
             key=lambda row: -(found.votes[row].against or 0),
         )[:MOST_AGAIN]
         for row in again:
-            from grpo_cli.rollout.collect import EngineCall
-
             groups[row] = groups[row].joined(collect([row], MORE * samples, EngineCall(1, 1), samples)[0])
             found.votes[row] = RowVotes.of(groups[row])
         sketches = []
@@ -296,11 +282,3 @@ def choose(found: DataAudit, asked: int, seed: int) -> list[int]:
     rest = [row for row in range(len(found.rows)) if row not in set(flagged)]
     random.Random(seed).shuffle(rest)
     return sorted((flagged + rest)[:asked])
-
-
-def _sampled(collect: Collect[Group], chosen: Sequence[int], samples: int, job: OpenJob) -> Iterator[Group]:
-    from grpo_cli.rollout.collect import EngineCall
-
-    for start in range(0, len(chosen), BATCH):
-        job.display.progress("samples", start, len(chosen))
-        yield from collect(chosen[start : start + BATCH], samples, EngineCall(0, 1 + start // BATCH))

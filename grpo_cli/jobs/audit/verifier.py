@@ -1,6 +1,7 @@
 """Attack a verifier with the rows it will judge: what does it pay for that it should not, and what does it miss?
 
-A false positive is an attack called right, a false negative a harmless rewrite of the gold not called right. `error`,
+How this works: `audit_kinds` takes the examples of each kind; `audit_recipe` loads the recipe's rows and makes a right answer of
+each, from the gold or from `--gold TEMPLATE`. Both start the verifiers and hand each to `audit`, which attacks it. A false positive is an attack called right, a false negative a harmless rewrite of the gold not called right. `error`,
 an exception and a late verdict count apart: they are neither.
 """
 
@@ -9,10 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from grpo_cli.errors import UsageError
+from grpo_cli.recipe.sections.rewards import KINDS
+from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
 from grpo_cli.statistics.estimate import wilson
 from grpo_cli.text import visible
+from grpo_verifiers.kinds.format_tags import FormatVerifier
+from grpo_verifiers.kinds.instructions import InstructionsVerifier
+from grpo_verifiers.kinds.regex_match import RegexVerifier
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
@@ -121,6 +129,11 @@ class Failure:
     outcome: str
     reason: str
 
+    def as_json(self) -> dict[str, Any]:
+        """Its entry in `--json`."""
+        named = {"row": self.row, "attack": self.name, "outcome": self.outcome, "reason": self.reason}
+        return named | {"completion": self.completion[:300]}
+
 
 @dataclass(slots=True)
 class VerifierAudit:
@@ -164,35 +177,16 @@ class VerifierAudit:
             "late": len(self.late),
             "slowest_s": round(self.slowest_s, 3),
             "failures": {
-                kind: [
-                    {
-                        "row": f.row,
-                        "attack": f.name,
-                        "outcome": f.outcome,
-                        "reason": f.reason,
-                        "completion": f.completion[:300],
-                    }
-                    for f in found
-                ]
-                for kind, found in (
-                    ("paid", self.paid),
-                    ("missed", self.missed),
-                    ("errors", self.errors),
-                    ("late", self.late),
-                )
+                kind: [one.as_json() for one in getattr(self, kind)] for kind in ("paid", "missed", "errors", "late")
             },
         }
 
     def text(self) -> str:
         """Lines for people."""
+        without = f", {self.without_gold} without a gold of their own" if self.without_gold else ""
         lines = [
-            f"{self.name}: {self.rows} rows"
-            + (f", {self.without_gold} without a gold of their own" if self.without_gold else ""),
-            *(
-                ["  judges a form, no answer: attacks show only that it neither raises nor hangs"]
-                if self.is_form
-                else []
-            ),
+            f"{self.name}: {self.rows} rows{without}",
+            *(["  judges a form, no answer: attacks show only that it neither raises nor hangs"] * self.is_form),
             f"  paid for an attack      {_shown(len(self.paid), self.attacks)}",
             f"  missed a right answer   {_shown(len(self.missed), self.rewrites)}",
             f"  tried {self.tried}   errors {len(self.errors)}   late {len(self.late)}   slowest {self.slowest_s:.2f} s",
@@ -239,17 +233,8 @@ def audit(
         bad = _bad_for(verifier, gold, usable, at)
         texts = AttackTexts(good, bad, str(row.get("prompt", row.get("question", ""))), bare_of(good), bare_of(bad))
         for attack, make in ATTACKS.items():
-            _try(
-                found,
-                verifier,
-                gold,
-                texts,
-                index,
-                attack,
-                make,
-                is_attack=True,
-                counts=not form and (bool(good) or attack in WITHOUT_GOLD),
-            )
+            counts = not form and (bool(good) or attack in WITHOUT_GOLD)
+            _try(found, verifier, gold, texts, index, attack, make, is_attack=True, counts=counts)
         for rewrite, make in REWRITES.items():
             if good and (not whole_text or rewrite == "as it stands"):
                 _try(found, verifier, gold, texts, index, rewrite, make, is_attack=False)
@@ -317,3 +302,152 @@ def _try(
         found.paid.append(failure)
     elif not is_attack and verdict.outcome is not Outcome.RIGHT:
         found.missed.append(failure)
+
+
+# Rows to audit a kind on when the user gives none: a few plain golds of the shapes that the kind is used
+# for.
+
+Rows = list[dict[str, Any]]
+
+_CITIES = ["Paris", "Rome", "Berlin", "Madrid"]
+
+ROWS: dict[str, Rows] = {
+    "math": [
+        {"prompt": f"What is {question}?", "answer": answer}
+        for question, answer in [
+            ("6 times 12", "72"),
+            ("a third and a sixth together", "\\frac{1}{2}"),
+            ("the square of x + 1", "x^2+2x+1"),
+            ("the square root of 20", "2\\sqrt{5}"),
+            ("the point above", "(3, \\frac{\\pi}{2})"),
+            ("the solution set", "[-2, 7)"),
+            ("0.375 in words of digits", "0.375"),
+            ("3 minus 10", "-7"),
+            ("the price", "1,250"),
+            ("the set of divisors of 4", "\\{1, 2, 4\\}"),
+        ]
+    ],
+    "exact": [{"prompt": "Which city?", "answer": city} for city in _CITIES],
+    "set": [
+        {"prompt": "Name them.", "answer": answer}
+        for answer in (["red", "green"], ["1", "5", "9"], ["oak", "elm", "ash"])
+    ],
+    "choice": [
+        {"prompt": "Which city? A. Paris B. Rome C. Berlin D. Madrid", "answer": letter, "choices": _CITIES}
+        for letter in "ABCD"
+    ],
+    "numeric": [{"prompt": "How much?", "answer": answer} for answer in (42, "3.25", "-17", "5 km", "12%", "1e-9")],
+    "json": [
+        {"prompt": "Give the record.", "answer": answer}
+        for answer in ({"name": "Ada", "born": 1815}, {"name": "Alan", "born": 1912}, {"items": [1, 2, 3]})
+    ],
+    "equation": [
+        {"prompt": "Make 24 from 3, 3, 8, 8.", "target": 24, "numbers": [3, 3, 8, 8], "good": "\\boxed{8/(3-8/3)}"},
+        {"prompt": "Make 98 from 44, 19, 35.", "target": 98, "numbers": [44, 19, 35], "good": "\\boxed{44+19+35}"},
+        {"prompt": "Make 5 from 2, 3.", "target": 5, "numbers": [2, 3], "good": "\\boxed{2+3}"},
+    ],
+    "format": [{"prompt": "Think first.", "good": "<think>a</think>\n<answer>b</answer>"}],
+    "instructions": [
+        {
+            "prompt": "Be short.",
+            "instructions": [{"kind": "words", "most": 4}, {"kind": "no_commas"}],
+            "good": "So be it.",
+        }
+    ],
+    "regex": [
+        {"prompt": "Answer with a digit.", "answer": str(digit), "good": f"The digit is {digit}"} for digit in range(5)
+    ],
+    "reasoning_gym": [
+        {
+            "prompt": f"Calculate {a} + {b}.",
+            "rg": "basic_arithmetic",
+            "question": "",
+            "answer": str(a + b),
+            "metadata": {},
+        }
+        for a, b in ((2, 3), (10, 7), (5, 5))
+    ],
+}
+"""By kind; `good` is a right completion where the verifier cannot write one itself."""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "regex": {"pattern": r"^The digit is (?P<answer>\d)\s*$", "match": "answer_group"}
+}
+"""Options an audit without a recipe needs."""
+
+WHOLE_TEXT = frozenset({"regex", "format", "instructions"})
+"""Kinds that judge the whole text by the recipe's pattern: an answer's wrapping means nothing to them."""
+
+
+def audit_kinds(kinds: Sequence[str]) -> list[VerifierAudit]:
+    """Audit kinds on built-in rows; `all` is every kind that has some.
+
+    Raises:
+        UsageError: an unknown kind, or one that needs the user's rows.
+        SetupError: a verifier cannot run here.
+    """
+    names = list(ROWS) if list(kinds) == ["all"] else list(dict.fromkeys(kinds))
+    for name in names:
+        if name not in ROWS:
+            raise UsageError(f"no built-in rows for `{name}`", hint=_instead(name))
+    plan = ScoringPlan({name: ScoringEntry(name, OPTIONS.get(name, {})) for name in names}, "")
+    return _audited(plan, {name: ROWS[name] for name in names})
+
+
+def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None = None) -> list[VerifierAudit]:
+    """Audit a recipe's verifiers on the first rows of its evaluation data, else of its training data.
+
+    `gold` is a template of a right completion, for verifiers that cannot write one themselves.
+
+    Raises:
+        RecipeError, DataError: the recipe or its rows cannot be used.
+        SetupError: a verifier cannot run here.
+    """
+    from grpo_cli.data.rows import load_rows
+    from grpo_cli.recipe.reading.load import load_with_folder
+
+    recipe, base = load_with_folder(source, sets)
+    rows = load_rows(recipe.data, "eval" if recipe.data.eval is not None else "train", base)[:most]
+    plan = from_recipe(source, sets)
+    filled = [{**row.fields, "prompt": row.prompt, **_good(gold, row.fields)} for row in rows]
+    return _audited(plan, dict.fromkeys(plan.entries, filled))
+
+
+def _instead(name: str) -> str:
+    """What to type for a name that has no built-in rows."""
+    from grpo_cli.recipe.reading.source import shipped_recipes
+
+    if name in KINDS:
+        return "audit it with `--recipe FILE`, on its own rows"
+    if name in shipped_recipes() or Path(name).suffix in (".yaml", ".yml"):
+        return f"the verifiers of a recipe are audited by `--recipe {name}`"
+    return f"known: {', '.join(sorted(ROWS))}, all"
+
+
+def _good(template: str | None, fields: Mapping[str, Any]) -> dict[str, str]:
+    if template is None:
+        return {}
+    try:
+        return {"good": template.format(**fields)}
+    except (KeyError, IndexError, ValueError) as err:
+        why = f"no column {err}" if isinstance(err, KeyError) else str(err)
+        raise UsageError(
+            f"`--gold {template}`: {why}", hint=f"columns: {', '.join(fields)}; `{{{{` is a brace"
+        ) from err
+
+
+def _audited(plan: ScoringPlan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[VerifierAudit]:
+    verifiers = plan.start()
+    try:
+        found = []
+        for name, verifier in verifiers.items():
+            # these judge how a text looks, not an answer
+            is_form = isinstance(verifier, FormatVerifier | InstructionsVerifier) or (
+                isinstance(verifier, RegexVerifier) and not verifier.columns
+            )
+            is_whole = plan.entries[name].kind in WHOLE_TEXT
+            found.append(audit(name, verifier, rows[name], whole_text=is_whole, form=is_form))
+        return found
+    finally:
+        for verifier in verifiers.values():
+            verifier.close()

@@ -110,7 +110,13 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
     if running.ranks.is_main:
         if running.recipe.run.report and status != "interrupted":  # who sent the signal may not wait
             report = write_own_report(running.folder, running.display)
-        _tell_end(running, status)
+        seen = running.evaluations
+        scores = [e.get("eval/pass@1") for e in (*seen[:1], *seen[-1:])]
+        said = f", held-out pass@1 {score(scores[0])} → {score(scores[1])}" if len(seen) > 1 else ""
+        told: dict[str, Json] = {"status": status, "before": scores[0] if scores else None}
+        told["after"] = scores[-1] if len(seen) > 1 else None
+        text = f"{running.folder.name}: {status}{said}"
+        tell_webhook(running.recipe.run.webhook, "end", running.folder, running.display, text, told)
     run, stopwatch = running.folder, running.stopwatch
     for name, lines in running.printed().items():
         running.display.note("info", f"`verify.{name}` printed {lines:,} lines: train.log has the first of each sample")
@@ -139,16 +145,6 @@ def write_own_report(run: RunFolder, display: Display) -> str:
         display.note("warn", f"no report was written: {err}", f"grpo report {shlex.quote(str(run.path))}")
         return ""
     return str(page)
-
-
-def _tell_end(running: RunContext, status: Status) -> None:
-    run, seen = running.folder, running.evaluations
-    scores = [e.get("eval/pass@1") for e in (*seen[:1], *seen[-1:])]
-    said = f", held-out pass@1 {score(scores[0])} → {score(scores[1])}" if len(seen) > 1 else ""
-    more: dict[str, Json] = {"status": status, "before": scores[0] if scores else None}
-    more["after"] = scores[-1] if len(seen) > 1 else None
-    text = f"{run.name}: {status}{said}"
-    tell_webhook(running.recipe.run.webhook, "end", run, running.display, text, more)
 
 
 def _best(running: RunContext) -> checkpoint.Checkpoint | None:

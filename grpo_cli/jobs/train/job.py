@@ -12,7 +12,7 @@ import logging
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -104,8 +104,8 @@ FIRST_RATE = "no weight moved: the rate begins at 0 (`train.lr_warmup_steps`)"
 
 
 class TrainCallback(TrainerCallback):  # type: ignore[misc]
-    def __init__(self, running: RunContext, step: Loop, evaluate: Callable[[int, bool], None] | None) -> None:
-        self.running, self.step, self.evaluate = running, step, evaluate
+    def __init__(self, running: RunContext, step: Loop, held_out: HeldOut | None) -> None:
+        self.running, self.step, self.held_out = running, step, held_out
         self.deadline = Deadline(running.recipe.run.deadline)
         self.saved_at = time.monotonic()
         self.told: set[str] = set()
@@ -151,11 +151,11 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         # who compares evaluations needs them over the same rows
         compares = recipe.stop.patience is not None or recipe.monitor.gold is not None
         is_between = recipe.eval.between is not None and "evaluate" not in wished and not compares
-        if "evaluate" in wished and self.evaluate is None:
+        if "evaluate" in wished and self.held_out is None:
             running.display.note("warn", "no held-out rows to measure", hint="`data.eval` names some")
-        if self.evaluate is not None and is_measured and not is_last:
+        if self.held_out is not None and is_measured and not is_last:
             with self.step.clock.phase("pause"):
-                self.evaluate(done, is_between)
+                self.held_out.measure(done, is_between=is_between)
             if not is_between:
                 reason = running.stop_rules.see_evaluation(running.evaluations[-1]) or reason
             is_best = running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
@@ -183,9 +183,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
 
     def _is_due(self, done: int) -> bool:
         every = self.running.recipe.run.save_every
-        if every is not None:
-            return done % every == 0
-        return time.monotonic() - self.saved_at >= SAVE_EVERY_S
+        return done % every == 0 if every is not None else time.monotonic() - self.saved_at >= SAVE_EVERY_S
 
 
 class Job:
@@ -316,13 +314,13 @@ class Job:
             return refused
         parts.loop.follow(with_floor(running, job, parts.engine, resumes=start is not None))
         if self.held_out is not None and start is None:
-            self.evaluate(0)
+            self.held_out.measure(0)
         # of an alarm before the first step, or in the step after which the run died before it could act
         running.alarmed.action = self.ranks.agreed(running.alarmed.wanted)
         if start is None and running.alarmed.action is not None:
             return ending.end_paused(running, 0)
         with self.stopwatch.timed("setup"):
-            watch = TrainCallback(running, parts.loop, self.evaluate if self.held_out is not None else None)
+            watch = TrainCallback(running, parts.loop, self.held_out)
             trainer = running.trainer = make_trainer(job, parts, run, [watch], self._finalise_checkpoint)
         running.trackers = take_trackers(trainer, run)
         for tracker in running.trackers if start is None else ():
@@ -343,11 +341,6 @@ class Job:
         parts.loop.clock.start()
         self._steps(trainer, parts, start)
         return self._end(parts.loop.steps_done)
-
-    def evaluate(self, step: int, is_between: bool = False) -> None:
-        """Measure the held-out rows, record and show it; where it `is_between` the first and the last, only `eval.between` of them."""
-        assert self.held_out is not None
-        self.held_out.measure(step, is_between=is_between)
 
     def _steps(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         running = self.running
@@ -374,9 +367,9 @@ class Job:
             running.folder.update_manifest(status="interrupted", steps=done)
             ending.finish(running, "interrupted", next_=ending.resume_hint(running.folder))
             return ending.outcome_of(running, done, asked, "interrupted")
-        is_measured = self.held_out is None or done in [m["step"] for m in running.measured_whole[-1:]]
-        if running.alarmed.action is None and not is_measured:
-            self.evaluate(done)
+        is_measured = done in [m["step"] for m in running.measured_whole[-1:]]
+        if running.alarmed.action is None and self.held_out is not None and not is_measured:
+            self.held_out.measure(done)
         action = running.alarmed.action or self.ranks.agreed(running.alarmed.wanted)
         if action == "roll_back":
             return ending.end_rolled_back(running, done)

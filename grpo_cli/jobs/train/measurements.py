@@ -61,23 +61,14 @@ class HeldOut:
             TrainingError: no sample got a verdict.
         """
         running = self.running
-        with running.stopwatch.timed("evaluate"):
-            # before there is a trainer the model that generates is the one that was loaded
-            if running.trainer is not None:
-                running.trainer.sync_weights()
-            show = running.display.phase
-            found = self.evaluator.run(step, lambda done, total: show("evaluate", done, total), is_between=is_between)
-            if running.recipe.sample.engine_kind.through_trl:
-                self.evaluator.engine.release()  # the memory is vLLM's between evaluations
+        found = _measured(running, self.evaluator, step, "evaluate", is_between=is_between)
         metrics = self._metrics(step, found, is_between)
         running.folder.write_samples(step, found.sampled.records, split="eval")
         # the samples are on disk already: they say why
         if found.sampled.pass_1.n == 0 and running.recipe.stop.verifier_errors < 1:
             cause = found.failures.commonest[0]
             raise TrainingError(f"no held-out sample got a verdict: {cause}", hint=ERRORS_HINT)
-        running.folder.write_metrics(metrics)
-        for tracker in running.trackers:
-            tracker.send(metrics)
+        running.record(metrics)
         running.display.evaluated(metrics)
         running.alarmed.evaluated(metrics)
 
@@ -130,12 +121,7 @@ class CanaryWatch:
     def measure(self, step: int) -> None:
         """Ask, record and look."""
         running = self.running
-        with running.stopwatch.timed("evaluate"):
-            if running.trainer is not None:
-                running.trainer.sync_weights()
-            show = running.display.phase
-            found = self.evaluator.run(step, lambda done, total: show("canary", done, total))
-        records = found.sampled.records
+        records = _measured(running, self.evaluator, step, "canary").sampled.records
         first = records if step == 0 else list(running.folder.samples(0, "canary"))
         verifier = self.spec.verify
         factor = correction(step, running.recipe.train.steps, self.spec.every, running.canaries)
@@ -143,11 +129,23 @@ class CanaryWatch:
         start, now = (shares_of(some, verifier, right_at) for some in (first or records, records))
         metrics: dict[str, Any] = {"step": step, **canary_metrics(start, now, factor, self.spec.drop)}
         running.folder.write_samples(step, records, split="canary")
-        running.folder.write_metrics(metrics)
-        for tracker in running.trackers:
-            tracker.send(metrics)
+        running.record(metrics)
         running.canaries.append(metrics)
         running.alarmed.watched(metrics)
+
+
+def _measured(
+    running: RunContext, evaluator: Evaluator, step: int, word: str, *, is_between: bool = False
+) -> Evaluation:
+    with running.stopwatch.timed("evaluate"):
+        # before there is a trainer the model that generates is the one that was loaded
+        if running.trainer is not None:
+            running.trainer.sync_weights()
+        show = running.display.phase
+        found = evaluator.run(step, lambda done, total: show(word, done, total), is_between=is_between)
+        if running.recipe.sample.engine_kind.through_trl:
+            evaluator.engine.release()  # the memory is vLLM's between evaluations
+    return found
 
 
 LEAST = 1e-6

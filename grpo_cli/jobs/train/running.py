@@ -54,6 +54,12 @@ class RunContext:
     trainer: RunTrainer | None = None
     trackers: Sequence[Tracker] = field(default_factory=list)
 
+    def record(self, metrics: dict[str, Any]) -> None:
+        """A measurement goes to the run's folder and its trackers."""
+        self.folder.write_metrics(metrics)
+        for tracker in self.trackers:
+            tracker.send(metrics)
+
     @property
     def measured_whole(self) -> list[dict[str, Any]]:
         """The evaluations of all held-out rows: those that may be compared to choose a checkpoint."""

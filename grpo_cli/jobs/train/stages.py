@@ -139,7 +139,10 @@ class StageChain:
         if run is not None and run.manifest().get("status") == "done":
             result = TrainResult(run, int(run.manifest()["steps"]))
         else:
-            start = None if at == 0 or stage.start == "base" else self._start(whole, at)
+            start = None
+            if at and stage.start != "base":
+                before = RunFolder.open(whole.path / stage_folder(at - 1, self.stages[at - 1]))
+                start = last_weights(before) if stage.start == "last" else best_weights(before)
             recipe = stage_recipe(self.recipe, at, start=start, folder=whole.path, base=self.base)
             display = self.display()
             source = "the recipe's model" if start is None else f"{start.parent.parent.name}/{start.name}"
@@ -152,8 +155,8 @@ class StageChain:
             offset, run = sum(one.steps for one in self.done), result.run
             lines = run.metrics()
             evaluations = {int(line["step"]): line for line in lines if PASS_1 in line}
-            before, after = evaluations.get(0), evaluations.get(result.steps)
-            self.done.append(StageResult(stage.name, run, result.steps, before, after))
+            ends = evaluations.get(0), evaluations.get(result.steps)
+            self.done.append(StageResult(stage.name, run, result.steps, *ends))
             self.lines += [
                 dump_line({**line, "step": int(line["step"]) + offset, "stage": stage.name}) for line in lines
             ]
@@ -162,14 +165,14 @@ class StageChain:
                 for step in run.steps(split):
                     target = whole.sample_path(step + offset, split)
                     target.parent.mkdir(exist_ok=True)
-                    if not target.exists():  # the measurement before a stage is that after the last
-                        _link(run.sample_path(step, split), target)
+                    if target.exists():  # the measurement before a stage is that after the last
+                        continue
+                    try:
+                        os.link(run.sample_path(step, split), target)
+                    except OSError:  # another file system, or one without links
+                        shutil.copyfile(run.sample_path(step, split), target)
             whole.update_manifest(stages=[one.as_json() for one in self.done])
         return result
-
-    def _start(self, whole: RunFolder, at: int) -> Path:
-        before = RunFolder.open(whole.path / stage_folder(at - 1, self.stages[at - 1]))
-        return last_weights(before) if self.stages[at].start == "last" else best_weights(before)
 
 
 def best_weights(run: RunFolder) -> Path:
@@ -196,13 +199,6 @@ def last_weights(run: RunFolder) -> Path:
     if newest is None:
         raise DataError("the stage has no whole checkpoint to go on from", place=str(run.path))
     return newest.path
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)
 
 
 def _score(metrics: dict[str, Any]) -> str:

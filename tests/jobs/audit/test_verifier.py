@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.audit.run import ROWS, audit_kinds
-from grpo_cli.jobs.audit.verifier import ATTACKS, REWRITES, audit
+from grpo_cli.jobs.audit.verifier import ATTACKS, REWRITES, ROWS, audit, audit_kinds
 from grpo_verifiers import Sample, Verdict, Verifier
 from grpo_verifiers.verdict import right, wrong
 

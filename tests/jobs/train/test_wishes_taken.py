@@ -55,11 +55,8 @@ def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Train
         alarmed=SimpleNamespace(step=lambda logs: None, may_roll_back=False, wanted=None, action=None),
     )  # fmt: skip
     loop: Any = SimpleNamespace(steps_done=7, clock=SimpleNamespace(phase=lambda name: nullcontext()))
-    return (
-        TrainCallback(running, loop, (lambda step, is_between: measured.append(step)) if has_held_out else None),
-        running,
-        measured,
-    )
+    held_out: Any = SimpleNamespace(measure=lambda step, is_between: measured.append(step))
+    return TrainCallback(running, loop, held_out if has_held_out else None), running, measured
 
 
 def logged(watching: TrainCallback) -> TrainerControl:
