@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from grpo_cli.display.choose import make_display
 from grpo_cli.errors import RecipeError, UsageError
 from grpo_cli.jobs.train.job import Job
-from grpo_cli.jobs.train.resume_target import recipe_of_run
+from grpo_cli.jobs.train.result import recipe_of_run
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience.resume import find_run
 from grpo_cli.run.folder import RunFolder

@@ -51,7 +51,7 @@ def train(
     if recipe is None:
         if resume is None:
             raise UsageError("no recipe", hint="name one, such as `quickstart`, or a run with `--resume RUN`")
-        from grpo_cli.jobs.train.resume_target import recipe_of_run
+        from grpo_cli.jobs.train.result import recipe_of_run
 
         checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
@@ -66,7 +66,7 @@ def train(
 
         run = find_run(checked, resume, anyway=resume_anyway)
     if run is not None and not is_rank():
-        from grpo_cli.jobs.train.resume_target import result_of
+        from grpo_cli.jobs.train.result import result_of
         from grpo_cli.resilience.contents import files_behind, refuse_changed
 
         if checked.stages is None and (over := result_of(run, checked)) is not None:
@@ -99,7 +99,7 @@ def _answer(over: TrainResult, recipe: Recipe, display: str, *, as_json: bool) -
     from grpo_cli.display.choose import make_display
     from grpo_cli.display.watch import card_of
     from grpo_cli.jobs.train.ending import write_own_report
-    from grpo_cli.jobs.train.resume_target import lacks_report
+    from grpo_cli.jobs.train.result import lacks_report
 
     wipe()
     shown = make_display(display)

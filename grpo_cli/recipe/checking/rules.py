@@ -2,7 +2,7 @@
 
 How this works: `check_rules` calls all rules with a recipe whose names, types and ranges are right. A rule yields a finding for what
 each key allows and all of them together contradict. `is_set` separates what was written from defaults and presets, so that a finding
-stands at a key that the user wrote. Rules of `train`, of episodes and of preferences stand in files of their own.
+stands at a key that the user wrote. Rules of `train`, of preferences and of episodes stand in files of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from grpo_cli.recipe.checking.method import (
     check_critic,
     check_dead_groups,
     check_loss,
+    check_prefer,
     check_schedule,
 )
-from grpo_cli.recipe.checking.prefer import check_prefer
 from grpo_cli.recipe.checking.values import IsSet, RecipeFinding, first_set, shown, unknown
 from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.recipe import By, Recipe

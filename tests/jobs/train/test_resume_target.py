@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from grpo_cli.app import app
-from grpo_cli.jobs.train.resume_target import result_of
+from grpo_cli.jobs.train.result import result_of
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.run.folder import RunFolder

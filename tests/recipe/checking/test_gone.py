@@ -8,7 +8,7 @@ import pytest
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.findings.run_data import flat_recipe
-from grpo_cli.jobs.train.resume_target import recipe_of_run
+from grpo_cli.jobs.train.result import recipe_of_run
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience.model_source import find_model_source
