@@ -143,9 +143,19 @@ def prompt_limit(recipe: Recipe, which: Which, own: int | None, served: int | No
     """Most tokens of a prompt of this split: by the recipe and the contexts; None where nothing limits them.
 
     Raises:
-        SetupError: as `room_for_prompts`.
+        SetupError: the completions alone do not fit.
     """
-    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, which, own, served))
+    limits = [recipe.data.max_prompt_tokens]
+    # the model's own context, or the shorter one that vLLM is started with
+    contexts = (own, recipe.sample.started_context, served)
+    if (context := min((int(known) for known in contexts if known is not None), default=None)) is not None:
+        key, longest = "sample.max_tokens", recipe.sample.max_tokens
+        if which == "eval" and (recipe.eval.max_tokens or 0) > longest:
+            key, longest = "eval.max_tokens", recipe.eval.max_tokens or 0
+        if context <= longest:
+            whose = "vLLM's context" if context != own else "the model's context"
+            raise SetupError(f"`{key}` is {longest}, {whose} only {context} tokens", hint=f"lower `{key}`")
+        limits.append(context - longest)
     return min((known for known in limits if known is not None), default=None)
 
 
@@ -171,25 +181,3 @@ class PromptTokenCounts:
 
 def _turns(row: Row) -> tuple[str, ...]:
     return tuple(m["role"] for m in row.messages or [])
-
-
-def room_for_prompts(recipe: Recipe, which: Which, own: int | None, served: int | None = None) -> int | None:
-    """Context (the model's `own`, or the shorter one vLLM is started with) minus the longest completion that rows of
-    this split may get, in tokens; None where there is no limit.
-
-    Raises:
-        SetupError: the completions alone do not fit.
-    """
-    context = min(
-        (int(known) for known in (own, recipe.sample.started_context, served) if known is not None), default=None
-    )
-    if context is None:
-        return None
-    key, longest = "sample.max_tokens", recipe.sample.max_tokens
-    if which == "eval" and (recipe.eval.max_tokens or 0) > longest:
-        key, longest = "eval.max_tokens", recipe.eval.max_tokens or 0
-    room = context - longest
-    if room < 1:
-        whose = "vLLM's context" if context != own else "the model's context"
-        raise SetupError(f"`{key}` is {longest}, {whose} only {context} tokens", hint=f"lower `{key}`")
-    return room

@@ -10,32 +10,43 @@ import json
 import re
 import textwrap
 import typing
+from contextlib import ExitStack
 from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_verifiers import BadGold, BadOption, Unavailable, build
-from grpo_verifiers.verifier import Verifier
 
 WIDTH = 100
 WORDS = {"str": "text", "int": "integer", "float": "number", "bool": "true | false"}
 
 
 def describe(kind: str) -> dict[str, Any]:
-    """Summary, columns, options and examples of a verifier, from its class."""
-    from grpo_verifiers import BadOption
-
+    """Summary, columns, options and examples of a verifier, from its class; those that this machine cannot judge have the reason."""
     try:
         cls = kind_class(kind)
     except BadOption as err:
         raise SetupError(str(err), hint="mend or remove the package that brings it") from err
     columns = cls.columns if isinstance(cls.columns, tuple) else ()
+    examples: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        for one in getattr(cls, "examples", list)():
+            options = one.options or {}
+            line = {"row": one.row, "completion": one.completion, "options": options, "shows": one.why}
+            try:
+                verifier = build(kind, **options)
+                stack.callback(verifier.close)
+                verdict = verifier.verify(one.completion, one.row)
+                line |= {"outcome": verdict.outcome.value, "score": verdict.score, "reason": verdict.reason}
+            except (BadGold, BadOption, Unavailable) as err:
+                line |= {"outcome": None, "score": None, "reason": str(err)}
+            examples.append(line)
     return {
         "kind": kind,
         "summary": " ".join((cls.__doc__ or "").split()),
         "columns": list(columns),
         "options": options_of(cls.Options),
-        "examples": examples_of(kind, cls),
+        "examples": examples,
     }
 
 
@@ -59,30 +70,6 @@ def options_of(options: type) -> list[dict[str, Any]]:
         if kind.isidentifier() and kind not in WORDS:  # an alias, whose name says nothing to a user
             kind = str(typing.get_type_hints(options)[f.name]).replace("typing.", "")
         out.append({"name": f.name, "type": kind, "default": default, "about": documented.get(f.name, "")})
-    return out
-
-
-def examples_of(kind: str, cls: type[Verifier]) -> list[dict[str, Any]]:
-    """The verifier's own examples, judged now; those that this machine cannot judge have the reason."""
-    out: list[dict[str, Any]] = []
-    open_verifiers: list[Verifier] = []
-    for example in getattr(cls, "examples", list)():
-        line: dict[str, Any] = {
-            "row": example.row,
-            "completion": example.completion,
-            "options": example.options or {},
-            "shows": example.why,
-        }
-        try:
-            verifier = build(kind, **(example.options or {}))
-            open_verifiers.append(verifier)
-            verdict = verifier.verify(example.completion, example.row)
-            line |= {"outcome": verdict.outcome.value, "score": verdict.score, "reason": verdict.reason}
-        except (BadGold, BadOption, Unavailable) as err:
-            line |= {"outcome": None, "score": None, "reason": str(err)}
-        out.append(line)
-    for verifier in open_verifiers:
-        verifier.close()
     return out
 
 

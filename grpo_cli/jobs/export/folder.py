@@ -7,7 +7,6 @@ repository of the hub.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_evaluation
 from grpo_cli.run.info import Metrics
 from grpo_cli.run.lines import open_as
+from grpo_cli.run.reading import spread
 from grpo_cli.text import DASH, score, visible
 
 # The model card of an exported folder: what it was trained from and how, its held-out curve with intervals,
@@ -35,7 +35,12 @@ MOST_POINTS = 25
 
 def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
     """The text of `README.md`; without a run beside the checkpoint it states that nothing was measured."""
-    run, step = _run_of(checkpoint)
+    run: RunFolder | None = None
+    step: int | None = None
+    if checkpoint is not None:  # `RUN/checkpoints/step-N`
+        whole, number = checkpoint.resolve().parents[1], checkpoint.resolve().name.removeprefix("step-")
+        run = RunFolder(whole) if (whole / "run.json").is_file() else None
+        step = int(number) if number.isdigit() else None
     # the hub reads this: a base is named where it is a repository's id
     path = recipe.model.path
     is_id = path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
@@ -60,16 +65,6 @@ def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
     return "\n".join([*lines, to_yaml(recipe).rstrip().replace("```", "'''"), "```", ""])
 
 
-def _run_of(checkpoint: Path | None) -> tuple[RunFolder | None, int | None]:
-    """The run that a checkpoint `RUN/checkpoints/step-N` lies in, and N."""
-    if checkpoint is None:
-        return None, None
-    folder = checkpoint.resolve()
-    run, number = folder.parent.parent, folder.name.removeprefix("step-")
-    found = RunFolder(run) if (run / "run.json").is_file() else None
-    return found, int(number) if number.isdigit() else None
-
-
 def _curve(run: RunFolder | None, step: int | None) -> list[str]:
     measured: list[Metrics] = [] if run is None else [m for m in run.metrics() if is_evaluation(m)]
     measured = [m for m in measured if step is None or int(m.get("step") or 0) <= step]
@@ -78,7 +73,7 @@ def _curve(run: RunFolder | None, step: int | None) -> list[str]:
     rows = [
         f"| {m.get('step')} | {score(m.get('eval/pass@1'))} | {_ends(m, 'eval/pass@1')} | {score(m.get('eval/greedy'))} "
         f"| {_ends(m, 'eval/greedy')} | {m.get('eval/n', DASH)} |"
-        for m in _spread(measured)
+        for m in (measured[i] for i in spread(range(len(measured)), MOST_POINTS))
     ]
     note = "Sampled pass@1 and greedy accuracy on rows that were not trained on; intervals are 95 %, over prompts."
     return ["| step | pass@1 | 95 % | greedy | 95 % | prompts |", "| --- " * 6 + "|", *rows, "", note]
@@ -87,12 +82,6 @@ def _curve(run: RunFolder | None, step: int | None) -> list[str]:
 def _ends(metrics: Metrics, key: str) -> str:
     low, high = metrics.get(f"{key}/low"), metrics.get(f"{key}/high")
     return DASH if low is None or high is None else f"{score(low)} to {score(high)}"
-
-
-def _spread(points: Sequence[Metrics]) -> list[Metrics]:
-    if len(points) <= MOST_POINTS:
-        return list(points)
-    return [points[round(i * (len(points) - 1) / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]
 
 
 HUB_HINT = "is `hf auth login` done and the hub reachable?"

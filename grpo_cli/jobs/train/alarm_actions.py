@@ -157,14 +157,6 @@ def best_saved(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Check
     return max(saved, key=lambda c: scores[c.step], default=None)
 
 
-def keep_newest_and_best(
-    folder: Path, keep: int, evaluations: Sequence[Metrics], canaries: Sequence[Metrics] = ()
-) -> None:
-    """Delete all checkpoints but the `keep` newest and the best ones: held out, and by the gold verifier or the canary."""
-    best = (best_gold(folder, [*evaluations, *canaries]), best_saved(folder, evaluations))
-    checkpoint.keep_newest(folder, keep, [one.path for one in best if one is not None])
-
-
 def best_valid_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:
     """The same among checkpoints that are whole; broken ones are set aside."""
     while (found := best_gold(folder, evaluations)) is not None and checkpoint.find_fault(found.path):

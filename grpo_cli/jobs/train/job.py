@@ -29,7 +29,7 @@ from grpo_cli.errors import Exit, UserError, out_of_memory
 from grpo_cli.findings.stopping import Deadline, StopRules
 from grpo_cli.jobs.open_job import JudgedRows, OpenJob, judge_warnings, open_rows, splits_of
 from grpo_cli.jobs.train import ending
-from grpo_cli.jobs.train.alarm_actions import CANARY, AlarmActions, best_gold_step, keep_newest_and_best
+from grpo_cli.jobs.train.alarm_actions import CANARY, AlarmActions, best_gold, best_gold_step, best_saved
 from grpo_cli.jobs.train.measurements import CanaryWatch, HeldOut, refused_by, with_floor
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import RunContext
@@ -166,7 +166,9 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         if self.deadline.is_over() and running.interrupts.asked is None:
             running.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
             running.interrupts.asked = Exit.TERMINATED
-        is_due = is_best or "save" in wished or self._is_due(done)
+        saves = recipe.run.save_every
+        is_old = time.monotonic() - self.saved_at >= SAVE_EVERY_S if saves is None else done % saves == 0
+        is_due = is_best or "save" in wished or is_old
         # in one exchange: each is a wait for the slowest rank
         heard = running.ranks.gathered([(running.interrupts.asked, reason, running.alarmed.wanted, is_due)])
         # not written back: a signal may have come since, and the next step hears it
@@ -180,10 +182,6 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Five minutes count from here."""
         self.saved_at = time.monotonic()
-
-    def _is_due(self, done: int) -> bool:
-        every = self.running.recipe.run.save_every
-        return done % every == 0 if every is not None else time.monotonic() - self.saved_at >= SAVE_EVERY_S
 
 
 class Job:
@@ -308,7 +306,8 @@ class Job:
         )
         if job.held_out is not None:
             self.held_out = HeldOut(running, job, parts.engine)
-        running.canary = CanaryWatch.where_asked(running, job, parts.engine)
+        if job.canary is not None:
+            running.canary = CanaryWatch(running, job, parts.engine, job.canary)
         gate = self.recipe.gate if start is None else None
         if gate is not None and (refused := refused_by(gate, running, job, parts.engine)):
             return refused
@@ -384,7 +383,9 @@ class Job:
         if Path(recipe.run.dir).is_absolute():
             recipe = recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": "runs"})})
         saved = checkpoint.seal(written, folder, state, to_yaml(recipe))
-        keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
+        # the best ones are kept too: held out, and by the gold verifier or the canary
+        best = (best_gold(folder, running.trusted), best_saved(folder, running.measured_whole))
+        checkpoint.keep_newest(folder, self.recipe.run.keep, [one.path for one in best if one is not None])
         self.display.note("good", f"saved {saved.path}")
 
     def _mark_failed(self, err: UserError) -> None:

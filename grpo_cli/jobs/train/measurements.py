@@ -108,11 +108,6 @@ class CanaryWatch:
             recipe.environment,
         )
 
-    @classmethod
-    def where_asked(cls, running: RunContext, job: OpenJob, engine: Engine) -> CanaryWatch | None:
-        """None where the recipe has no canary."""
-        return None if job.canary is None else cls(running, job, engine, job.canary)
-
     def is_due(self, step: int) -> bool:
         """Whether to ask after this step: as the recipe plans, and while the last drop is a doubtful one."""
         last = self.running.canaries[-1:]

@@ -74,7 +74,8 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         self._begun = (args, state, control, model)
         if hasattr(self.inner, "logging_dir") and self.inner.logging_dir is None:
             self.inner.logging_dir = str(self.folder / "tensorboard")
-        with _stdout_to_stderr(), _environment(wandb_settings(self.folder)), self._mlflow():
+        # stdout is the command's result; trackers greet on it
+        with contextlib.redirect_stdout(sys.stderr), _environment(wandb_settings(self.folder)), self._mlflow():
             self.inner.on_train_begin(args, state, control, model=model, **more)
         for metrics in self._waiting:
             self.send(metrics)
@@ -102,7 +103,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         if self._names is not None:
             sent = self._names.of(numbers)
             numbers = {sent[key]: value for key, value in numbers.items()}
-        with _stdout_to_stderr(), _names_kept(), self._mlflow():
+        with contextlib.redirect_stdout(sys.stderr), _names_kept(), self._mlflow():
             self.inner.on_log(args, at, control, logs=numbers, model=model)
 
     def _mlflow(self) -> AbstractContextManager[None]:
@@ -122,7 +123,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
             return
         args, state, control, model = self._begun
         self._begun = None
-        with _stdout_to_stderr(), self._mlflow():
+        with contextlib.redirect_stdout(sys.stderr), self._mlflow():
             self.inner.on_train_end(args, state, control, model=model)
             wandb = getattr(self.inner, "_wandb", None)
             if wandb is not None and wandb.run is not None:
@@ -174,10 +175,3 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
-
-
-@contextlib.contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """stdout is the command's result; trackers greet on it."""
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
