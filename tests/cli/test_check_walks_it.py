@@ -184,4 +184,4 @@ def test_a_recipe_is_read_by_one_function() -> None:
             for node in ast.walk(tree(f"grpo_cli.commands.work.{command}"))
             if isinstance(node, ast.Call)
         }
-        assert {"load", "pinned"} <= calls
+        assert {"load_with_folder", "pinned"} <= calls

@@ -23,20 +23,8 @@ Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "ves
 Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
 Preference = Literal["dpo", "ipo", "irpo", "kto", "orpo", "simpo"]
 Algorithm = Literal[
-    "default",
-    "grpo",
-    "grpo_k1",
-    "dr_grpo",
-    "dapo",
-    "gspo",
-    "gspo_token",
-    "cispo",
-    "sapo",
-    "rloo",
-    "reinforce_pp",
-    "gigpo",
-    "ppo",
-]
+    "default", "grpo", "grpo_k1", "dr_grpo", "dapo", "gspo", "gspo_token", "cispo", "sapo", "rloo", "reinforce_pp", "gigpo", "ppo",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     EngineName = str

@@ -48,41 +48,11 @@ from grpo_cli.recipe.widening import complete
 from grpo_verifiers.strict_json import loads
 
 __all__ = [
-    "AdsSpec",
-    "Algorithm",
-    "By",
-    "Canary",
-    "Clip",
-    "Combine",
-    "CriticSpec",
-    "Data",
-    "Demonstration",
-    "Environment",
-    "Estimator",
-    "Eval",
-    "Gate",
-    "Kl",
-    "KlMonitor",
-    "Launch",
-    "Lora",
-    "Loss",
-    "Model",
-    "Monitor",
-    "Prefer",
-    "Preference",
-    "Prune",
-    "Recipe",
-    "Run",
-    "Sample",
-    "Shaping",
-    "Source",
-    "Stage",
-    "Stop",
-    "Train",
-    "TurnCredit",
-    "Verify",
-    "WarmupPhase",
-]
+    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "Environment",
+    "Estimator", "Eval", "Gate", "Kl", "KlMonitor", "Launch", "Lora", "Loss", "Model", "Monitor", "Prefer",
+    "Preference", "Prune", "Recipe", "Run", "Sample", "Shaping", "Source", "Stage", "Stop", "Train", "TurnCredit",
+    "Verify", "WarmupPhase",
+]  # fmt: skip
 
 
 class Stage(Section):
