@@ -68,7 +68,9 @@ def read_cards(text: str) -> Gpus:
     count, name = (int(times[1]), times[2]) if times else (None, text)
     if count == 0:
         raise UsageError("`0` cards train nothing", place="--gpu")
-    card = card_of(name) or _by_number(name)
+    # a name that a person cut short
+    short = [one for one in CARDS if _words(name) <= _words(one.name)]
+    card = card_of(name) or (short[0] if len(short) == 1 else None)
     if card is None:
         names = [one.name for one in CARDS]
         close = nearest(name.upper(), names)
@@ -92,10 +94,3 @@ def cards_here(proc: Path = PROC) -> Gpus | None:
 
 def _words(name: str) -> set[str]:
     return set(re.split(r"[\s_-]+", name.strip().upper().replace("RTX", "RTX ")))
-
-
-def _by_number(name: str) -> Gpu | None:
-    """A card whose name a person cut short."""
-    said = _words(name)
-    found = [card for card in CARDS if said <= _words(card.name)]
-    return found[0] if len(found) == 1 else None

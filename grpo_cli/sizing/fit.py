@@ -95,7 +95,12 @@ def pass_bytes(work: Work, micro: int) -> dict[str, float]:
     layers = sizes.layers * layer
     if work.recomputes:
         layers = sizes.layers * tokens * sizes.hidden * HALF + layer
-    found = {"activations": layers, "logits": logits_bytes(work, micro)}
+    logits: float = micro * work.recipe.sample.max_tokens * sizes.vocab * HALF
+    if not work.is_packed:
+        logits *= PADDED_LOGITS
+    elif (logits := logits * 1.02) > KEPT_LOGITS:
+        logits = STRETCH
+    found = {"activations": layers, "logits": logits}
     if not own.is_half:
         found["weights cast for a pass"] = (sizes.body_parameters + sizes.head_parameters) * HALF
     if own.rank is None:  # of embeddings and head, made whole before they are added to what is there
@@ -115,23 +120,6 @@ def layer_bytes(work: Work, micro: int) -> float:
     wider = 0 if own.is_half else 2 * d  # the stream between layers is float32, and its norms keep it
     softmax = 4 * sizes.heads
     return (numbers + wider) * HALF + softmax
-
-
-def logits_bytes(work: Work, micro: int) -> float:
-    """What the head takes of one pass."""
-    whole: float = micro * work.recipe.sample.max_tokens * work.sizes.vocab * HALF
-    if not work.is_packed:
-        return whole * PADDED_LOGITS
-    whole *= 1.02
-    return whole if whole <= KEPT_LOGITS else STRETCH
-
-
-def micro_that_fits(work: Work, card_bytes: float) -> int | None:
-    """The largest micro-batch below the recipe's whose peak the card can hold; None where not even one completion fits."""
-    base = memory(work, card_bytes)
-    rest = base.needed - sum(pass_bytes(work, work.micro).values())
-    sizes = (size for size in range(work.micro - 1, 0, -1) if work.rows % size == 0)
-    return next((n for n in sizes if rest + sum(pass_bytes(work, n).values()) <= card_bytes), None)
 
 
 Answer = Literal["fits", "without graphs", "tight", "does not fit"]
@@ -193,7 +181,11 @@ class Fit:
             "tight": f"may or may not fit {self.named}",
             "does not fit": f"does not fit {self.named}",
         }[self.answer]
-        found = f"{said}: about {peak / GIB:.3g} of {card.memory:.3g} GiB a card; {_hours(self.hours)}"
+        least, likely, most = self.hours
+        hours = f"{likely:.3g} hours ({least:.3g} to {most:.3g})"
+        if most < 1.5:
+            hours = f"{likely * 60:.2g} minutes ({least * 60:.2g} to {most * 60:.2g})"
+        found = f"{said}: about {peak / GIB:.3g} of {card.memory:.3g} GiB a card; {hours}"
         if self.cost is not None:
             least, likely, most = self.cost
             found += (
@@ -328,7 +320,12 @@ def fit(
     took = duration(work, ask.cards.card, needs.cache_rows, -(-held_out // world), cost)
     found = Fit(ask, world, work, needs, took, None, held_out, cost)
     if found.answer in ("does not fit", "tight"):
-        found = replace(found, micro=micro_that_fits(work, has / (1 + ERROR)))
+        # the largest micro-batch below the recipe's whose peak the card can hold
+        holds = has / (1 + ERROR)
+        rest = memory(work, holds).needed - sum(pass_bytes(work, work.micro).values())
+        smaller = (size for size in range(work.micro - 1, 0, -1) if work.rows % size == 0)
+        micro = next((n for n in smaller if rest + sum(pass_bytes(work, n).values()) <= holds), None)
+        found = replace(found, micro=micro)
     return found
 
 
@@ -389,13 +386,6 @@ def lengths_of(
     high = counts[min(len(counts) - 1, int(0.95 * len(counts)))]
     mean = max_tokens if completion is None else max(1.0, completion)
     return TokenLengths(sum(counts) / len(counts), high, mean, max(round(mean), longest or max_tokens))
-
-
-def _hours(hours: tuple[float, float, float]) -> str:
-    least, likely, most = hours
-    if most < 1.5:
-        return f"{likely * 60:.2g} minutes ({least * 60:.2g} to {most * 60:.2g})"
-    return f"{likely:.3g} hours ({least:.3g} to {most:.3g})"
 
 
 def _money(value: float) -> str:
