@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from grpo_cli.commands import options
+from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+from grpo_cli.commands.opening import loading
 from grpo_cli.text import strict_json, visible, visible_lines
 
 HELP = "/reset forgets what was said, /quit or Ctrl-D ends"
@@ -49,19 +51,26 @@ def chat(
     if row is None:
         _talk(model, recipe, sets or [], given)
     else:
+        from grpo_cli.display.choose import make_display
+        from grpo_cli.jobs.open_job import open_first
+        from grpo_cli.resilience.model_source import find_model_source, model_of
+
         over = [f"sample.{name}={value}" for name, value in given.items() if name != "seed"]
-        _row(model, recipe, [*(sets or []), *over], row, of, samples, seed or 0, as_json)
-
-
-def _get_ready() -> None:
-    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
-
-    quiet_libraries()
-    pin_one_gpu()
+        source = find_model_source(model, recipe, [*(sets or []), *over])
+        quiet_libraries()
+        pin_one_gpu()
+        with open_first(source.recipe, source.base, [of], model_of(source)) as first:
+            with loading("chat"):
+                from grpo_cli.jobs.chat import lines_of, sample_row
+            with closing(make_display("auto")) as shown:
+                records = sample_row(source, of, row, samples, seed or 0, shown, first)
+        if as_json:
+            print(strict_json({"schema": 1, "samples": [record.as_json() for record in records]}))
+        else:
+            print("\n".join(lines_of(records)))
 
 
 def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, Any]) -> None:
-    from grpo_cli.commands.opening import loading
     from grpo_cli.errors import DataError, SetupError
     from grpo_cli.policy.loading.inspection import refuse_flaws
     from grpo_cli.recipe.sections.inputs import Model
@@ -69,7 +78,8 @@ def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, An
 
     source = find_model_to_talk(model, recipe, sets)
     refuse_flaws(model_of(source) if source is not None else Model(path=model), trains=False)
-    _get_ready()
+    quiet_libraries()
+    pin_one_gpu()
     with loading("chat"):
         from grpo_cli.jobs.chat import open_talk
 
@@ -94,31 +104,3 @@ def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, An
                     if not typed:
                         raise
                     print(visible_lines(err.render()), file=sys.stderr)
-
-
-def _row(
-    model: str,
-    recipe: str | None,
-    sets: list[str],
-    row: str,
-    of: Literal["eval", "train"],
-    samples: int,
-    seed: int,
-    as_json: bool,
-) -> None:
-    from grpo_cli.commands.opening import loading
-    from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.open_job import open_first
-    from grpo_cli.resilience.model_source import find_model_source, model_of
-
-    source = find_model_source(model, recipe, sets)
-    _get_ready()
-    with open_first(source.recipe, source.base, [of], model_of(source)) as first:
-        with loading("chat"):
-            from grpo_cli.jobs.chat import lines_of, sample_row
-        with closing(make_display("auto")) as shown:
-            records = sample_row(source, of, row, samples, seed, shown, first)
-    if as_json:
-        print(strict_json({"schema": 1, "samples": [record.as_json() for record in records]}))
-    else:
-        print("\n".join(lines_of(records)))

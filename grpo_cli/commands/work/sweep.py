@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from grpo_cli.commands import completing, options
 from grpo_cli.errors import Exit
 from grpo_cli.text import strict_json
-
-if TYPE_CHECKING:
-    from grpo_cli.jobs.sweep import SweepPlan
 
 
 def sweep(
@@ -68,12 +65,8 @@ def sweep(
     else:
         plan = make_plan(str(recipe), sets or [], seeds, name, dir)
     if dry_run:
-        planned = {
-            "schema": SCHEMA,
-            "sweep": plan.name,
-            "recipe": plan.recipe,
-            "runs": [asdict(run) for run in plan.runs],
-        }
+        runs = [asdict(run) for run in plan.runs]
+        planned = {"schema": SCHEMA, "sweep": plan.name, "recipe": plan.recipe, "runs": runs}
         print(strict_json(planned) if as_json else "\n".join(run.name for run in plan.runs))
         return
     if resume is None:
@@ -81,11 +74,6 @@ def sweep(
             hint = f"grpo sweep --resume {plan.name}"
             raise UsageError(f"the sweep `{plan.name}` exists already", place="--name", hint=hint)
         plan.write()
-    raise typer.Exit(_run(plan, at_once, display, as_json=as_json))
-
-
-def _run(plan: SweepPlan, at_once: int | None, display: str, *, as_json: bool) -> int:
-    """Run what is not over, print what it came to and how to go on; the exit code."""
     from grpo_cli.distributed.launch import gpu_count
     from grpo_cli.jobs.sweep import ended_object, outcomes, run_all, seats_of, table_of
 
@@ -99,7 +87,7 @@ def _run(plan: SweepPlan, at_once: int | None, display: str, *, as_json: bool) -
     if ended.code > Exit.BAR_MISSED:
         where = "" if plan.dir == "runs" else f" --dir {shlex.quote(plan.dir)}"
         _tell(f"next: grpo sweep --resume {plan.name}{where}")
-    return int(ended.code)
+    raise typer.Exit(int(ended.code))
 
 
 def _tell(text: str) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import typer
 
 from grpo_cli.commands import options
 from grpo_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from grpo_cli.reward.plan import ScoringPlan
 
 
 def verify(
@@ -52,7 +46,7 @@ def verify(
     """
     from grpo_cli.jobs.verify.fields import WantedKeys
     from grpo_cli.jobs.verify.job import VerifySettings, run
-    from grpo_cli.reward.plan import recipe_beside
+    from grpo_cli.reward.plan import from_flags, from_recipe, recipe_beside
 
     kinds = [kind for kind, is_on in (("math", math), ("code", code)) if is_on] + list(verifier or [])
     if recipe and (kinds or regex):
@@ -62,7 +56,10 @@ def verify(
         from grpo_cli.jobs.verify.job import proposal
 
         raise UsageError("no verifier", hint=proposal(files[0], rows))
-    flags = VerifierFlags(kinds, regex or [], option or [], weight or [], primary)
+    if source := recipe or beside:
+        plan = from_recipe(source, sets or [])
+    else:
+        plan = from_flags(kinds, patterns=regex or [], options=option or [], weights=weight or [], primary=primary)
     settings = VerifySettings(
         files=files,
         wanted=WantedKeys(completion_key, answer_key, prompt_key, group_key),
@@ -76,25 +73,4 @@ def verify(
         note=f"verifiers of `{beside}`" if beside else "",
         rows=rows,
     )
-    raise typer.Exit(run(_plan(recipe or beside, sets or [], flags), settings))
-
-
-@dataclass(frozen=True)
-class VerifierFlags:
-    """Verifiers as flags name them."""
-
-    kinds: list[str]
-    patterns: list[str]
-    options: list[str]
-    weights: list[str]
-    primary: str | None
-
-
-def _plan(recipe: str | None, sets: list[str], flags: VerifierFlags) -> ScoringPlan:
-    from grpo_cli.reward.plan import from_flags, from_recipe
-
-    if recipe:
-        return from_recipe(recipe, sets)
-    return from_flags(
-        flags.kinds, patterns=flags.patterns, options=flags.options, weights=flags.weights, primary=flags.primary
-    )
+    raise typer.Exit(run(plan, settings))
