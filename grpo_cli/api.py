@@ -20,7 +20,6 @@ from grpo_cli.errors import DataError, Mistake
 if TYPE_CHECKING:
     from grpo_cli.measure.evaluation import Evaluation
     from grpo_cli.recipe.sections.recipe import Recipe
-    from grpo_cli.reward.plan import ScoringPlan
     from grpo_verifiers import Outcome, Verdict
 
 __all__ = ["ScoredCompletion", "evaluate", "load_recipe", "train", "verify"]
@@ -115,8 +114,9 @@ def verify(
         UserError: unknown kinds or options, or a verifier that cannot run here.
     """
     from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
-    from grpo_verifiers.combine import RewardTerm, judges_of
+    from grpo_verifiers.combine import RewardTerm, combine, judges_of, outcome
     from grpo_verifiers.kinds.environment import recorded
+    from grpo_verifiers.verdict import Outcome
     from grpo_verifiers.verifier import BadGold, Sample
 
     if not len(completions) == len(rows) == len(prompts or rows):
@@ -149,15 +149,12 @@ def verify(
     finally:
         for verifier in started.values():
             verifier.close()
-    return [_scored(one, plan) for one in held]
-
-
-def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion:
-    from grpo_verifiers.combine import combine, outcome
-    from grpo_verifiers.verdict import Outcome
-
-    found = outcome(verdicts, plan.terms) or Outcome.ERROR
-    return ScoredCompletion(verdicts, found, combine(verdicts, plan.terms, None, plan.rule))
+    return [
+        ScoredCompletion(
+            one, outcome(one, plan.terms) or Outcome.ERROR, combine(one, plan.terms, None, plan.rule)
+        )
+        for one in held
+    ]
 
 
 def _checked(recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None) -> tuple[Recipe, Path]:

@@ -6,6 +6,7 @@ looks these aliases up when it reads a signature, so a command imports them at r
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,9 +30,9 @@ Sets = Annotated[
 
 def _trust(wanted: bool) -> bool:
     if wanted:
-        from grpo_cli.recipe.named import trust
+        from grpo_cli.recipe.named import TRUSTS
 
-        trust(wanted)
+        os.environ[TRUSTS] = "1"
     return wanted
 
 

@@ -59,17 +59,9 @@ class NamedThing(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-def named_by(recipe: Recipe) -> Iterator[NamedThing]:
-    """All that a recipe names, but for what its stages say themselves."""
-    return _of_section(recipe, ())
-
-
-def renamed(recipe: Recipe, rename: Callable[[Path, Names, str], str]) -> Recipe:
-    """The recipe with another text in the place of every name of code, a model or rows, but for what its stages say themselves."""
-    return _renamed(recipe, (), rename)
-
-
 def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) -> S:
+    """The section with another text in the place of every name of code, a model or rows, but for what stages say themselves."""
+
     def changed(value: object, here: Path, what: Names | None) -> Any:
         if isinstance(value, Section):
             return _renamed(value, here, rename)
@@ -89,10 +81,7 @@ def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) 
         if here == ("stages",):
             continue
         if isinstance(section, Verify) and name == "options":
-            marks = {
-                one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(section.kind).Options)
-            }
-            models = {key for key in value if marks.get(key) == Names.MODEL.value}
+            models = {key for key, mark in _marks(section).items() if key in value and mark == Names.MODEL.value}
             new = value | {key: changed(value[key], (*path, key), Names.MODEL) for key in models}
             new = new if any(new[key] is not value[key] for key in models) else value
         else:
@@ -102,20 +91,26 @@ def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) 
     return section.model_copy(update=found) if found else section
 
 
-def _of_section(section: Section, path: Path) -> Iterator[NamedThing]:
+def named_by(section: Section, path: Path = ()) -> Iterator[NamedThing]:
+    """All that a recipe names, but for what its stages say themselves; `path`: where a section stands in it."""
     for name, field in type(section).model_fields.items():
         value, here = getattr(section, name), (*path, field.alias or name)
         if here == ("stages",):
             continue
         if isinstance(section, Verify) and name == "options":
-            yield from _of_options(section, path)
+            marks = _marks(section)
+            searched = [option for option, mark in marks.items() if mark == Names.FOLDERS.value]
+            folders = tuple(folder for option in searched for folder in value.get(option, []))
+            for option, named in value.items():
+                if option not in searched:
+                    yield from _of_value(named, (*path, option), Names(marks.get(option) or Names.FILE.value), folders)
         else:
             yield from _of_value(value, here, _mark(field.annotation, field.metadata))
 
 
 def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str, ...] = ()) -> Iterator[NamedThing]:
     if isinstance(value, Section):
-        yield from _of_section(value, path)
+        yield from named_by(value, path)
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _of_value(inner, (*path, key), what, folders)
@@ -126,15 +121,9 @@ def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str,
         yield NamedThing(dotted(path), what, value, folders)
 
 
-def _of_options(spec: Verify, path: Path) -> Iterator[NamedThing]:
-    marks = {one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(spec.kind).Options)}
-    folders = tuple(
-        folder for name, mark in marks.items() if mark == Names.FOLDERS.value for folder in spec.options.get(name, [])
-    )
-    for name, value in spec.options.items():
-        mark = marks.get(name) or Names.FILE.value
-        if mark != Names.FOLDERS.value:
-            yield from _of_value(value, (*path, name), Names(mark), folders)
+def _marks(spec: Verify) -> dict[str, Any]:
+    """What the options of a verifier name, by their own marks."""
+    return {one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(spec.kind).Options)}
 
 
 def _mark(annotation: object, metadata: Iterable[Any] = ()) -> Names | None:
@@ -179,7 +168,7 @@ def anchored(recipe: Recipe, base: FilePath, folder_of: Callable[[Path], FilePat
         is_here = found == FilePath(name) and not _is_pattern(name)
         return Placed(text, head + near + tail) if is_here else head + near + tail
 
-    return renamed(recipe, place)
+    return _renamed(recipe, (), place)
 
 
 def from_folder(base: FilePath, path: FilePath) -> str:
@@ -217,13 +206,6 @@ def _found(folder: FilePath, name: str, head: str, what: Names) -> FilePath | No
 
 def _is_pattern(name: str) -> bool:
     return any(sign in name for sign in "*?[")
-
-
-def trust(wanted: bool) -> bool:
-    """What `--trust` does: lets code run that came with a model. Gives the wish back."""
-    if wanted:
-        os.environ[TRUSTS] = "1"
-    return wanted
 
 
 def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: FilePath) -> None:
