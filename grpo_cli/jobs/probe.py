@@ -200,24 +200,20 @@ def run_probe(
     if ask is not None:
         cards_of(recipe, ask.cards)
     with open_start(recipe, base, display, splits=["train"], trains=ask is not None, first=first) as job:
-        found = _sampled(job, size, seed)
+        found = sample_probe(
+            job.recipe,
+            job.train,
+            job.judge,
+            job.engine,
+            job.policy,
+            size,
+            seed=seed,
+            base=job.base,
+            is_noisy=is_noisy(job.recipe),
+            device=device_name(job.policy.device),
+            on_progress=lambda n, total: job.display.progress("probe", n, total),
+        )
         return Probed(found) if ask is None else _asked(job, found, ask)
-
-
-def _sampled(job: OpenJob, size: ProbeSize, seed: int | None) -> ProbeRun:
-    return sample_probe(
-        job.recipe,
-        job.train,
-        job.judge,
-        job.engine,
-        job.policy,
-        size,
-        seed=seed,
-        base=job.base,
-        is_noisy=is_noisy(job.recipe),
-        device=device_name(job.policy.device),
-        on_progress=lambda n, total: job.display.progress("probe", n, total),
-    )
 
 
 def _asked(job: OpenJob, found: ProbeRun, ask: CardQuestion) -> Probed:

@@ -78,10 +78,15 @@ def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
     best = max(all_rows, key=trusted_score, default=None)
     last: Metrics = measured[-1] if measured else {}
     newest: Metrics = card.history[-1] if card.history else {}
+    status = manifest.get("status")
+    if status not in OVER:
+        news = [f.stat().st_mtime for f in (folder.path / "metrics.jsonl", folder.path / "train.log") if f.exists()]
+        since = (time.time() if now is None else now) - max([*news, seconds_of(manifest.get("started")) or 0.0])
+        status = "running" if since < LONG_S else "silent"
     return RunSummary(
         name=folder.name,
         path=str(folder.path),
-        status=_status(manifest, folder.path, time.time() if now is None else now),
+        status=str(status),
         recipe=info.recipe,
         model=info.model,
         seed=info.seed,
@@ -99,15 +104,6 @@ def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
         reason=str(manifest.get("reason") or ""),
         gain=trusted_score(all_rows[-1]) - trusted_score(all_rows[0]) if len(all_rows) > 1 else None,
     )
-
-
-def _status(manifest: Mapping[str, Any], path: Path, now: float) -> str:
-    found = manifest.get("status")
-    if found in OVER:
-        return str(found)
-    news = [f.stat().st_mtime for f in (path / "metrics.jsonl", path / "train.log") if f.exists()]
-    began = seconds_of(manifest.get("started"))
-    return "running" if now - max([*news, began or 0.0]) < LONG_S else "silent"
 
 
 def bytes_of(path: Path) -> int:

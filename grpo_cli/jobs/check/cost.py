@@ -179,7 +179,12 @@ def check_costs(
 
 def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None) -> CheckFinding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
-    n, state, how = _state(recipe, sizes)
+    n, own = sizes.parameters, trained(recipe.model, sizes)
+    state, width = own.optimized, ADAM * own.width
+    kind = "float32" if recipe.model.dtype == "auto" else recipe.model.dtype
+    how = f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
+    if own.rank is not None:
+        how = f"{n:,} x {base_width(recipe.model):g} B (frozen) + {own.parameters:,} adapter parameters x {width} B"
     prompt = lengths.quantile(0.95) if lengths else 0
     tokens = prompt + recipe.sample.max_tokens
     cache = plan.completions_step * tokens * sizes.kv_values_token * 2
@@ -199,17 +204,6 @@ def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: Pr
         f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
     )
     return CheckFinding("memory", Level.OK, message, lines, data)
-
-
-def _state(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str]:
-    """Parameters, the bytes of weights and optimizer together, and how they come about."""
-    n, own = sizes.parameters, trained(recipe.model, sizes)
-    width = ADAM * own.width
-    if own.rank is None:
-        kind = "float32" if recipe.model.dtype == "auto" else recipe.model.dtype
-        return n, own.optimized, f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
-    how = f"{n:,} x {base_width(recipe.model):g} B (frozen) + {own.parameters:,} adapter parameters x {width} B"
-    return n, own.optimized, how
 
 
 def _critic(recipe: Recipe, sizes: ModelSizes) -> list[str]:

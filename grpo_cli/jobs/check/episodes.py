@@ -10,7 +10,6 @@ from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
-from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
@@ -74,7 +73,12 @@ def check_episodes(
         begun = _begin(maker, worlds, rows, budget_s, shows=shows)
         if shows:
             yield from _repeats(worlds, rows[:trained], recipe)
-        step = _act(worlds, rows[0])
+        # what the world makes of one action on a row: one that it demonstrates, else of an empty one
+        ((tried, opened),) = worlds.open([(rows[0].fields, 0)])
+        assert not isinstance(opened, Fault), opened  # it has begun with this row before
+        nothing = as_action([]) if worlds.tools else ""
+        action = worlds.demonstrate([tried])[0] if worlds.demonstrates else nothing
+        step = worlds.step([(tried, refuse_undemonstrated(rows[0], action))])[0]
         between = 0 if isinstance(step, Fault) else len(suffixes(step.observation, suffixes.closing))
     except UserError as err:
         yield failed("episodes", err)
@@ -170,16 +174,3 @@ def _begin(
         if budget_s is not None and time.perf_counter() - began > budget_s:
             break
     return Beginnings(first, PromptLengths.of(counts, len(rows), alone, seen))
-
-
-def _act(worlds: Worlds, row: Row) -> Step | Fault:
-    """What the world makes of one action on a row: one that it demonstrates, else of an empty one.
-
-    Raises:
-        DataError: it cannot demonstrate any.
-    """
-    ((world, begun),) = worlds.open([(row.fields, 0)])
-    assert not isinstance(begun, Fault), begun  # it has begun with this row before
-    nothing = as_action([]) if worlds.tools else ""
-    action = worlds.demonstrate([world])[0] if worlds.demonstrates else nothing
-    return worlds.step([(world, refuse_undemonstrated(row, action))])[0]

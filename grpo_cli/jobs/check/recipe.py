@@ -217,7 +217,12 @@ class RecipeCheck:
         yield from refused(sources(self.whole, self.base))  # of the stages too, which are not read
         yield from _shown(self.recipe, self.base, self._train, self._held_out, self.most)
         yield from check_model(self.recipe, is_full=self.is_full)
-        sizes = self._sizes()
+        try:
+            whole = base_of(self.recipe.model, 0).model
+        except UserError:  # `model` says so
+            sizes = None
+        else:
+            sizes = full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
         with ThreadPoolExecutor(1) as beside:  # the tokenizer works outside Python and leaves this thread free
             # what an environment says stands in the prompts, and is known once it was started
             counting = beside.submit(self._count) if self.recipe.environment is None else None
@@ -241,13 +246,6 @@ class RecipeCheck:
             yield CheckFinding("alive_by", Level.WARN, alone, hint=ALONE_HINT)
         # last, for it imports TRL, which takes seconds
         yield from self.machine.trainer(self.recipe) if self.is_full or self.recipe.train.trl else ()
-
-    def _sizes(self) -> ModelSizes | None:
-        try:
-            whole = base_of(self.recipe.model, 0).model
-        except UserError:
-            return None  # `model` says so
-        return full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
 
     def _pairs(self, source: Source, train: CheckedRows, context: int | None) -> Iterator[CheckFinding]:
         """The file of `prefer.data`, held against the rows where all of them were looked at."""

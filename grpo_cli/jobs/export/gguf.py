@@ -202,12 +202,21 @@ def vocabulary_of(policy: Policy, size: int) -> Vocabulary:
     if max(texts) >= size:
         raise SetupError(f"the tokenizer has a token {max(texts)}, and the model {size} embeddings", hint=HINT)
     ids = tokenizer("a").input_ids
+    # the tokens that end an answer, that fill a row, that begin a text
+    ends = sorted(policy.end_ids)
+    first = tokenizer.eos_token_id if tokenizer.eos_token_id in policy.end_ids else next(iter(ends), None)
+    special = {
+        "eos_token_id": first,
+        "eot_token_id": next((end for end in ends if end != first), None),
+        "bos_token_id": tokenizer.bos_token_id,
+        "padding_token_id": tokenizer.pad_token_id,
+    }
     return Vocabulary(
         pre,
         [texts.get(number, f"[PAD{number}]") for number in range(size)],
         [kinds.get(number, UNUSED) for number in range(size)],
         merges or [NO_MERGE],
-        _special(policy),
+        {key: number for key, number in special.items() if number is not None},
         tokenizer.bos_token_id is not None and bool(ids) and ids[0] == tokenizer.bos_token_id,
         tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None,
     )
@@ -231,21 +240,6 @@ def _pre(said: Mapping[str, Any], *, has_merges: bool) -> str | None:
         return None
     pattern = before[0]["pattern"]
     return PATTERNS.get(str(pattern.get("Regex"))) if not before[0].get("invert") else None
-
-
-def _special(policy: Policy) -> dict[str, int]:
-    """Ids by their keys: the tokens that end an answer, that fill a row, that begin a text."""
-    tokenizer: Any = policy.tokenizer
-    ends = sorted(policy.end_ids)
-    first = tokenizer.eos_token_id if tokenizer.eos_token_id in policy.end_ids else next(iter(ends), None)
-    others = [end for end in ends if end != first]
-    found = {
-        "eos_token_id": first,
-        "eot_token_id": others[0] if others else None,
-        "bos_token_id": tokenizer.bos_token_id,
-        "padding_token_id": tokenizer.pad_token_id,
-    }
-    return {key: number for key, number in found.items() if number is not None}
 
 
 PRECISIONS = ("auto", "f32", "f16", "bf16", "q8_0")

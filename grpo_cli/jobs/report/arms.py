@@ -216,8 +216,10 @@ def arms_table(arms: Sequence[Arm]) -> ArmsTable:
     rows = []
     for arm in arms:
         found = final_difference(arm, base) if arm is not base else None
+        gap = "" if arm is base else "—"
         if found is not None:
             paired[found.over] = None
+            gap = f"{found.interval.mean:+.3f} [{found.interval.low:+.3f}, {found.interval.high:+.3f}]"
         cells = [
             str(len(arm.runs)),
             _range([Budget.of(run).steps for run in arm.runs]),
@@ -225,7 +227,7 @@ def arms_table(arms: Sequence[Arm]) -> ArmsTable:
             number(_mean([sum(m.get("tokens") or 0 for m in run.steps) for run in arm.runs])),
             _scores(arm, 0),
             _scores(arm, -1),
-            *([_difference(found) if arm is not base else ""] if len(arms) > 1 else []),
+            *([gap] if len(arms) > 1 else []),
             _over_seeds([(r.info.seed, r.curve("reward/total/mean")[-1]) for r in arm.runs if r.steps]),
         ]
         rows.append((arm.label, cells))
@@ -268,13 +270,6 @@ def held_out_shares(folder: RunFolder, step: int) -> dict[str, list[float]]:
         if sample.is_judged:
             rows.setdefault(sample.row, []).append(float(sample.is_right))
     return rows
-
-
-def _difference(found: Difference | None) -> str:
-    if found is None:
-        return "—"
-    i = found.interval
-    return f"{i.mean:+.3f} [{i.low:+.3f}, {i.high:+.3f}]"
 
 
 def _scores(arm: Arm, at: int) -> str:

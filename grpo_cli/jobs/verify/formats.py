@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
-from grpo_cli.data.files import PACKED, TABLES, BrokenFile, Record, read_file
+from grpo_cli.data.files import PACKED, TABLES, BrokenFile, read_file
 from grpo_cli.errors import DataError, UsageError
 from grpo_cli.jobs.verify.fields import PROMPT, ROW, BadLine, look_up, text_of
 from grpo_cli.lines import UNREADABLE, BrokenText, NumberedLine, numbered, open_file
@@ -73,17 +73,15 @@ def read_lines(source: str, stream: bool = False) -> Iterator[NumberedLine]:
     kind = next((s for s in reversed(Path(source).suffixes) if s.lower() not in PACKED), "").lower()
     if source != "-" and Path(source).is_file():
         if kind in TABLES or kind == ".parquet":
-            return (_row(n, item) for n, item in enumerate(read_file(Path(source), source), start=1))
+            items = enumerate(read_file(Path(source), source), start=1)
+            return (
+                NumberedLine(n, BrokenText(one.why.encode()) if isinstance(one, BrokenFile) else _line(one.fields))
+                for n, one in items
+            )
         if kind == ".eval":
             return _archive(source)
     lines = read(source)
     return lines if stream else _json_lines(lines, may_be_one=kind == ".json")
-
-
-def _row(number: int, item: Record | BrokenFile) -> NumberedLine:
-    if isinstance(item, BrokenFile):
-        return NumberedLine(number, BrokenText(item.why.encode()))
-    return NumberedLine(number, _line(item.fields))
 
 
 def _line(value: object) -> bytes:

@@ -211,6 +211,12 @@ class Scorer:
             names = judges_of(row, self._terms, self._plan.rule)
         except NoVerifier as err:
             raise BadLine(str(err)) from None
+        golds = {}
+        for name in names:
+            try:
+                golds[name] = self._golds[name].gold(row)
+            except BadGold as err:
+                raise BadLine(f"verifier `{name}`: {err}") from None
         said = value.get("begun")
         return _Read(
             line,
@@ -219,15 +225,9 @@ class Scorer:
             group_of(value, self._keys, line.number),
             prompt_of(value, self._keys),
             said if isinstance(said, str) else opening_at_end(prompt_of(value, self._keys)),
-            {name: self._gold(name, row) for name in names},
+            golds,
             [{} for _ in completions],
         )
-
-    def _gold(self, name: str, row: Mapping[str, Any]) -> Any:
-        try:
-            return self._golds[name].gold(row)
-        except BadGold as err:
-            raise BadLine(f"verifier `{name}`: {err}") from None
 
     def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
         samples = [

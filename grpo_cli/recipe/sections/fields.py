@@ -112,19 +112,15 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {node.name: _class_docs(node) for node in tree.body if isinstance(node, ast.ClassDef)}
-
-
-def _class_docs(node: ast.ClassDef) -> dict[str, str]:
-    docs = {}
-    for field, text in zip(node.body, node.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-            and isinstance(text.value.value, str)
-        ):
-            docs[field.target.id] = inspect.cleandoc(text.value.value)
-    return docs
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
+        for field, text in zip(node.body, node.body[1:], strict=False) if isinstance(node, ast.ClassDef) else ():
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            ):
+                found.setdefault(node.name, {})[field.target.id] = inspect.cleandoc(text.value.value)
+    return found
