@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from docs.generate.markdown import code, fenced, head, table
-from grpo_cli.jobs.explain import findings, methods
-from grpo_cli.jobs.explain.subjects import SUBJECTS
+from grpo_cli.jobs.explain import methods
+from grpo_cli.jobs.explain.subjects import SUBJECTS, describe_finding, rules
 
 ABOUT = """\
 What `grpo explain NAME` says of methods, losses, ways to choose rows and to give credit, strategies and findings. The guides are
@@ -34,7 +34,7 @@ def names_page() -> str:
         "## Findings\n",
         "A finding is said with its numbers, during a run or by `grpo doctor RUN` and in the report.\n",
     ]
-    parts += [part for code_ in findings.rules() for part in _finding(findings.describe(code_))]
+    parts += [part for code_ in rules() for part in _finding(describe_finding(code_))]
     return "\n".join(parts)
 
 

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from docs.generate.markdown import cell, code, code_cell, head, table
-from grpo_cli.jobs.explain.verifiers import describe, in_words
+from grpo_cli.jobs.explain.subjects import describe_verifier as describe
+from grpo_cli.jobs.explain.subjects import in_words
 from grpo_verifiers.registry import KINDS
 
 ABOUT = """\

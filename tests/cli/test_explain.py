@@ -68,9 +68,9 @@ def test_an_unknown_name_is_a_usage_error_with_a_hint() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_verifier_can_be_explained(kind: str) -> None:
-    from grpo_cli.jobs.explain import verifiers
+    from grpo_cli.jobs.explain.subjects import describe_verifier, render_verifier
 
-    assert kind in verifiers.render(verifiers.describe(kind))
+    assert kind in render_verifier(describe_verifier(kind))
 
 
 def test_every_strategy_of_launch_can_be_explained() -> None:

@@ -10,7 +10,7 @@ import pytest
 from grpo_cli.findings.alarms import MONITORS, Alarms, alarms_over_run
 from grpo_cli.findings.evidence import EVIDENCE
 from grpo_cli.findings.samples import PICKS, split_of
-from grpo_cli.jobs.explain.findings import rules
+from grpo_cli.jobs.explain.subjects import rules
 from tests.builders.simulated_runs import simulate
 
 

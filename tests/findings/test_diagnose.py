@@ -16,7 +16,9 @@ from grpo_cli.findings.evidence import EVIDENCE, diagnose
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.findings.samples import PICKS
 from grpo_cli.jobs.doctor import lines_of
-from grpo_cli.jobs.explain.findings import describe, render, rules
+from grpo_cli.jobs.explain.subjects import describe_finding as describe
+from grpo_cli.jobs.explain.subjects import render_finding as render
+from grpo_cli.jobs.explain.subjects import rules
 from grpo_cli.jobs.report.page import build_page
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord

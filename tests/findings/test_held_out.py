@@ -8,7 +8,7 @@ import pytest
 
 from grpo_cli.findings.alarms import alarms_over_run
 from grpo_cli.findings.held_out import HeldOutFall, held_out_fell
-from grpo_cli.jobs.explain.findings import rules
+from grpo_cli.jobs.explain.subjects import rules
 from grpo_cli.run.info import BETWEEN
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from grpo_cli.findings.health import over_run, right_paid_as_wrong, shaping_alone
-from grpo_cli.jobs.explain.findings import describe, rules
+from grpo_cli.jobs.explain.subjects import describe_finding as describe
+from grpo_cli.jobs.explain.subjects import rules
 from tests.builders.paid_groups import shaped_run
 
 COLLAPSES: list[list[float | None]] = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_cli.jobs.explain.findings import SHOWN_AS, describe, rules
+from grpo_cli.jobs.explain.subjects import SHOWN_AS, rules
+from grpo_cli.jobs.explain.subjects import describe_finding as describe
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,21 @@ from typer.testing import CliRunner
 import grpo_cli
 from grpo_cli.app import app
 from grpo_cli.data.filters import FILTERS
-from grpo_cli.jobs.explain.findings import REMEDIES, describe, render, rules
 from grpo_cli.jobs.explain.rows import FILTER_EXAMPLES, PAGES
 from grpo_cli.jobs.explain.rows import describe as describe_rows
-from grpo_cli.jobs.explain.subjects import SUBJECTS, find, key_names
+from grpo_cli.jobs.explain.subjects import (
+    REMEDIES,
+    SUBJECTS,
+    describe_verifier,
+    find,
+    in_words,
+    key_names,
+    render_verifier,
+    rules,
+)
+from grpo_cli.jobs.explain.subjects import describe_finding as describe
 from grpo_cli.jobs.explain.subjects import describe_key as key_page
-from grpo_cli.jobs.explain.verifiers import describe as describe_verifier
-from grpo_cli.jobs.explain.verifiers import in_words
-from grpo_cli.jobs.explain.verifiers import render as render_verifier
+from grpo_cli.jobs.explain.subjects import render_finding as render
 from grpo_cli.text import strict_json
 from grpo_verifiers import KINDS
 
