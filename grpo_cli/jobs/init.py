@@ -114,27 +114,13 @@ def take(rest: Config, *names: str) -> Any:
 
 
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-PLAIN = {
-    "num_generations": int,
-    "max_completion_length": int,
-    "temperature": float,
-    "max_prompt_length": int,
-    "learning_rate": float,
-    "warmup_steps": int,
-    "max_grad_norm": float,
-    "num_iterations": int,
-    "epsilon": float,
-    "seed": int,
-    "system_prompt": str,
-    "model_name_or_path": str,
-    "base_model": str,
-    "model_revision": str,
-    "attn_implementation": str,
-    "loss_type": str,
-    "run_name": str,
-    "save_total_limit": int,
-    "mask_truncated_completions": bool,
+_BY_TYPE: dict[type, str] = {
+    int: ("num_generations max_completion_length max_prompt_length warmup_steps num_iterations seed save_total_limit"),
+    float: "temperature learning_rate max_grad_norm epsilon",
+    str: ("system_prompt model_name_or_path base_model model_revision attn_implementation loss_type run_name"),
+    bool: "mask_truncated_completions",
 }
+PLAIN = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
 """Names whose value goes to their counterpart as it is, and its type."""
 PRECISION = "weights stay in float32 and products run in bfloat16 where that pays: a small rate would not move others"
 UNSAID = {

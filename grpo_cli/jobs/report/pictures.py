@@ -31,13 +31,9 @@ OUTCOMES = (
     ("right", "#009E73"), ("wrong", "#D55E00"), ("no_answer", "#E9C46A"), ("over_limit", "#CC79A7"), ("error", "#6A3D9A"),
 )  # fmt: skip
 PHASES = (
-    ("generate", "#0072B2"),
-    ("environment", "#CC79A7"),
-    ("verify", "#E69F00"),
-    ("critic", "#56B4E9"),
-    ("update", "#009E73"),
+    ("generate", "#0072B2"), ("environment", "#CC79A7"), ("verify", "#E69F00"), ("critic", "#56B4E9"), ("update", "#009E73"),
     ("other", "#999999"),
-)
+)  # fmt: skip
 
 
 def rewards(run: RunData, bands: dict[int, tuple[float, float]]) -> Figure | None:

@@ -73,28 +73,23 @@ OURS = _by_name(
 )
 """Fields of TRL's GRPOConfig that a key of the recipe sets."""
 
-ALWAYS: dict[str, str] = {
-    "logging_steps": "every step is recorded",
-    "logging_strategy": "every step is recorded",
-    "logging_first_step": "every step is recorded",
-    "logging_nan_inf_filter": "it is off, or a loss that is not a number would be shown as 0",
-    "log_completions": "every completion is written to `samples/` of the run",
-    "disable_tqdm": "choose with `--display`",
-    "remove_unused_columns": "verifiers read the columns",
-    "resume_from_checkpoint": "use `grpo train --resume`",
-    "enable_jit_checkpoint": "the first Ctrl-C or SIGTERM saves",
-    "ignore_data_skip": "rows are chosen by `train.select`, which resumes exactly",
-    "load_best_model_at_end": "the end card names the best checkpoint",
-    "do_train": "use the commands `train` and `eval`",
-    "do_predict": "use the commands `train` and `eval`",
-    "push_to_hub": "use `grpo export`",
-    "hub_model_id": "use `grpo export`",
-    "hub_token": "use `grpo export`",
-    "hub_strategy": "use `grpo export`",
-    "hub_always_push": "use `grpo export`",
-    "trust_remote_code": "code that comes with a model is never run",
-    "vllm_importance_sampling_cap": "TRL calls it `vllm_importance_sampling_clip_max` now: `sample.vllm`",
-}
+ALWAYS = _by_name(
+    {
+        "every step is recorded": "logging_steps logging_strategy logging_first_step",
+        "it is off, or a loss that is not a number would be shown as 0": "logging_nan_inf_filter",
+        "every completion is written to `samples/` of the run": "log_completions",
+        "choose with `--display`": "disable_tqdm",
+        "verifiers read the columns": "remove_unused_columns",
+        "use `grpo train --resume`": "resume_from_checkpoint",
+        "the first Ctrl-C or SIGTERM saves": "enable_jit_checkpoint",
+        "rows are chosen by `train.select`, which resumes exactly": "ignore_data_skip",
+        "the end card names the best checkpoint": "load_best_model_at_end",
+        "use the commands `train` and `eval`": "do_train do_predict",
+        "use `grpo export`": "push_to_hub hub_model_id hub_token hub_strategy hub_always_push",
+        "code that comes with a model is never run": "trust_remote_code",
+        "TRL calls it `vllm_importance_sampling_clip_max` now: `sample.vllm`": "vllm_importance_sampling_cap",
+    }
+)
 """Fields of TRL's GRPOConfig that need no key, and why."""
 
 OTHERS = _by_name(

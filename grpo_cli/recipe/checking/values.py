@@ -209,24 +209,16 @@ def describe(hint: object) -> str:
     return str(getattr(hint, "__name__", hint))
 
 
-PYTHON: dict[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "list": (list,),
-    "dict": (dict,),
-    "none": (type(None),),
+PYTHON: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "`true` or `false`"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "text"),
+    "list": ((list,), "a list"),
+    "dict": ((dict,), "a mapping"),
+    "none": ((type(None),), "null"),
 }
-WORDS = {
-    "bool": "`true` or `false`",
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "list": "a list",
-    "dict": "a mapping",
-    "none": "null",
-}
+"""What a kind of `trl_fields.json` takes, and its words."""
 VLLM = "vllm_"
 ADDRESS = re.compile(r"https?://[^/]")
 LEVELS = ["debug", "info", "warning", "error", "critical", "detail", "passive"]
@@ -273,14 +265,14 @@ def _typed(path: tuple[str, ...], name: str, value: object) -> list[RecipeFindin
     if choices and isinstance(value, str) and value not in choices:
         hint = _meant(value, choices).strip() or f"one of {', '.join(choices)}"
         return [RecipeFinding(path, f"`{'.'.join(path)}` cannot be {shown(value)}", hint)]
-    fits = any(isinstance(value, PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds)
+    fits = any(isinstance(value, PYTHON[kind][0]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds)
     if fits and isinstance(value, float) and not math.isfinite(value):
         return [RecipeFinding(path, f"`{'.'.join(path)}` must be a finite number, got {shown(value)}")]
     if name.endswith(("_workers", "_num_proc")) and isinstance(value, int) and value > MOST_PROCESSES:
         return [RecipeFinding(path, f"`{'.'.join(path)}` is a number of processes: at most {MOST_PROCESSES:,}")]
     if fits:
         return []
-    wanted = " or ".join(WORDS[kind] for kind in kinds)
+    wanted = " or ".join(PYTHON[kind][1] for kind in kinds)
     return [RecipeFinding(path, f"`{'.'.join(path)}` must be {wanted}{got_instead(path, value)}")]
 
 
