@@ -20,16 +20,12 @@ from typer.core import TyperGroup
 from grpo_cli import __version__
 from grpo_cli.commands.files import export, init, schema
 from grpo_cli.commands.look import doctor, explain, report, runs, watch
+from grpo_cli.commands.measure import audit, check, evaluate, probe, verify
 from grpo_cli.commands.opening import take_ctrl_c_back, wipe
-from grpo_cli.commands.work.audit import audit
 from grpo_cli.commands.work.chat import chat
-from grpo_cli.commands.work.check import check
-from grpo_cli.commands.work.eval import evaluate
 from grpo_cli.commands.work.pairs import pairs
-from grpo_cli.commands.work.probe import probe
 from grpo_cli.commands.work.sweep import sweep
 from grpo_cli.commands.work.train import train
-from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
 from grpo_cli.errors import Exit, SetupError, UserError, out_of_memory
 from grpo_cli.text import spell_plainly, visible_lines, visible_streams

@@ -115,9 +115,9 @@ def take(rest: Config, *names: str) -> Any:
 
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 _BY_TYPE: dict[type, str] = {
-    int: ("num_generations max_completion_length max_prompt_length warmup_steps num_iterations seed save_total_limit"),
+    int: "num_generations max_completion_length max_prompt_length warmup_steps num_iterations seed save_total_limit",
     float: "temperature learning_rate max_grad_norm epsilon",
-    str: ("system_prompt model_name_or_path base_model model_revision attn_implementation loss_type run_name"),
+    str: "system_prompt model_name_or_path base_model model_revision attn_implementation loss_type run_name",
     bool: "mask_truncated_completions",
 }
 PLAIN = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}

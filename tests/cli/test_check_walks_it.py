@@ -170,7 +170,7 @@ def _short(places: set[Place]) -> set[str]:
 
 def test_what_only_training_refuses_is_known_only_then() -> None:
     train = Walk(("grpo_cli.commands.work.train", "train")).reached
-    check = Walk(("grpo_cli.commands.work.check", "check")).reached
+    check = Walk(("grpo_cli.commands.measure", "check")).reached
     refusing = set(_refusing()) & train
     assert len(refusing & check) > 100
     listed = {name for names in LATER.values() for name in names.split()}
@@ -178,10 +178,10 @@ def test_what_only_training_refuses_is_known_only_then() -> None:
 
 
 def test_a_recipe_is_read_by_one_function() -> None:
-    for command in ("train", "check"):
+    for command in ("work.train", "measure"):
         calls = {
             ast.unparse(node.func)
-            for node in ast.walk(tree(f"grpo_cli.commands.work.{command}"))
+            for node in ast.walk(tree(f"grpo_cli.commands.{command}"))
             if isinstance(node, ast.Call)
         }
         assert {"load_with_folder", "pinned"} <= calls
