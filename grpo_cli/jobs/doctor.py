@@ -313,10 +313,11 @@ def _sandbox_lines(chosen: str | None, tried: Mapping[str, tiers.Tier | str], wh
     rows = list(dict.fromkeys(check.name for tier in found.values() for check in tier.checks))
     if not found:
         return lines
-    columns = [["", *rows]] + [
-        [name, *(_cell(next((c for c in tier.checks if c.name == row), None)) for row in rows)]
+    tried_in = {
+        name: {c.name: f"{c.asked} / {c.got}" + (" !" if c.is_breach else "") for c in tier.checks}
         for name, tier in found.items()
-    ]
+    }
+    columns = [["", *rows]] + [[name, *(cells.get(row, "—") for row in rows)] for name, cells in tried_in.items()]
     widths = [max(map(len, column)) + 2 for column in columns]
     lines += ["", "tried inside a run (asked / got)"]
     for cells in zip(*columns, strict=True):
@@ -324,7 +325,3 @@ def _sandbox_lines(chosen: str | None, tried: Mapping[str, tiers.Tier | str], wh
     for name, tier in found.items():
         lines += [f"{name}: {warning}" for warning in tier.warnings]
     return lines
-
-
-def _cell(check: tiers.SelfCheck | None) -> str:
-    return "—" if check is None else f"{check.asked} / {check.got}" + (" !" if check.is_breach else "")

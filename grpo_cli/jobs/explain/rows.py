@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from grpo_cli.data.filters import FILTERS
@@ -121,14 +121,13 @@ def describe(name: str) -> dict[str, Any]:
     """Summary, the line that sets it, and examples with what they give now."""
     if name in FILTERS:
         fields, template = FILTER_EXAMPLES[name]
-        worked = _worked(WorkedRow(fields, template, ""), _filled)
+        worked = _worked(WorkedRow(fields, template, ""))
         return {"page": name, "summary": about(name), "set": f'data: {{answer: "{template}"}}', "examples": [worked]}
     page = PAGES[name]
     examples = page.examples
     if name == "filters":
         examples = tuple(WorkedRow(*FILTER_EXAMPLES[one], f"{one}: {about(one)}") for one in FILTERS)
-    by = _rendered if page is PAGES["chat"] else _filled
-    worked_all = [_worked(example, by) for example in examples]
+    worked_all = [_worked(example, is_chat=page is PAGES["chat"]) for example in examples]
     return {"page": name, "summary": page.summary, "set": page.key, "examples": worked_all}
 
 
@@ -159,19 +158,13 @@ def render(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _worked(example: WorkedRow, by: Callable[[WorkedRow], object]) -> dict[str, Any]:
+def _worked(example: WorkedRow, *, is_chat: bool = False) -> dict[str, Any]:
     said: dict[str, Any] = {"row": example.row, "template": example.template, "shows": example.shows}
-    if by is _rendered:
+    if is_chat:
         said |= {"template": "{messages}", "system": example.template or None}
     try:
-        return said | {"gives": by(example), "refused": None}
+        if is_chat:
+            return said | {"gives": read_messages(example.row["messages"], example.template or None), "refused": None}
+        return said | {"gives": gold_of(parse(example.template), example.row), "refused": None}
     except (FillError, TemplateError, BadMessages) as err:
         return said | {"gives": None, "refused": str(err)}
-
-
-def _filled(example: WorkedRow) -> object:
-    return gold_of(parse(example.template), example.row)
-
-
-def _rendered(example: WorkedRow) -> object:
-    return read_messages(example.row["messages"], example.template or None)

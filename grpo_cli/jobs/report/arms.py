@@ -19,6 +19,7 @@ from grpo_cli.findings.run_data import Arm, RunData, diff_from_defaults, differi
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustered
+from grpo_cli.statistics.step import mean
 from grpo_cli.text import duration, number, percent, plus_minus, score
 
 # The static parts of the page as data: before and after with n and interval, acts of alarms, and what was
@@ -224,7 +225,7 @@ def arms_table(arms: Sequence[Arm]) -> ArmsTable:
             str(len(arm.runs)),
             _range([Budget.of(run).steps for run in arm.runs]),
             _range([Budget.of(run).samples for run in arm.runs]),
-            number(_mean([sum(m.get("tokens") or 0 for m in run.steps) for run in arm.runs])),
+            number(mean([float(sum(m.get("tokens") or 0 for m in run.steps)) for run in arm.runs])),
             _scores(arm, 0),
             _scores(arm, -1),
             *([gap] if len(arms) > 1 else []),
@@ -298,7 +299,3 @@ def _over_seeds(values: Sequence[tuple[int | None, Any]]) -> str:
 def _range(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
-
-
-def _mean(values: Sequence[int]) -> float | None:
-    return sum(values) / len(values) if values else None
