@@ -11,7 +11,7 @@ from grpo_cli.display import plain
 from grpo_cli.display.frame.frame import narrow_completions
 from grpo_cli.display.frame.wide import completions
 from grpo_cli.findings.run_data import collect
-from grpo_cli.jobs.report.pictures import policy, timing
+from grpo_cli.jobs.report.plot import policy, timing
 from tests.builders.display_state import INFO, full_state, step_metrics
 from tests.builders.report_runs import make_run
 

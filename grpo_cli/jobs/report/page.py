@@ -22,9 +22,8 @@ from grpo_cli.errors import SetupError, why_unwritten
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import Arm, RunData
 from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
-from grpo_cli.jobs.report import pictures as draw
+from grpo_cli.jobs.report import plot
 from grpo_cli.jobs.report.arms import AlarmAct, Setup, acts_of, arms_table, setup_of, tiles_of, verdict
-from grpo_cli.jobs.report.plot import Figure, held_out, overlay
 from grpo_cli.jobs.report.reading import MOST_PACKED, SampleDigest, SamplePack, pack_samples, read_samples
 from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
@@ -159,7 +158,7 @@ class RunPart:
 
     run: RunData
     index: int
-    parts: list[tuple[str, list[Figure]]]
+    parts: list[tuple[str, list[plot.Figure]]]
     findings: list[FindingGroup]
     acts: list[AlarmAct]
     setup: Setup
@@ -189,9 +188,9 @@ def build_page(arms: Sequence[Arm]) -> str:
     ]
     runs = [run for arm in arms for run in arm.runs]
     is_single = len(runs) == 1
-    first: list[Figure | None] = [held_out(arms)]
+    first: list[plot.Figure | None] = [plot.held_out(arms)]
     for key, id, title, says, y, share, log in () if is_single else OVERLAYS:
-        first.append(overlay(arms, key, id, title, says, y, share=share, log=log))
+        first.append(plot.overlay(arms, key, id, title, says, y, share=share, log=log))
     shown = [figure for figure in first if figure is not None]
     parts = [_run_part(run, i, len(runs)) for i, run in enumerate(runs)]
     figures = [*shown, *(figure for part in parts for _, drawn in part.parts for figure in drawn)]
@@ -225,10 +224,10 @@ def _run_part(run: RunData, index: int, count: int) -> RunPart:
     reading = read_samples(run.folder)
     prefix = "" if count == 1 else f"{index}-"
     parts = [
-        ("Train", [draw.rewards(run, reading.bands), draw.groups(run), draw.histogram(run), draw.lengths(run)]),
-        ("Eval", [draw.prompts(reading.heat)]),
-        ("Stability", [draw.policy(run)]),
-        ("Performance", [draw.timing(run), draw.verifiers(run), draw.latency(run)]),
+        ("Train", [plot.rewards(run, reading.bands), plot.groups(run), plot.histogram(run), plot.lengths(run)]),
+        ("Eval", [plot.prompts(reading.heat)]),
+        ("Stability", [plot.policy(run)]),
+        ("Performance", [plot.timing(run), plot.verifiers(run), plot.latency(run)]),
     ]
     figures = [(word, [replace(f, id=prefix + f.id) for f in drawn if f is not None]) for word, drawn in parts]
     return RunPart(

@@ -21,8 +21,7 @@ from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
 from grpo_cli.jobs.report.arms import verdict
 from grpo_cli.jobs.report.page import build_page, embedded, grouped_findings, stage_tables, write_report
-from grpo_cli.jobs.report.pictures import groups, policy, rewards
-from grpo_cli.jobs.report.plot import held_out
+from grpo_cli.jobs.report.plot import groups, held_out, policy, rewards
 from grpo_cli.jobs.report.reading import pack_samples, packed_line, probes, read_samples, surprises_of
 from grpo_cli.jobs.report.templates import environment
 from grpo_cli.run.folder import RunFolder, Split
