@@ -1,14 +1,15 @@
 """`grpo pairs`: judged samples, read or newly drawn, become pairs of a right and a wrong answer.
 
-The samples are those of a run, of files, or drawn by a recipe (`pairs_of_run`, `pairs_of_files`, `pairs_of_recipe`). Samples
-of held-out rows, and those that another recipe drew or judged, are refused. `_made` pairs them (`preference.pairs`) and gives lines,
-a summary and a hint where few were made.
+The samples are those of a run, of files, or drawn by a recipe (`run_samples`, `read_samples`, `draw_samples`). `pairs_of` refuses
+samples of held-out rows, and those that another recipe drew or judged, pairs the others (`preference.pairs`), and gives lines, a
+summary and a hint where few were made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,84 +117,57 @@ class MadePairs:
         return [*self.summary.lines(), unspelt_text(self.unspelt, len(self.lines), what)]
 
 
-@dataclass(frozen=True)
-class KnownRecipe:
-    """A recipe, and the folder its data paths count from."""
-
-    recipe: Recipe
-    base: Path | None
-
-
-@dataclass(frozen=True)
-class PairSettings:
-    """What the command line asked for.
-
-    `unpaired` wants every usable answer with its label; `since` is the first step of a run that counts; `prompts` (None:
-    all) and `samples` of each are what a recipe draws.
-    """
-
-    limits: PairLimits
-    unpaired: bool = False
-    since: int = 0
-    prompts: int | None = None
-    samples: int = 16
-
-
-def pairs_of_run(run: RunFolder, of: KnownRecipe, settings: PairSettings) -> MadePairs:
-    """Pairs of what a run has drawn, for nothing.
+def run_samples(run: RunFolder, since: int) -> list[SampleRecord]:
+    """What a run drew for training from step `since` on.
 
     Raises:
-        DataError: no samples, samples of another recipe or of held-out rows, or no pair among them.
+        DataError: there are none.
     """
-    steps = [step for step in run.steps() if step >= settings.since]
+    steps = [step for step in run.steps() if step >= since]
     if not steps:
-        which = f"no samples from step {settings.since} on" if run.steps() else "no samples"
+        which = f"no samples from step {since} on" if run.steps() else "no samples"
         raise DataError(f"the run has {which}", place=str(run.path))
-    samples = [sample for step in steps for sample in run.samples(step)]
-    check_belonging(samples, of.recipe, of.base, str(run.path))
-    return _made(samples, settings, str(run.path))
+    return [sample for step in steps for sample in run.samples(step)]
 
 
-def pairs_of_files(files: Sequence[str], of: KnownRecipe | None, settings: PairSettings) -> MadePairs:
-    """Pairs of judged samples in files, held against a recipe where one is known.
-
-    Raises:
-        DataError: lines that are no judged samples, and as `pairs_of_run`.
-    """
-    samples = read_samples(files)
-    place = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    if of is not None:
-        check_belonging(samples, of.recipe, of.base, place)
-    return _made(samples, settings, place)
-
-
-def pairs_of_recipe(of: KnownRecipe, display: Display, settings: PairSettings) -> MadePairs:
-    """Pairs of samples that the recipe's model, warmed up where it asks for it, draws now for its training rows.
+def draw_samples(
+    recipe: Recipe, base: Path | None, display: Display, prompts: int | None, samples: int
+) -> list[SampleRecord]:
+    """`samples` that the recipe's model, warmed up where it asks for it, draws now for so many training rows, by default all.
 
     Raises:
-        RecipeError, DataError, SetupError: as `grpo train` would, and no pair among the samples.
+        RecipeError, DataError, SetupError: as `grpo train` would.
     """
     from grpo_cli.jobs.open_job import open_start
 
-    recipe = of.recipe
-    with open_start(recipe, of.base, display) as job:
+    with open_start(recipe, base, display) as job:
         from grpo_cli.measure.probe import ProbeSize, sample_probe  # torch, behind what the rows refuse
 
-        found = sample_probe(
-            recipe,
-            job.train,
-            job.judge,
-            job.engine,
-            job.policy,
-            ProbeSize(settings.prompts or len(job.train.rows), settings.samples),
-            on_progress=lambda done, total: display.progress("sample", done, total),
-        )
-    check_belonging(found.records, recipe, of.base, recipe.model.path)
-    return _made(found.records, settings, recipe.model.path)
+        size = ProbeSize(prompts or len(job.train.rows), samples)
+        progress = partial(display.progress, "sample")
+        return sample_probe(recipe, job.train, job.judge, job.engine, job.policy, size, on_progress=progress).records
 
 
-def _made(samples: Iterable[SampleRecord], settings: PairSettings, place: str) -> MadePairs:
-    rows, unpaired = make_pairs(samples, settings.limits), settings.unpaired
+def pairs_of(
+    samples: Sequence[SampleRecord],
+    known: tuple[Recipe, Path | None] | None,
+    place: str,
+    limits: PairLimits,
+    *,
+    unpaired: bool,
+) -> MadePairs:
+    """Pairs of judged samples, or with `unpaired` every usable answer with its label.
+
+    Args:
+        known: the recipe that the samples are held against, and the folder its data paths count from, where they are known.
+        place: where the samples were found.
+
+    Raises:
+        DataError: samples of another recipe or of held-out rows, or no pair among them.
+    """
+    if known is not None:
+        check_belonging(samples, *known, place)
+    rows = make_pairs(samples, limits)
     summary = PairSummary.of(rows)
     lines = [line for row in rows for line in (answer_lines(row) if unpaired else pair_lines(row))]
     if not lines or (unpaired and not (summary.right and summary.wrong)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from grpo_cli.errors import DataError, SetupError, UsageError, why_unwritten
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
-    from grpo_cli.jobs.pairs import KnownRecipe, MadePairs, PairSettings
+    from grpo_cli.recipe.sections.recipe import Recipe
     from grpo_cli.run.folder import RunFolder
 
 SAMPLE_FILES = (".jsonl", ".ndjson", ".gz", ".zst", ".parquet")
@@ -43,16 +44,37 @@ def pairs(
       grpo pairs scored.jsonl --recipe my.yaml --unpaired
       grpo pairs quickstart -n 200 --samples 64
     """
-    from grpo_cli.jobs.pairs import PairSettings
+    from grpo_cli.jobs.pairs import draw_samples, pairs_of, read_samples, run_samples
     from grpo_cli.preference.pairs import PairLimits
+    from grpo_cli.reward.plan import recipe_beside
+    from grpo_cli.run.folder import RunFolder
     from grpo_cli.run.lines import refuse_unwritable, replace
     from grpo_cli.run.records import dump_line
 
-    settings = PairSettings(PairLimits(a_row=a_row, gap=length_gap), unpaired, since, prompts, samples)
-    run = None if all(name.endswith(SAMPLE_FILES) for name in sources) else _run(sources)
+    are_files = all(name.endswith(SAMPLE_FILES) for name in sources)
+    run = None if are_files else _run(sources)
     path = out or (run.path / "pairs.jsonl" if run is not None else Path("pairs.jsonl"))
     refuse_unwritable(path)
-    made = _made(sources, run, recipe, sets or [], settings, display)
+    beside = recipe_beside(sources) if are_files and not recipe else None
+    own = RunFolder.open(Path(beside).parent) if beside is not None else run
+    if not are_files and run is None and recipe is not None:
+        raise UsageError(f"`{sources[0]}` is a recipe itself: `--recipe` goes with samples that are there")
+    known = _known(own, recipe if are_files or run is not None else sources[0], sets or [])
+    if run is not None:
+        found, place = run_samples(run, since), str(run.path)
+    elif are_files:
+        found = read_samples(sources)
+        place = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more"
+    else:
+        from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+        from grpo_cli.display.choose import make_display
+
+        assert known is not None
+        quiet_libraries()
+        pin_one_gpu()
+        with closing(make_display(display)) as shown:
+            found, place = draw_samples(*known, shown, prompts, samples), known[0].model.path
+    made = pairs_of(found, known, place, PairLimits(a_row=a_row, gap=length_gap), unpaired=unpaired)
     try:
         replace(path, (dump_line(line) for line in made.lines))
     except OSError as err:
@@ -61,30 +83,6 @@ def pairs(
         print(strict_json({"schema": 1, **made.as_json(), "file": str(path)}))
     else:
         print("\n".join([*made.said(), f"{len(made.lines):,} lines in {path}"]))
-
-
-def _made(
-    sources: list[str], run: RunFolder | None, recipe: str | None, sets: list[str], settings: PairSettings, display: str
-) -> MadePairs:
-    from grpo_cli.jobs.pairs import pairs_of_files, pairs_of_recipe, pairs_of_run
-
-    if run is not None:
-        return pairs_of_run(run, _recipe_of_run(run, recipe, sets), settings)
-    if sources[0].endswith(SAMPLE_FILES):
-        return pairs_of_files(sources, _recipe_of_files(sources, recipe, sets), settings)
-    if recipe is not None:
-        raise UsageError(f"`{sources[0]}` is a recipe itself: `--recipe` goes with samples that are there")
-    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
-    from grpo_cli.display.choose import make_display
-
-    known = _named(sources[0], sets)
-    quiet_libraries()
-    pin_one_gpu()
-    shown = make_display(display)
-    try:
-        return pairs_of_recipe(known, shown, settings)
-    finally:
-        shown.close()
 
 
 def _run(sources: list[str]) -> RunFolder | None:
@@ -106,32 +104,16 @@ def _run(sources: list[str]) -> RunFolder | None:
         raise
 
 
-def _recipe_of_files(files: list[str], named: str | None, sets: list[str]) -> KnownRecipe | None:
-    from grpo_cli.reward.plan import recipe_beside
-
-    beside = None if named else recipe_beside(files)
-    if beside is not None:
-        from grpo_cli.run.folder import RunFolder
-
-        return _recipe_of_run(RunFolder.open(Path(beside).parent), None, sets)
-    return _named(named, sets) if named else None
-
-
-def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownRecipe:
-    from grpo_cli.jobs.pairs import KnownRecipe
-    from grpo_cli.recipe.reading.load import load
-    from grpo_cli.run.folder import base_of
-
-    if named is not None:
-        return _named(named, sets)
-    base = base_of(run)
-    return KnownRecipe(load(str(run.path / "recipe.yaml"), sets, base=base, of_run=True), base)
-
-
-def _named(name: str, sets: list[str]) -> KnownRecipe:
-    from grpo_cli.jobs.pairs import KnownRecipe
+def _known(run: RunFolder | None, named: str | None, sets: list[str]) -> tuple[Recipe, Path | None] | None:
+    """The recipe that is named, else the run's own, and the folder its paths count from; None where there is neither."""
     from grpo_cli.recipe.reading.load import load_with_folder
     from grpo_cli.resilience.checkpoint import pinned
+    from grpo_cli.run.folder import base_of
 
-    recipe, base = load_with_folder(name, sets)
-    return KnownRecipe(pinned(recipe), base)
+    if named:
+        recipe, base = load_with_folder(named, sets)
+        return pinned(recipe), base
+    if run is None:
+        return None
+    base_here = base_of(run)
+    return load_with_folder(str(run.path / "recipe.yaml"), sets, base=base_here, of_run=True)[0], base_here
