@@ -190,7 +190,7 @@ def _typed(kind: str, key: str, text: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     from grpo_cli.recipe.checking.values import describe
-    from grpo_cli.recipe.reading.escapes import eaten_commands
+    from grpo_cli.recipe.reading.source import eaten_commands
 
     if '"' in text and (eaten := next(eaten_commands(text), None)) is not None:
         raise UsageError(f"`--option {key}`: {eaten.message}")

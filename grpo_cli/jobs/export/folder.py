@@ -90,7 +90,7 @@ HUB_HINT = "is `hf auth login` done and the hub reachable?"
 def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Policy:
     """Write the model of a source, LoRA merged into its base, with tokenizer, recipe and model card; return what was written.
 
-    With `gguf`, a precision of `writing.PRECISIONS`, also `OUT.gguf` for llama.cpp and a `Modelfile` for Ollama.
+    With `gguf`, a precision of `write_gguf`, also `OUT.gguf` for llama.cpp and a `Modelfile` for Ollama.
 
     Raises:
         SetupError: its weights cannot be loaded, the folder cannot be written, or no GGUF of this model.

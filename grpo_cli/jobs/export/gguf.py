@@ -242,8 +242,6 @@ def _pre(said: Mapping[str, Any], *, has_merges: bool) -> str | None:
     return PATTERNS.get(str(pattern.get("Regex"))) if not before[0].get("invert") else None
 
 
-PRECISIONS = ("auto", "f32", "f16", "bf16", "q8_0")
-"""What matrices may be written in; `auto` is bf16 where the weights are, else f16."""
 FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7, "bf16": 32}
 """`llama_ftype` of llama.cpp."""
 NEED = PackageNeed("gguf", "gguf", "writing a .gguf file")
@@ -270,7 +268,7 @@ def write_gguf(policy: Policy, file: Path, precision: str = "auto") -> None:
     Args:
         policy: what `check_gguf` lets pass.
         file: replaced as a whole.
-        precision: of `PRECISIONS`.
+        precision: of matrices: a key of `FILE_TYPES`, or `auto`, bf16 where the weights are, else f16.
 
     Raises:
         SetupError: no GGUF can be written of it, or not to this place.

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
 from grpo_cli.recipe.named import anchored, from_folder
-from grpo_cli.recipe.reading.escapes import eaten_commands, spelled_out
+from grpo_cli.recipe.reading.source import eaten_commands, spelled_out
 from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.recipe.sections.recipe import Recipe, Stage
 from grpo_cli.recipe.widening import PRESETS, complete, merge, widen

@@ -24,8 +24,7 @@ from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.checking.values import RecipeFinding, check_values, findings
 from grpo_cli.recipe.named import anchored, from_folder, refuse_foreign_code
 from grpo_cli.recipe.reading.dump import stage_data
-from grpo_cli.recipe.reading.escapes import eaten_by_shell
-from grpo_cli.recipe.reading.source import Document, parse, read_documents
+from grpo_cli.recipe.reading.source import Document, eaten_by_shell, parse, read_documents
 from grpo_cli.recipe.sections.fields import Path, ancestors
 from grpo_cli.recipe.sections.recipe import Recipe, takes_text
 from grpo_cli.recipe.widening import complete, widen
