@@ -81,7 +81,10 @@ def _renamed(section: S, path: Path, rename: Callable[[Path, Names, str], str]) 
         if here == ("stages",):
             continue
         if isinstance(section, Verify) and name == "options":
-            models = {key for key, mark in _marks(section).items() if key in value and mark == Names.MODEL.value}
+            options = dataclasses.fields(kind_class(section.kind).Options)
+            models = {
+                one.name for one in options if one.metadata.get("names") == Names.MODEL.value and one.name in value
+            }
             new = value | {key: changed(value[key], (*path, key), Names.MODEL) for key in models}
             new = new if any(new[key] is not value[key] for key in models) else value
         else:
@@ -98,7 +101,9 @@ def named_by(section: Section, path: Path = ()) -> Iterator[NamedThing]:
         if here == ("stages",):
             continue
         if isinstance(section, Verify) and name == "options":
-            marks = _marks(section)
+            marks = {
+                one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(section.kind).Options)
+            }
             searched = [option for option, mark in marks.items() if mark == Names.FOLDERS.value]
             folders = tuple(folder for option in searched for folder in value.get(option, []))
             for option, named in value.items():
@@ -119,11 +124,6 @@ def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str,
             yield from _of_value(inner, (*path, index), what, folders)
     elif isinstance(value, str) and what is not None:
         yield NamedThing(dotted(path), what, value, folders)
-
-
-def _marks(spec: Verify) -> dict[str, Any]:
-    """What the options of a verifier name, by their own marks."""
-    return {one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(spec.kind).Options)}
 
 
 def _mark(annotation: object, metadata: Iterable[Any] = ()) -> Names | None:
