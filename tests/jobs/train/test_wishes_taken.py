@@ -115,7 +115,7 @@ def test_only_an_evaluation_in_its_turn_is_of_fewer_rows(
         }
     )
     asked: list[tuple[int, bool]] = []
-    watching.evaluate = lambda step, few: asked.append((step, few))
+    watching.held_out = SimpleNamespace(measure=lambda step, is_between: asked.append((step, is_between)))
     for one in key:
         running.wishes.press(one)
     logged(watching)
