@@ -194,13 +194,8 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
     )
     if over:
         level = Level.NOTE if limit == recipe.data.max_prompt_tokens else Level.WARN
-        return CheckFinding(
-            "tokens",
-            level,
-            f"{spread}; {over:,} of {len(lengths.counts):,} are over {limit:,} ({where}) and dropped",
-            lines,
-            data,
-        )
+        said = f"{spread}; {over:,} of {len(lengths.counts):,} are over {limit:,} ({where}) and dropped"
+        return CheckFinding("tokens", level, said, lines, data)
     return CheckFinding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
 
 

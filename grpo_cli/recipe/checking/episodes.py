@@ -29,19 +29,12 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         for i, phase in enumerate(recipe.warmup or []):
             if not phase.demonstration:
                 path: Path = ("warmup", i, "demonstration") if is_set(("warmup", i, "demonstration")) else ("warmup", i)
-                yield RecipeFinding(
-                    path,
-                    f"`warmup[{i}].demonstration` is missing",
-                    "a template over columns: what a good completion looks like",
-                )
+                said = "a template over columns: what a good completion looks like"
+                yield RecipeFinding(path, f"`warmup[{i}].demonstration` is missing", said)
         for name, one in recipe.verify.items():
             if one.kind == "environment":
-                yield RecipeFinding(
-                    ("verify", name),
-                    f"`verify.{name}` is the outcome of an environment, and the recipe has none",
-                    "add `environment: FILE.py:CLASS`",
-                    at_key=True,
-                )
+                said = f"`verify.{name}` is the outcome of an environment, and the recipe has none"
+                yield RecipeFinding(("verify", name), said, "add `environment: FILE.py:CLASS`", at_key=True)
         return
     given = [key for key in ("python", "tools", "trl", "verifiers") if getattr(world, key) is not None]
     if len(given) != 1:
@@ -81,17 +74,11 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             f" {recipe.sample.max_tokens}",
         )
     if recipe.train.std_floor == "noise":
-        yield RecipeFinding(
-            ("train", "std_floor"),
-            "`std_floor: noise` scores answers twice, and the outcome of an episode is not scored again",
-            "say a number, such as 0.1",
-        )
+        said = "`std_floor: noise` scores answers twice, and the outcome of an episode is not scored again"
+        yield RecipeFinding(("train", "std_floor"), said, "say a number, such as 0.1")
     if recipe.data.plain:
-        yield RecipeFinding(
-            ("data", "plain"),
-            "`data.plain` has no turns: what the environment says is put between them by the chat template",
-            "leave it out",
-        )
+        said = "`data.plain` has no turns: what the environment says is put between them by the chat template"
+        yield RecipeFinding(("data", "plain"), said, "leave it out")
     sample = recipe.sample
     if not sample.engine_kind.has_own_seeds:
         yield RecipeFinding(
@@ -106,11 +93,8 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
                     ("sample", "vllm", key), why, f"say `{key}: {str(allowed).lower()}`, or `engine: auto`"
                 )
     if recipe.train.select == "screen":
-        yield RecipeFinding(
-            ("train", "select"),
-            "`select: screen` plays part of a group and goes on with it later, which episodes cannot yet",
-            "choose another, such as `uniform`",
-        )
+        said = "`select: screen` plays part of a group and goes on with it later, which episodes cannot yet"
+        yield RecipeFinding(("train", "select"), said, "choose another, such as `uniform`")
 
 
 CREDITS = {
@@ -154,18 +138,11 @@ def check_credit(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     for key, methods in ONLY.items():
         if is_set((*CREDIT, key)) and spec.method not in methods:
             others = " and ".join(f"`{name}`" for name in methods)
-            yield RecipeFinding(
-                (*CREDIT, key),
-                f"`train.credit.{key}` has no effect with `method: {spec.method}`",
-                f"it belongs to {others}",
-                idle=(*CREDIT, key),
-            )
+            said = f"`train.credit.{key}` has no effect with `method: {spec.method}`"
+            yield RecipeFinding((*CREDIT, key), said, f"it belongs to {others}", idle=(*CREDIT, key))
     if spec.weight == 0:
-        yield RecipeFinding(
-            (*CREDIT, "weight"),
-            "a weight of 0 leaves the episode's advantage alone: nothing is credited to turns",
-            "leave `train.credit` out, or raise it",
-        )
+        said = "a weight of 0 leaves the episode's advantage alone: nothing is credited to turns"
+        yield RecipeFinding((*CREDIT, "weight"), said, "leave `train.credit` out, or raise it")
     if len(set(spec.order)) < len(spec.order):
         yield RecipeFinding((*CREDIT, "order"), "a milestone stands twice in `order`: each counts once")
     for name, pattern in spec.patterns.items():
@@ -175,18 +152,13 @@ def check_credit(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             yield RecipeFinding((*CREDIT, "patterns", name), f"no regular expression: {err}")
             continue
         if found.search("") is not None:
-            yield RecipeFinding(
-                (*CREDIT, "patterns", name),
-                "the expression finds the empty text: this milestone is reached before anything is said",
-            )
+            said = "the expression finds the empty text: this milestone is reached before anything is said"
+            yield RecipeFinding((*CREDIT, "patterns", name), said)
     # where there are no turns to tell apart, the method would quietly be plain GRPO
     world = recipe.environment
     if world is None and spec.method != "milestones":
-        yield RecipeFinding(
-            CREDIT,
-            f"`{spec.method}` compares turns, and without an `environment` an answer is one turn",
-            "add an `environment`, or leave `train.credit` out",
-        )
+        said = f"`{spec.method}` compares turns, and without an `environment` an answer is one turn"
+        yield RecipeFinding(CREDIT, said, "add an `environment`, or leave `train.credit` out")
     elif world is None and not spec.patterns:
         yield RecipeFinding(
             CREDIT,
@@ -194,17 +166,11 @@ def check_credit(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "add `train.credit.patterns: {NAME: REGULAR EXPRESSION}`, or an `environment` that names milestones",
         )
     elif world is not None and spec.patterns:
-        yield RecipeFinding(
-            (*CREDIT, "patterns"),
-            "`patterns` cut answers of one turn; here the environment names the milestones",
-            "leave `patterns` or `environment` out",
-        )
+        said = "`patterns` cut answers of one turn; here the environment names the milestones"
+        yield RecipeFinding((*CREDIT, "patterns"), said, "leave `patterns` or `environment` out")
     elif world is not None and world.max_turns == 1 and (spec.method != "planner" or spec.plan == "first"):
-        yield RecipeFinding(
-            CREDIT,
-            f"an episode of one turn (`environment.max_turns: 1`) has nothing that `{spec.method}` could compare",
-            "leave `train.credit` out",
-        )
+        said = f"an episode of one turn (`environment.max_turns: 1`) has nothing that `{spec.method}` could compare"
+        yield RecipeFinding(CREDIT, said, "leave `train.credit` out")
     # one of the two parts would have the unit of the reward, the other none
     wanted = "mean" if train.scale == "none" else "std"
     if spec.method in ONLY["norm"] and train.scale != "batch" and train.turn_norm != wanted:
@@ -221,11 +187,8 @@ def check_credit(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "say `ratio: sequence_token`, whose value is the answer's and whose gradient is each token's",
         )
     if train.scale == "batch":
-        yield RecipeFinding(
-            CREDIT,
-            "`scale: batch` divides outcomes by the deviation of the whole batch, the part of the turns by its own",
-            "say `scale: group` or `none`",
-        )
+        said = "`scale: batch` divides outcomes by the deviation of the whole batch, the part of the turns by its own"
+        yield RecipeFinding(CREDIT, said, "say `scale: group` or `none`")
     if spec.over == "steps" and (train.baseline != "mean" or train.reward_combine != "sum"):
         yield RecipeFinding(
             (*CREDIT, "over"),
@@ -233,11 +196,8 @@ def check_credit(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "leave `over` out, or say `baseline: mean` and `reward_combine: sum`",
         )
     if train.control is not None and spec.method != "gigpo":
-        yield RecipeFinding(
-            ("train", "control"),
-            f"a placebo's `{spec.method}` would still be paid for what was truly reached",
-            "leave `train.credit` out of the placebo arm",
-        )
+        said = f"a placebo's `{spec.method}` would still be paid for what was truly reached"
+        yield RecipeFinding(("train", "control"), said, "leave `train.credit` out of the placebo arm")
 
 
 def describe_credit(name: str) -> dict[str, Any]:

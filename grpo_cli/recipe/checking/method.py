@@ -29,11 +29,8 @@ def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             hint = unknown(name, recipe.verify, "`verify`")
             yield RecipeFinding(path, f"`train.alive_by` names no verifier `{name}`", hint)
         elif not recipe.verify[name].weight:
-            yield RecipeFinding(
-                path,
-                f"`train.alive_by` names `{name}`, whose weight is 0: it pays nothing that a group could be alive by",
-                f"give `verify.{name}` a weight, or leave it out",
-            )
+            said = f"`train.alive_by` names `{name}`, whose weight is 0: it pays nothing that a group could be alive by"
+            yield RecipeFinding(path, said, f"give `verify.{name}` a weight, or leave it out")
     if named and not any(one.primary for name, one in recipe.verify.items() if name in named):
         primary = next(name for name, one in recipe.verify.items() if one.primary)
         if recipe.verify[primary].weight and recipe.combine.method != "by":
@@ -73,34 +70,22 @@ def check_ads(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if train.select != "ads":
         for key in ("ads", "ads_ok"):
             if getattr(train, key):
-                yield RecipeFinding(
-                    ("train", key),
-                    f"`train.{key}` has no effect with `select: {train.select}`",
-                    "say `select: ads`, or leave it out",
-                )
+                said = f"`train.{key}` has no effect with `select: {train.select}`"
+                yield RecipeFinding(("train", key), said, "say `select: ads`, or leave it out")
         return
     if train.method == "sft":
-        yield RecipeFinding(
-            ("train", "select"),
-            "`method: sft` samples no rows, and `select: ads` goes by their samples",
-            "leave `select` out",
-        )
+        said = "`method: sft` samples no rows, and `select: ads` goes by their samples"
+        yield RecipeFinding(("train", "select"), said, "leave `select` out")
     if train.dead_groups == "resample":
         at: Path = next(
             (p for p in (("train", "dead_groups"), ("train", "algorithm")) if is_set(p)), ("train", "dead_groups")
         )
-        yield RecipeFinding(
-            at,
-            "`dead_groups: resample` draws other rows where a window should move on from its own",
-            "say `dead_groups: drop`",
-        )
+        said = "`dead_groups: resample` draws other rows where a window should move on from its own"
+        yield RecipeFinding(at, said, "say `dead_groups: drop`")
     active = (train.ads or AdsSpec()).active
     if recipe.sample.prompts < active:
-        yield RecipeFinding(
-            ("sample", "prompts"),
-            f"{recipe.sample.prompts} prompts a step leave no row for each of {active} clusters",
-            f"raise it to {active} or more, or lower `train.ads.active`",
-        )
+        said = f"{recipe.sample.prompts} prompts a step leave no row for each of {active} clusters"
+        yield RecipeFinding(("sample", "prompts"), said, f"raise it to {active} or more, or lower `train.ads.active`")
 
 
 def check_rows(recipe: Recipe, n_rows: int) -> None:
@@ -139,79 +124,46 @@ def check_critic(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     train, sample = recipe.train, recipe.sample
     if train.baseline != "critic":
         if train.critic is not None:
-            yield RecipeFinding(
-                ("train", "critic"),
-                f"`train.critic` has no effect with `baseline: {train.baseline}`",
-                "say `algorithm: ppo`, or leave it out",
-            )
+            said = f"`train.critic` has no effect with `baseline: {train.baseline}`"
+            yield RecipeFinding(("train", "critic"), said, "say `algorithm: ppo`, or leave it out")
         if train.kl.estimator == "k1_token":
-            yield RecipeFinding(
-                ("train", "kl", "estimator"),
-                "`k1_token` takes the KL off the reward of each token, which only a critic tells apart",
-                "say `algorithm: ppo`, or `estimator: k1_reward`",
-            )
+            said = "`k1_token` takes the KL off the reward of each token, which only a critic tells apart"
+            yield RecipeFinding(("train", "kl", "estimator"), said, "say `algorithm: ppo`, or `estimator: k1_reward`")
         if sample.group < 2:
-            yield RecipeFinding(
-                ("sample", "group"),
-                f"a group of 1 is its own mean: with `baseline: {train.baseline}` every advantage is 0",
-                "raise `group` to 2 or more, or say `algorithm: ppo`",
-            )
+            said = f"a group of 1 is its own mean: with `baseline: {train.baseline}` every advantage is 0"
+            yield RecipeFinding(("sample", "group"), said, "raise `group` to 2 or more, or say `algorithm: ppo`")
         return
     at = next((path for path in (("train", "algorithm"), BASELINE) if is_set(path)), BASELINE)
     for key, wanted in (("scale", "none"), ("dead_groups", "keep"), ("ratio", "token"), ("reward_combine", "sum")):
         if (value := getattr(train, key)) != wanted:
-            yield RecipeFinding(
-                ("train", key),
-                f"a critic gives each token an advantage of its own: `{key}: {value}` has no meaning for it",
-                f"say `{key}: {wanted}`, or leave it out beside `algorithm: ppo`",
-            )
+            said = f"a critic gives each token an advantage of its own: `{key}: {value}` has no meaning for it"
+            yield RecipeFinding(("train", key), said, f"say `{key}: {wanted}`, or leave it out beside `algorithm: ppo`")
     for key in ("prune", "credit"):
         if getattr(train, key) is not None:
-            yield RecipeFinding(
-                ("train", key),
-                f"`train.{key}` compares the samples of a group, a critic does not",
-                f"leave `{key}` out",
-            )
+            said = f"`train.{key}` compares the samples of a group, a critic does not"
+            yield RecipeFinding(("train", key), said, f"leave `{key}` out")
     if train.select not in ("uniform", "easy_to_hard"):
-        yield RecipeFinding(
-            ("train", "select"),
-            f"`select: {train.select}` goes by which groups have a signal, and with a critic all have",
-            "say `select: uniform`",
-        )
+        said = f"`select: {train.select}` goes by which groups have a signal, and with a critic all have"
+        yield RecipeFinding(("train", "select"), said, "say `select: uniform`")
     if train.kl.beta > 0 and train.kl.estimator == "k1_reward":
-        yield RecipeFinding(
-            ("train", "kl", "estimator"),
-            "`k1_reward` takes the KL off the reward of a whole answer; with a critic each token pays its own",
-            "say `estimator: k1_token`",
-        )
+        said = "`k1_reward` takes the KL off the reward of a whole answer; with a critic each token pays its own"
+        yield RecipeFinding(("train", "kl", "estimator"), said, "say `estimator: k1_token`")
     if train.control == "shuffled" and sample.group == 1:
-        yield RecipeFinding(
-            ("train", "control"),
-            "`control: shuffled` deals rewards out anew within a group, and a group of one keeps its own: no placebo",
-            "say `control: random`, or raise `sample.group`",
-        )
+        said = "`control: shuffled` deals rewards out anew within a group, and a group of one keeps its own: no placebo"
+        yield RecipeFinding(("train", "control"), said, "say `control: random`, or raise `sample.group`")
     if sample.prompts * sample.group % 2:
-        yield RecipeFinding(
-            ("sample", "prompts"),
-            f"{sample.prompts} x {sample.group} completions a step are an odd number",
-            "make it even",
-        )
+        said = f"{sample.prompts} x {sample.group} completions a step are an odd number"
+        yield RecipeFinding(("sample", "prompts"), said, "make it even")
     if recipe.launch.strategy.startswith("zero"):
-        yield RecipeFinding(
-            ("launch", "strategy"),
-            f"a critic was not tried with `launch.strategy: {recipe.launch.strategy}`",
-            "say `ddp` or `fsdp2`",
-        )
+        said = f"a critic was not tried with `launch.strategy: {recipe.launch.strategy}`"
+        yield RecipeFinding(("launch", "strategy"), said, "say `ddp` or `fsdp2`")
     spec = train.critic
     if spec is None:
         yield RecipeFinding(at, "`baseline: critic` needs `train.critic`", "such as `critic: {}`")
         return
     if spec.share and spec.source != "policy":
-        yield RecipeFinding(
-            ("train", "critic", "share"),
-            f"a head on the policy's hidden state is no copy of `{spec.source}`",
-            "leave `from` or `share` out",
-        )
+        said = f"a head on the policy's hidden state is no copy of `{spec.source}`"
+        yield RecipeFinding(("train", "critic", "share"), said, "leave `from` or `share` out")
     # of `train.epochs` the steps are known with the rows (`arithmetic.plan`)
     if recipe.train.steps and (spec.warmup_steps or 0) >= recipe.train.steps:
         yield RecipeFinding(
@@ -228,11 +180,8 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     t = recipe.train
     at_loss = first_set(is_set, ("train", "ratio"), ("train", "loss"), ("train", "algorithm"))
     if t.ratio != "token" and t.loss in ("dapo", "bnpo"):
-        yield RecipeFinding(
-            at_loss,
-            f"`ratio: {t.ratio}` with `loss: {t.loss}` weighs an answer by its length",
-            "GSPO is `loss: grpo`, or say `algorithm: gspo`",
-        )
+        said = f"`ratio: {t.ratio}` with `loss: {t.loss}` weighs an answer by its length"
+        yield RecipeFinding(at_loss, said, "GSPO is `loss: grpo`, or say `algorithm: gspo`")
     if t.ratio != "token" and t.loss in ("cispo", "sapo", "vespo"):
         yield RecipeFinding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
     if t.loss == "luspo" and t.ratio != "sequence":
@@ -244,41 +193,25 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "5.0 is what TRL and ScaleRL use",
         )
     if t.clip.cap is not None and t.loss != "cispo":
-        yield RecipeFinding(
-            ("train", "clip", "cap"),
-            f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`",
-            "the bound of the other losses is `train.clip.high`",
-        )
+        said = f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`"
+        yield RecipeFinding(("train", "clip", "cap"), said, "the bound of the other losses is `train.clip.high`")
     if t.baseline == "leave_one_out" and t.scale != "none":
-        yield RecipeFinding(
-            first_set(is_set, ("train", "scale"), ("train", "baseline")),
-            f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
-        )
+        said = f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`"
+        yield RecipeFinding(first_set(is_set, ("train", "scale"), ("train", "baseline")), said)
     if t.prune is not None:
         path: Path = ("train", "prune")
         if t.prune.keep >= recipe.sample.group:
-            yield RecipeFinding(
-                (*path, "keep"),
-                f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out",
-            )
+            said = f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out"
+            yield RecipeFinding((*path, "keep"), said)
         if t.dead_groups == "keep" or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
-            yield RecipeFinding(
-                path,
-                "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them",
-                "say `train.dead_groups: drop` and `kl.beta: 0`",
-            )
+            said = "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them"
+            yield RecipeFinding(path, said, "say `train.dead_groups: drop` and `kl.beta: 0`")
         for name in acts_on_every_row(t.trl):
-            yield RecipeFinding(
-                path,
-                f"pruned answers take no part in the loss, `{name}` acts on all of them",
-                f"leave `prune` or `train.trl.{name}` out",
-            )
+            said = f"pruned answers take no part in the loss, `{name}` acts on all of them"
+            yield RecipeFinding(path, said, f"leave `prune` or `train.trl.{name}` out")
         if t.loss == "bnpo":
-            yield RecipeFinding(
-                path,
-                "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones",
-                "say `loss: dapo`",
-            )
+            said = "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones"
+            yield RecipeFinding(path, said, "say `loss: dapo`")
         if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
             yield RecipeFinding(
                 (*path, "by"), "`by: variance` compares summed rewards, `normalise_then_sum` never forms them"
@@ -318,11 +251,8 @@ def check_dead_groups(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         )
     acting = acts_on_every_row(t.trl)
     if t.dead_groups == "drop" and acting:
-        yield RecipeFinding(
-            ("train", "trl", acting[0]),
-            f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
-            "say `train.dead_groups: keep` beside it",
-        )
+        said = f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on"
+        yield RecipeFinding(("train", "trl", acting[0]), said, "say `train.dead_groups: keep` beside it")
     micro = recipe.sample.micro_batch
     parts = recipe.sample.prompts * recipe.sample.group // micro if micro else 1
     for name in whole_only(t.trl) if parts > 1 else ():
@@ -378,12 +308,8 @@ def check_prefer(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     """What cannot be meant together with preferences, and preferences without them."""
     if recipe.train.method != "prefer":
         if recipe.prefer is not None:
-            yield RecipeFinding(
-                ("prefer",),
-                f"`prefer` has no effect with `train.method: {recipe.train.method}`",
-                "say `train.method: prefer`",
-                at_key=True,
-            )
+            said = f"`prefer` has no effect with `train.method: {recipe.train.method}`"
+            yield RecipeFinding(("prefer",), said, "say `train.method: prefer`", at_key=True)
         return
     prefer = recipe.prefer
     assert prefer is not None
@@ -403,66 +329,36 @@ def check_prefer(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "2 to 10 is what its authors use",
         )
     if prefer.micro_batch is not None and prefer.batch % prefer.micro_batch:
-        yield RecipeFinding(
-            ("prefer", "micro_batch"),
-            f"`prefer.micro_batch` {prefer.micro_batch} does not divide `prefer.batch` {prefer.batch}",
-        )
+        said = f"`prefer.micro_batch` {prefer.micro_batch} does not divide `prefer.batch` {prefer.batch}"
+        yield RecipeFinding(("prefer", "micro_batch"), said)
     if prefer.micro_batch == 1 and loss == "kto":
-        yield RecipeFinding(
-            ("prefer", "micro_batch"),
-            "`kto` takes its KL from each prompt with another answer of the micro-batch: it needs two",
-        )
+        said = "`kto` takes its KL from each prompt with another answer of the micro-batch: it needs two"
+        yield RecipeFinding(("prefer", "micro_batch"), said)
     if prefer.data is not None and prefer.data.source.startswith("run:"):
         name = prefer.data.source.removeprefix("run:")
-        yield RecipeFinding(
-            ("prefer", "data"),
-            f"`{prefer.data.source}` gives single answers, and `prefer.data` takes pairs",
-            f"`grpo pairs {name}` writes them into a file to name here",
-        )
+        said = f"`{prefer.data.source}` gives single answers, and `prefer.data` takes pairs"
+        yield RecipeFinding(("prefer", "data"), said, f"`grpo pairs {name}` writes them into a file to name here")
     for path, hint in DRAWN_ONLY.items() if prefer.data is not None else ():
         if is_set(path):
-            yield RecipeFinding(
-                path,
-                f"`{dotted(path)}` has no effect with `prefer.data`: nothing is drawn",
-                hint,
-                at_key=True,
-                idle=path,
-            )
+            said = f"`{dotted(path)}` has no effect with `prefer.data`: nothing is drawn"
+            yield RecipeFinding(path, said, hint, at_key=True, idle=path)
     for key in (*RL_ONLY, "reward_combine", "inner_epochs", "mini_batches"):
         if is_set(("train", key)):
             hint = "say `prefer.epochs`" if key == "inner_epochs" else f"leave `train.{key}` out"
-            yield RecipeFinding(
-                ("train", key),
-                f"`train.{key}` has no effect with `method: prefer`",
-                hint,
-                at_key=True,
-                idle=("train", key),
-            )
+            said = f"`train.{key}` has no effect with `method: prefer`"
+            yield RecipeFinding(("train", key), said, hint, at_key=True, idle=("train", key))
     for name in recipe.train.trl:
         if name != "chat_template_kwargs":
-            yield RecipeFinding(
-                ("train", "trl", name),
-                f"`{name}` is set on GRPO's trainer, which `method: prefer` does not run",
-                at_key=True,
-            )
+            said = f"`{name}` is set on GRPO's trainer, which `method: prefer` does not run"
+            yield RecipeFinding(("train", "trl", name), said, at_key=True)
     if recipe.train.control in ("random", "format_only"):
-        yield RecipeFinding(
-            ("train", "control"),
-            f"`control: {recipe.train.control}` pays rewards, and pairs are made of verdicts",
-            "the placebo of pairs is `control: shuffled`",
-        )
+        said = f"`control: {recipe.train.control}` pays rewards, and pairs are made of verdicts"
+        yield RecipeFinding(("train", "control"), said, "the placebo of pairs is `control: shuffled`")
     if recipe.sample.engine_kind.through_trl:
-        yield RecipeFinding(
-            ("sample", "engine"),
-            "vLLM is driven through TRL's GRPO trainer, which `method: prefer` does not run",
-            "say `engine: auto`",
-        )
+        said = "vLLM is driven through TRL's GRPO trainer, which `method: prefer` does not run"
+        yield RecipeFinding(("sample", "engine"), said, "say `engine: auto`")
     if recipe.environment is not None:
-        yield RecipeFinding(
-            ("environment",),
-            "pairs of episodes would learn what the environment said too",
-            "leave `environment` out, or say `method: rl`",
-            at_key=True,
-        )
+        said = "pairs of episodes would learn what the environment said too"
+        yield RecipeFinding(("environment",), said, "leave `environment` out, or say `method: rl`", at_key=True)
     for key in recipe.launch.several:
         yield RecipeFinding(("launch", key), "`method: prefer` runs in one process", f"leave `launch.{key}` out")

@@ -43,12 +43,8 @@ def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
 def _verifiers(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     for name in recipe.verify:
         if not NAME.fullmatch(name) or name == "total":
-            yield RecipeFinding(
-                ("verify", name),
-                f"a verifier cannot be named {shown(name)}",
-                "its name is part of metrics such as `reward/NAME/mean`: letters, digits, `_` and `-`, not `total`",
-                at_key=True,
-            )
+            said = "its name is part of metrics such as `reward/NAME/mean`: letters, digits, `_` and `-`, not `total`"
+            yield RecipeFinding(("verify", name), f"a verifier cannot be named {shown(name)}", said, at_key=True)
     for name in sorted(set(recipe.verify) & set(recipe.shaping)):
         yield RecipeFinding(
             ("shaping", name), f"`{name}` is a verifier and a shaping term", "rename the verifier", at_key=True
@@ -62,21 +58,16 @@ def _verifiers(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         )
     primary = [name for name, one in recipe.verify.items() if one.primary]
     for name in primary[1:]:
-        yield RecipeFinding(
-            ("verify", name, "primary"),
-            f"`verify.{primary[0]}` is primary already",
-            "one verifier says what right means; leave `primary` out of the others",
-        )
+        said = "one verifier says what right means; leave `primary` out of the others"
+        yield RecipeFinding(("verify", name, "primary"), f"`verify.{primary[0]}` is primary already", said)
     if abs(sum(one.weight for one in recipe.verify.values())) < 1e-12:
         first = next(iter(recipe.verify))
         path = first_set(is_set, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
         yield RecipeFinding(path, "the weights of `verify` sum to 0: an answer that passes everything earns nothing")
     for name, one in recipe.verify.items():
         if one.primary and one.weight < 0:
-            yield RecipeFinding(
-                ("verify", name, "weight"),
-                f"`verify.{name}` is primary with a weight below 0: right answers would be punished",
-            )
+            said = f"`verify.{name}` is primary with a weight below 0: right answers would be punished"
+            yield RecipeFinding(("verify", name, "weight"), said)
 
 
 def _combining(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
@@ -112,11 +103,8 @@ def _sampling(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if s.micro_batch is not None and total % s.micro_batch:
         fits = [n for n in range(1, total + 1) if total % n == 0]
         near = sorted(sorted(fits, key=lambda n: abs(n - (s.micro_batch or 1)))[:3])
-        yield RecipeFinding(
-            ("sample", "micro_batch"),
-            f"`sample.micro_batch` {s.micro_batch} does not divide {s.prompts} prompts x {s.group} = {total}",
-            f"these near it do: {', '.join(map(str, near))}",
-        )
+        said = f"`sample.micro_batch` {s.micro_batch} does not divide {s.prompts} prompts x {s.group} = {total}"
+        yield RecipeFinding(("sample", "micro_batch"), said, f"these near it do: {', '.join(map(str, near))}")
     parts, micro = recipe.train.mini_batches, s.micro_batch
     if total % parts:
         yield RecipeFinding(
@@ -125,20 +113,14 @@ def _sampling(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             f"these do: {', '.join(str(n) for n in range(1, total + 1) if total % n == 0)}",
         )
     elif micro is not None and total % micro == 0 and total // parts % micro:
-        yield RecipeFinding(
-            ("sample", "micro_batch"),
-            f"`sample.micro_batch` {micro} does not divide a mini-batch of {total // parts} completions",
-            "lower it, or lower `train.mini_batches`",
-        )
+        said = f"`sample.micro_batch` {micro} does not divide a mini-batch of {total // parts} completions"
+        yield RecipeFinding(("sample", "micro_batch"), said, "lower it, or lower `train.mini_batches`")
     off = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     changed = [name for name, neutral in off.items() if getattr(s, name) != neutral]
     if changed and not s.off_policy_ok:
         names = " and ".join(f"`{name}`" for name in changed)
-        yield RecipeFinding(
-            ("sample", changed[0]),
-            f"{names} would train on samples the policy did not draw as it scores them (off-policy)",
-            f"leave {names} out, or say `sample.off_policy_ok: true`",
-        )
+        said = f"{names} would train on samples the policy did not draw as it scores them (off-policy)"
+        yield RecipeFinding(("sample", changed[0]), said, f"leave {names} out, or say `sample.off_policy_ok: true`")
     if s.vllm and not s.engine_kind.takes_settings:
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
 
@@ -146,40 +128,28 @@ def _sampling(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     m = recipe.model
     if m.load_in_4bit and m.lora is None:
-        yield RecipeFinding(
-            ("model", "load_in_4bit"),
-            "weights in 4 bits cannot be trained",
-            "add `model.lora: {r: 16}` to train adapters on them",
-        )
+        said = "add `model.lora: {r: 16}` to train adapters on them"
+        yield RecipeFinding(("model", "load_in_4bit"), "weights in 4 bits cannot be trained", said)
     if m.load_in_4bit and (m.gguf_file or m.path.endswith(".gguf")):
         yield RecipeFinding(("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits")
     if m.gguf_file and m.path.endswith(".gguf"):
         yield RecipeFinding(("model", "gguf_file"), "`model.path` names the GGUF file already")
     if m.context is not None and m.path != "builtin:tiny":
-        yield RecipeFinding(
-            ("model", "context"),
-            f"`model.context` is that of `builtin:tiny`; `{m.path}` was made with one of its own",
-            "leave it out",
-        )
+        said = f"`model.context` is that of `builtin:tiny`; `{m.path}` was made with one of its own"
+        yield RecipeFinding(("model", "context"), said, "leave it out")
     local = m.path.startswith("builtin:") or m.path.endswith(".gguf")
     if m.revision and local:
         yield RecipeFinding(("model", "revision"), f"`model.revision` means nothing for `{m.path}`")
     if m.template_args and recipe.train.trl.get("chat_template_kwargs"):
-        yield RecipeFinding(
-            ("train", "trl", "chat_template_kwargs"),
-            "`model.template_args` says what the chat template gets",
-            "put all of it there: it reaches every job",
-        )
+        said = "`model.template_args` says what the chat template gets"
+        yield RecipeFinding(("train", "trl", "chat_template_kwargs"), said, "put all of it there: it reaches every job")
     for name in {"messages", "tools", "documents", "add_generation_prompt"} & set(m.template_args):
         yield RecipeFinding(
             ("model", "template_args", name), f"`{name}` comes from the rows, not from `template_args`", at_key=True
         )
     if recipe.data.prefill and recipe.environment is not None:
-        yield RecipeFinding(
-            ("data", "prefill"),
-            "`data.prefill` begins one answer, and an episode of `environment` has several",
-            "leave it out, or let `model.chat_template` open every turn so",
-        )
+        said = "`data.prefill` begins one answer, and an episode of `environment` has several"
+        yield RecipeFinding(("data", "prefill"), said, "leave it out, or let `model.chat_template` open every turn so")
     if recipe.data.plain and (m.chat_template or m.template_args):
         key = "chat_template" if m.chat_template else "template_args"
         yield RecipeFinding(
@@ -190,18 +160,13 @@ def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 def _evaluation(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     e, held_out = recipe.eval, recipe.data.eval is not None
     if max(e.k) > e.samples:
-        yield RecipeFinding(
-            first_set(is_set, ("eval", "k"), ("eval", "samples")),
-            f"pass@{max(e.k)} needs {max(e.k)} samples of a prompt, `eval.samples` is {e.samples}",
-        )
+        said = f"pass@{max(e.k)} needs {max(e.k)} samples of a prompt, `eval.samples` is {e.samples}"
+        yield RecipeFinding(first_set(is_set, ("eval", "k"), ("eval", "samples")), said)
     if e.every is not None and not held_out:
         yield RecipeFinding(("eval", "every"), "`eval.every` needs held-out rows", "name them in `data.eval`")
     if recipe.stop.patience is not None and (e.every is None or not held_out):
-        yield RecipeFinding(
-            ("stop", "patience"),
-            "`stop.patience` needs held-out scores during the run",
-            "set `eval.every` and `data.eval`",
-        )
+        said = "`stop.patience` needs held-out scores during the run"
+        yield RecipeFinding(("stop", "patience"), said, "set `eval.every` and `data.eval`")
     if e.between is not None and e.every is None:
         yield RecipeFinding(
             ("eval", "between"), "nothing is measured between the first and the last step", "set `eval.every`"
@@ -212,17 +177,11 @@ def _course(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     gate, run, launch = recipe.gate, recipe.run, recipe.launch
     if gate is not None and gate.pass_1[0] >= gate.pass_1[1]:
         low, high = gate.pass_1
-        yield RecipeFinding(
-            ("gate", "pass@1"),
-            f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between",
-            "the lowest share comes first",
-        )
+        said = f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between"
+        yield RecipeFinding(("gate", "pass@1"), said, "the lowest share comes first")
     if launch.nodes > 1 and launch.rendezvous is None:
-        yield RecipeFinding(
-            ("launch", "nodes"),
-            f"{launch.nodes} machines need `launch.rendezvous` to find each other",
-            "say machine 0's `host:port`, such as `node17:29500`",
-        )
+        said = f"{launch.nodes} machines need `launch.rendezvous` to find each other"
+        yield RecipeFinding(("launch", "nodes"), said, "say machine 0's `host:port`, such as `node17:29500`")
     if launch.node_rank is not None and launch.node_rank >= launch.nodes:
         yield RecipeFinding(("launch", "node_rank"), f"machine {launch.node_rank} of {launch.nodes}: they count from 0")
     if launch.nodes == 1 and launch.rendezvous is not None:
@@ -240,11 +199,8 @@ def _monitors(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     path = ("monitor", "gold")
     by_monitor = actions if isinstance(actions, dict) else {"": actions}
     if name is None and canary is None and "roll_back" in by_monitor.values():
-        yield RecipeFinding(
-            ("monitor", "on_alarm"),
-            "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named",
-            "name one in `monitor.gold`, or say `on_alarm: pause`",
-        )
+        said = "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named"
+        yield RecipeFinding(("monitor", "on_alarm"), said, "name one in `monitor.gold`, or say `on_alarm: pause`")
     elif name is None and "gold" in by_monitor:
         yield RecipeFinding(
             ("monitor", "on_alarm", "gold"), "`gold` needs a second verifier", "name one in `monitor.gold`"
@@ -257,20 +213,14 @@ def _monitors(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             path, f"`monitor.gold` names no verifier: `{name}`", f"one of {', '.join(f'`{n}`' for n in recipe.verify)}"
         )
     elif spec is not None and (spec.primary or spec.weight):
-        yield RecipeFinding(
-            path,
-            f"`verify.{name}` is rewarded: what is optimised cannot be the judge of it",
-            f"say `weight: 0` in `verify.{name}` and leave `primary` to another",
-        )
+        said = f"`verify.{name}` is rewarded: what is optimised cannot be the judge of it"
+        yield RecipeFinding(path, said, f"say `weight: 0` in `verify.{name}` and leave `primary` to another")
     if name is not None and (recipe.data.eval is None or recipe.eval.every is None):
         yield RecipeFinding(path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`")
     if canary is None:
         if isinstance(actions, dict) and "canary" in actions:
-            yield RecipeFinding(
-                ("monitor", "on_alarm", "canary"),
-                "`canary` needs prompts to ask",
-                "name their file in `monitor.canary`",
-            )
+            said = "name their file in `monitor.canary`"
+            yield RecipeFinding(("monitor", "on_alarm", "canary"), "`canary` needs prompts to ask", said)
     elif canary.verify is not None and canary.verify not in recipe.verify:
         yield RecipeFinding(
             ("monitor", "canary", "verify"),
@@ -286,18 +236,11 @@ WHOLE = ("grpo", "extends", "stages", "run", "launch", "model")
 def _stages(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     """What no chain can be. Supervised training needs demonstrations, and only it has them."""
     if recipe.train.method == "sft" and not recipe.sft:
-        yield RecipeFinding(
-            ("train", "method"),
-            "`method: sft` has no demonstrations",
-            "such as `sft: {data: run:NAME, steps: 30, lr: 1e-4}`",
-        )
+        said = "such as `sft: {data: run:NAME, steps: 30, lr: 1e-4}`"
+        yield RecipeFinding(("train", "method"), "`method: sft` has no demonstrations", said)
     if recipe.train.method != "sft" and recipe.sft is not None:
-        yield RecipeFinding(
-            ("sft",),
-            f"`sft` has no effect with `train.method: {recipe.train.method}`",
-            "say `train.method: sft`",
-            at_key=True,
-        )
+        said = f"`sft` has no effect with `train.method: {recipe.train.method}`"
+        yield RecipeFinding(("sft",), said, "say `train.method: sft`", at_key=True)
     if recipe.stages is None:
         return
     seen: set[str] = set()
@@ -335,17 +278,11 @@ def _strategy(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if strategy == "ddp":
         return
     if launch.gpus == 1 and launch.cpu_ranks == 1 and launch.nodes == 1:
-        yield RecipeFinding(
-            path,
-            f"`launch.strategy: {strategy}` spreads the training over processes, and the recipe asks for one",
-            "raise `launch.gpus`, or leave `launch.strategy` out",
-        )
+        said = f"`launch.strategy: {strategy}` spreads the training over processes, and the recipe asks for one"
+        yield RecipeFinding(path, said, "raise `launch.gpus`, or leave `launch.strategy` out")
     if recipe.sample.engine_kind.through_trl:
-        yield RecipeFinding(
-            path,
-            f"`sample.engine: {recipe.sample.engine}` does not take weights from `launch.strategy: {strategy}`",
-            "leave one of the two out",
-        )
+        said = f"`sample.engine: {recipe.sample.engine}` does not take weights from `launch.strategy: {strategy}`"
+        yield RecipeFinding(path, said, "leave one of the two out")
     if recipe.train.mini_batches > 1:
         yield RecipeFinding(
             path,
@@ -353,18 +290,12 @@ def _strategy(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "leave one of the two out",
         )
     if recipe.model.load_in_4bit:
-        yield RecipeFinding(
-            path,
-            f"`model.load_in_4bit` does not go with `launch.strategy: {strategy}`: weights in 4 bits are not sharded",
-            "leave one of the two out",
-        )
+        said = f"`model.load_in_4bit` does not go with `launch.strategy: {strategy}`: weights in 4 bits are not sharded"
+        yield RecipeFinding(path, said, "leave one of the two out")
     optimizer = trl.get("optim", OPTIMIZERS[0])
     if optimizer not in OPTIMIZERS:
-        yield RecipeFinding(
-            ("train", "trl", "optim"),
-            f"`{optimizer}` was not made for the shards of `launch.strategy: {strategy}`",
-            f"one of {', '.join(OPTIMIZERS)}",
-        )
+        said = f"`{optimizer}` was not made for the shards of `launch.strategy: {strategy}`"
+        yield RecipeFinding(("train", "trl", "optim"), said, f"one of {', '.join(OPTIMIZERS)}")
     for name in UNTRIED:
         if trl.get(name):
             yield RecipeFinding(
