@@ -113,8 +113,9 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
-        for field, text in zip(node.body, node.body[1:], strict=False) if isinstance(node, ast.ClassDef) else ():
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    for node in (one for one in tree.body if isinstance(one, ast.ClassDef)):
+        for field, text in zip(node.body, node.body[1:], strict=False):
             if (
                 isinstance(field, ast.AnnAssign)
                 and isinstance(field.target, ast.Name)
