@@ -150,9 +150,7 @@ def verify(
         for verifier in started.values():
             verifier.close()
     return [
-        ScoredCompletion(
-            one, outcome(one, plan.terms) or Outcome.ERROR, combine(one, plan.terms, None, plan.rule)
-        )
+        ScoredCompletion(one, outcome(one, plan.terms) or Outcome.ERROR, combine(one, plan.terms, None, plan.rule))
         for one in held
     ]
 

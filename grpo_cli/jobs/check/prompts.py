@@ -21,7 +21,6 @@ from grpo_cli.jobs.open_job import splits_of
 from grpo_cli.jobs.rows import prompt_limit
 from grpo_cli.policy.ban import banned_ids
 from grpo_cli.policy.loading.sizes import local_sizes
-from grpo_cli.policy.prompts.prompt import CLOCK
 from grpo_cli.policy.prompts.turns import doubles
 from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded, tags_among
 from grpo_cli.recipe.sections.recipe import Recipe
