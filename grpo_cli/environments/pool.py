@@ -27,10 +27,14 @@ MOST_LOGGED = 20
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why an episode has no verdict: a short stable code, and one line for people."""
+    """Why an episode has no verdict: a short stable code, and one line for people.
+
+    `provoked`: the actions led to it twice, the second time in a world that was made anew, so they are its cause.
+    """
 
     reason: str
     text: str
+    provoked: bool = False
 
 
 @dataclass(slots=True)
@@ -179,25 +183,32 @@ class Worlds:
         results: dict[int, Result] = {}
         for mine, future in futures:
             results |= zip(mine, future.result(), strict=True)
+        # what an action led to is tried once more: a worker that was killed, or ran out of memory by another episode, is no
+        # cause of its own, and what happens again has the actions as its cause. Those that went with a worker come after them
+        acts = what in ("step", "score")
+        failed = [i for i, one in results.items() if not isinstance(one, Done)] if acts else []
         gone = [i for i, one in results.items() if isinstance(one, Done) and one.value.get("lost")]
-        for i in sorted(gone):
+        for i in (*sorted(failed), *sorted(gone)):
             # with all that it takes to make the environment anew
             again = replace(asks[i], row=worlds[i].row, texts_digest=digest(list(worlds[i].observed)), again=True)
             # each action that is taken again may take as long as the first time
             patience = [float(1 + len(again.actions))]
-            results[i] = self._pools[again.play[1] % self.workers].run([again], patience)[0]
-        return [self._read(results[i], what) for i in range(len(asks))]
+            for _ in range(2 if acts and i in gone else 1):
+                results[i] = self._pools[again.play[1] % self.workers].run([again], patience)[0]
+                if isinstance(results[i], Done):
+                    break
+        return [self._read(results[i], what, is_second=acts) for i in range(len(asks))]
 
-    def _read(self, result: Result, what: str) -> Mapping[str, Any] | Fault:
+    def _read(self, result: Result, what: str, *, is_second: bool) -> Mapping[str, Any] | Fault:
         if isinstance(result, Done):
             found: Mapping[str, Any] = result.value
             return found
         name = f"`{what}` of `{self.name.rpartition(':')[2]}`"
         if isinstance(result, Raised):
             message = " ".join(result.message.split())[:300]
-            fault = Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}")
-            if result.kind == "BadReturn":  # one of our own sentences, which name the method themselves
-                fault = Fault("bad_return", result.message)
+            fault = Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}", is_second)
+            if result.kind in ("BadReturn", "NotRepeated"):  # our own sentences, which name the method themselves
+                fault = Fault("bad_return", result.message, is_second and result.kind == "BadReturn")
         else:
             codes = {
                 "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
@@ -206,10 +217,12 @@ class Worlds:
                 "died": ("worker_died", f"{name} ended its process"),
             }
             unknown = "worker_unavailable", "no process for environments could be started"
-            fault = Fault(*codes.get(result.reason, unknown))
+            fault = Fault(*codes.get(result.reason, unknown), is_second and result.reason in codes)
         if fault.text not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add(fault.text)
-            if not self.scores:  # else the sample has no verdict, and that is written where verdicts are counted
+            if (
+                fault.provoked or not self.scores
+            ):  # else the sample has no verdict, and that is written where verdicts are counted
                 log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)

@@ -194,6 +194,10 @@ class Ask:
     again: bool = False
 
 
+class NotRepeated(BadReturn):
+    """A world that was made anew came to other observations."""
+
+
 @dataclass(slots=True)
 class _Live:
     """An environment under way: the actions it has taken, and the sum of the rewards it gave."""
@@ -248,7 +252,8 @@ class Worker:
         for action in ask.actions[:wanted]:
             self._step(ask, live, action)
         if digest(live.observed) != ask.texts_digest:
-            raise BadReturn(
+            del self.live[ask.play]
+            raise NotRepeated(
                 f"`{self.name}` does not repeat: the same row, seed and actions led to other observations"
                 " when it was made anew after its worker was ended"
             )

@@ -64,11 +64,13 @@ class Episode:
     truncated: bool = False
     """The token budget ended it, not the environment nor `max_turns`."""
     problem: str = ""
-    """Why there is no verdict, in one line."""
+    """Why there is no verdict, or none but `over_limit`, in one line."""
     reason: str = ""
     """The same as a short stable code."""
     answer: str | None = None
     """What is judged of an episode with tools: the turn that called none. None is the whole transcript."""
+    over_limit: bool = False
+    """Its actions burst a limit of the environment, or broke it."""
 
     @property
     def judged(self) -> str:
@@ -83,7 +85,7 @@ class Episode:
     @property
     def played(self) -> Played:
         """What a verifier gets of it."""
-        return Played(self.outcome, self.reason, self.problem)
+        return Played(self.outcome, self.reason, self.problem, self.over_limit)
 
     @property
     def transcript(self) -> str:

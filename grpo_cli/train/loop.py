@@ -310,9 +310,12 @@ class Loop:
         return metrics
 
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
-        """Samples of the whole run, and those without a reward, with these among them."""
+        """Samples of the whole run, and those without a reward or in a world that raised, with these among them."""
         samples = self.samples_seen + sum(len(group.rewards) for group in drawn)
-        return samples, self.errors_seen + sum(j.reward is None for group in drawn for j in group.judgements)
+        judged = [judgement for group in drawn for judgement in group.judgements]
+        raised = [any(v.reason == "environment_raised" for v in judgement.verdicts.values()) for judgement in judged]
+        lost = [judgement.reward is None for judgement in judged]
+        return samples, self.errors_seen + sum(map(max, raised, lost))
 
 
 def method_of(recipe: Recipe) -> CreditMethod:

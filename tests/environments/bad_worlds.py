@@ -6,6 +6,7 @@ import os
 import random
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -29,6 +30,11 @@ class Counter:
             time.sleep(1000)
         if action == "die":
             os._exit(3)
+        if action.startswith("die once "):
+            marker = Path(action.removeprefix("die once "))
+            if not marker.exists():
+                marker.touch()
+                os._exit(3)
         if action == "exit":
             raise SystemExit
         if action == "print":

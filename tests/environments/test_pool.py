@@ -91,12 +91,21 @@ def test_a_fault_ends_one_episode_in_one_line_and_spares_the_others(
     worlds.step([(a, "go"), (b, "go"), (c, "go")])
     before, fault, after = worlds.step([(a, "go"), (b, action), (c, "go")])
     assert isinstance(fault, Fault)
-    assert fault.reason == reason
+    assert fault.reason == reason and fault.provoked
     assert said in fault.text.replace(HERE + "/", "")
     assert "\n" not in fault.text
     assert [before.observation, after.observation] == ["at 2", "at 4"]
     assert [step.observation for step in worlds.step([(a, "go"), (c, "go")])] == ["at 3", "at 5"]
     assert worlds.score([a, c]) == [3.0, 5.0]
+
+
+def test_a_worker_that_is_gone_once_costs_nothing(opened: Any, tmp_path: Path) -> None:
+    worlds = opened("Counter", goal=9)
+    a, b = start(worlds, 0, 1)
+    worlds.step([(a, "go"), (b, "go")])
+    again, other = worlds.step([(a, f"die once {tmp_path / 'gone'}"), (b, "go")])
+    assert (again.observation, other.observation) == ("at 2", "at 3")
+    assert worlds.score([a, b]) == [2.0, 3.0]
 
 
 def test_a_world_that_waits_for_ever_is_ended_too(opened: Any) -> None:
@@ -169,7 +178,7 @@ def test_text_without_tokens_is_replaced_and_none_is_no_observation(opened: Any)
 def test_a_reset_that_raises_is_a_fault_of_its_row(opened: Any) -> None:
     worlds = opened("Plain")
     (_, fault), (_, said) = worlds.open([({"bad": True}, 1), ({}, 1)])
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, Fault) and not fault.provoked
     assert "`reset` of `Plain` raised KeyError: 'layout'" in fault.text
     assert said == ""
 
@@ -190,7 +199,7 @@ def test_a_world_that_does_not_repeat_has_no_verdict_when_it_had_to_be_made_anew
     worlds.step([(a, "x"), (b, "x")])
     died, other = worlds.step([(a, "die"), (b, "x")])
     assert isinstance(died, Fault)
-    assert other.reason == "bad_return"
+    assert other.reason == "bad_return" and not other.provoked  # nobody knows whether its action was the cause
     assert "does not repeat" in other.text
 
 

@@ -34,11 +34,15 @@ class Unavailable(RuntimeError):
 
 
 class Played(NamedTuple):
-    """The outcome of an episode by its environment: any finite number, or no verdict (None) and why."""
+    """The outcome of an episode by its environment: any finite number, or no verdict (None) and why.
+
+    With `over_limit` its actions burst a limit of the environment or broke it: the number is what was paid until then, 0 at most.
+    """
 
     outcome: float | None
     reason: str = ""
     problem: str = ""
+    over_limit: bool = False
 
 
 class Sample(NamedTuple):

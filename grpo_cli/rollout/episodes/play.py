@@ -162,11 +162,12 @@ class Play:
         scores: dict[tuple[int, int], float | Fault | None] = {
             episode.place: score for episode, score in zip(whole, judged, strict=True)
         }
-        penalty, calls = self.of.spec.invalid_penalty, self.of.spec.has_calls
+        spec = self.of.spec
+        penalty, calls, pays = spec.invalid_penalty, spec.has_calls, spec.over_limit == "least"
         found: list[list[Completion]] = [[] for _ in self.rows]
         for episode in self.running:
             score = scores.get(episode.place, episode.fault)
-            completion = episode.completion(score, penalty, has_calls=calls)
+            completion = episode.completion(score, penalty, has_calls=calls, pays_faults=pays)
             found[episode.row].append(completion)
             if on_finish:
                 on_finish(episode.row, episode.sample - self.first, completion)

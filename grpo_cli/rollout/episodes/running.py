@@ -58,20 +58,26 @@ class LiveEpisode:
             self.seen = step.observation if step.state is None else step.state
         self.turns[-1] = turn
 
-    def completion(self, score: float | Fault | None, penalty: float, *, has_calls: bool = False) -> Completion:
+    def completion(
+        self, score: float | Fault | None, penalty: float, *, has_calls: bool = False, pays_faults: bool = False
+    ) -> Completion:
         """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off. With `has_calls` the
-        turn without a call is the answer, and an episode that came to none has an empty one."""
+        turn without a call is the answer, and an episode that came to none has an empty one. With `pays_faults` a fault that
+        the actions provoked is a limit that they burst: what was paid so far, 0 at most."""
         # no score is no verdict, never 0: a world that cannot judge must not teach
         outcome, reason, problem = None, "no_score", "the environment's `score` is None: no verdict"
+        over_limit = False
         if isinstance(score, Fault):
             reason, problem = score.reason, score.text
+            if pays_faults and score.provoked:
+                outcome, over_limit = min(0.0, sum(turn.reward for turn in self.turns)), True
         elif score is not None:
             invalid = sum(not turn.valid for turn in self.turns)
             outcome, reason, problem = score - penalty * invalid, "", ""
         # only a turn that ended the episode is an answer: one that was cut came to none
         last = self.turns[-1] if self.turns else None
         answer = (last.text if last and last.done else "") if has_calls else None
-        record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason, answer)
+        record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason, answer, over_limit)
         return Completion(self.ids, self.logps, "length" if self.is_cut else "stop", episode=record)
 
 

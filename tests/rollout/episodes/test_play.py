@@ -13,6 +13,9 @@ from grpo_cli.errors import DataError, SetupError
 from grpo_cli.recipe.engines import EngineKind
 from grpo_cli.rollout.engine import Completion, SamplingSettings, Turn
 from grpo_cli.rollout.episodes.running import with_observation
+from grpo_verifiers.kinds.environment import EnvironmentVerifier
+from grpo_verifiers.verdict import Outcome, floored
+from grpo_verifiers.verifier import Played, Sample
 from tests.rollout.episodes.scripted import END, Scripted, Speaker, episodes, row
 
 TWO = {(9,): [5, END], (9, 5, END, 7, 7): [6, END]}
@@ -100,8 +103,23 @@ def test_a_fault_of_the_environment_is_no_verdict_and_keeps_what_was_said() -> N
     assert done.token_ids == [5, END, 7, 7, 6, END]
     assert done.episode is not None
     assert done.episode.outcome is None
-    assert done.episode.played == (None, "environment_raised", fault.text)
+    assert done.episode.played == (None, "environment_raised", fault.text, False)
     assert done.episode.turns[-1].text == "6"
+
+
+@pytest.mark.parametrize(("paid", "least"), [(-0.75, -0.75), (0.5, 0.0)])
+def test_what_the_actions_provoke_twice_is_a_limit_that_they_burst(paid: float, least: float) -> None:
+    fault = Fault("timeout", "`step` of `B` took longer", provoked=True)
+    script = {**ANSWERS, "5": Step("seen", paid), "6": fault}
+    done = play(Speaker(TWO), Scripted(script))
+    assert done.episode is not None
+    assert done.episode.played == (least, "timeout", fault.text, True)
+    verifier = EnvironmentVerifier(EnvironmentVerifier.Options())
+    mine = verifier.judge([Sample("", None, played=done.episode.played), Sample("", None, played=Played(-1.0))])
+    assert mine[0].outcome is Outcome.OVER_LIMIT
+    assert [v.score for v in floored(mine, verifier.low)] == [-1.0, -1.0]
+    left = play(Speaker(TWO), Scripted(script), over_limit="no_verdict")
+    assert left.episode is not None and left.episode.outcome is None
 
 
 @pytest.mark.parametrize("outcome", [None, Fault("bad_return", "nan")])

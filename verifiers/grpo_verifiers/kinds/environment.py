@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.verdict import LARGEST, Verdict, error, right, wrong
+from grpo_verifiers.verdict import LARGEST, Outcome, Verdict, error, right, wrong
 from grpo_verifiers.verifier import Played, Sample, Verifier
 
 NAME = "environment"
@@ -49,6 +49,8 @@ class EnvironmentVerifier(Verifier):
             return error("no_episode", "this text was not made in an environment")
         if played.outcome is None:
             return error(played.reason or "no_score", played.problem)
+        if played.over_limit:
+            return Verdict(Outcome.OVER_LIMIT, played.outcome, None, played.reason, 0.0, played.problem)
         if abs(played.outcome) > LARGEST:
             return error("too_large", f"an outcome of {played.outcome:g}, beyond {LARGEST:g}")
         is_right = played.outcome >= self.options.right_at
@@ -78,5 +80,7 @@ def recorded(line: Mapping[str, Any], name: str = NAME) -> Played | None:
         return Played(None, "not_recorded", f"the line has turns, and no outcome of them under `verdicts.{name}`")
     score = found.get("score")
     if isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score):
-        return Played(float(score))
+        over_limit = found.get("outcome") == Outcome.OVER_LIMIT.value
+        why = (str(found.get("reason", "")), str(found.get("detail", ""))) if over_limit else ("", "")
+        return Played(float(score), *why, over_limit)
     return Played(None, str(found.get("reason", "")), str(found.get("detail", "")))
