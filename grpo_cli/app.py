@@ -159,7 +159,7 @@ def _run(tell: Callable[[UserError], None]) -> int:
 
 
 def _is_untold_stop(leave: SystemExit) -> bool:
-    """Whether a signal ended the command where none of its own words did: before a display, or in one that says nothing."""
+    """Whether a signal ended the command where none of its own words did: before there is a display, or in one that shows nothing."""
     from grpo_cli.resilience.interrupt import Interrupted
 
     seen: BaseException | None = leave
@@ -169,7 +169,7 @@ def _is_untold_stop(leave: SystemExit) -> bool:
 
 
 def _say_stopped(code: object) -> None:
-    """One line; of ranks the process that started them says it."""
+    """One line; of several ranks the process that started them prints it."""
     wipe()
     if not is_rank():
         with suppress(OSError, ValueError):  # the terminal may be what has gone

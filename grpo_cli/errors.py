@@ -94,7 +94,7 @@ class Mistake:
 
 
 def kind_of(message: str, own: Iterable[Any]) -> str:
-    """What messages of one cause share: the text without what only its row says.
+    """What messages of one cause share: the text without the parts that come from its row.
 
     That is quoted values, the row's `own` texts, and numbers, but not those of lines.
     """
@@ -136,7 +136,7 @@ def why_unwritten(err: Exception) -> str:
 
 
 class UserError(Exception):
-    """Something the user can mend. Printed as `error: place: message`, then `hint: …`, without a traceback."""
+    """Something the user can fix. Printed as `error: place: message`, then `hint: …`, without a traceback."""
 
     code: Exit = Exit.USAGE
 

@@ -67,6 +67,11 @@ def path_of(name: str) -> Path:
     return Path(os.path.expanduser(name))
 
 
+def real_path(path: Path) -> Path:
+    """Where a path leads, links followed; links that lead back to themselves stay, where `Path.resolve` raises."""
+    return Path(os.path.realpath(path))
+
+
 def without_home(text: str) -> str:
     """A text in which paths of this user's home begin with `~`, as `path_of` reads them anywhere."""
     home = os.path.expanduser("~").rstrip("/")
@@ -211,7 +216,7 @@ def strict_json(value: object, *, ensure_ascii: bool = True, indent: int | None 
     """What `--json` prints: a number that is not finite says that something was not measured, and is null."""
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
-    except (TypeError, ValueError):  # rarely so: to look through all of it first takes longer than to write it
+    except (TypeError, ValueError):  # rarely needed: searching the whole value first would take longer than writing it
         return json.dumps(_finite(value), allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
 
 

@@ -1,4 +1,4 @@
-"""What Tab offers after `grpo --install-completion`: recipes, runs, keys of a recipe, names that `explain` knows.
+"""What Tab offers after `grpo --install-completion`: recipes, runs, keys of a recipe, names that `explain` accepts.
 
 Each is imported when it is asked for: the shell waits at every Tab, and starting the program must stay quick.
 """

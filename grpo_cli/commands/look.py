@@ -16,7 +16,7 @@ import typer
 
 from grpo_cli.commands import completing, options
 from grpo_cli.errors import UsageError
-from grpo_cli.text import strict_json
+from grpo_cli.text import real_path, strict_json
 
 Dir = Annotated[str, typer.Option("--dir", help="The folder that holds the runs.")]
 Run = Annotated[
@@ -47,7 +47,7 @@ def watch(
     from grpo_cli.run.find import find_run
     from grpo_cli.text import needs_ascii, raw
 
-    folder = find_run(run, dir)  # a wrong name is told before the frames are imported
+    folder = find_run(run, dir)  # a wrong name is refused before the frames are imported
     from grpo_cli.display.choose import can_animate, in_notebook, wants_color
     from grpo_cli.display.watch import RunWatcher, follow_lines, follow_live, print_once
 
@@ -144,7 +144,7 @@ def compare(
     from grpo_cli.run.find import find_run
 
     folders = [find_run(name, dir) for name in names]
-    if len({folder.path.resolve() for folder in folders}) < max(2, len(folders)):
+    if len({real_path(folder.path) for folder in folders}) < max(2, len(folders)):
         raise UsageError("a comparison needs two different runs", hint="grpo runs compare RUN OTHER")
     first, others = compare_runs(folders)
     if as_json:
@@ -179,7 +179,7 @@ def remove(
 
     if LAST in names:
         raise UsageError("`last` is not deleted: it may be another run by now", hint="name the run")
-    folders = {folder.path.resolve(): folder for folder in (find_run(name, dir) for name in names)}
+    folders = {real_path(folder.path): folder for folder in (find_run(name, dir) for name in names)}
     found = removable(list(folders.values()), force)
     print("\n".join(table(HEADER, rows_of(found))))
     if not yes:
@@ -220,8 +220,8 @@ def report(
     from grpo_cli.jobs.report.page import write_report
     from grpo_cli.run.find import find_run
 
-    folders = {f.path.resolve(): f for f in (find_run(name, dir) for name in [*runs, *(against or [])])}
-    placebos = {f.path.resolve(): f for f in (find_run(name, dir) for name in placebo or [])}
+    folders = {real_path(f.path): f for f in (find_run(name, dir) for name in [*runs, *(against or [])])}
+    placebos = {real_path(f.path): f for f in (find_run(name, dir) for name in placebo or [])}
     if shared := folders.keys() & placebos.keys():
         raise UsageError(f"`{next(iter(shared))}` is both a run and a placebo")
     found = [collect(folder) for folder in folders.values()]

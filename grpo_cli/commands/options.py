@@ -55,7 +55,7 @@ Gpu = Annotated[
     typer.Option(metavar="CARD", help="Would it fit, how long: h100, 4090, 8xh200; left out, this machine's card."),
 ]
 Price = Annotated[
-    float | None, typer.Option(metavar="PRICE", help="What one card costs an hour; says what the run would.")
+    float | None, typer.Option(metavar="PRICE", help="What one card costs an hour; prints what the run would print.")
 ]
 
 # train

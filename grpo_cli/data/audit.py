@@ -245,7 +245,7 @@ def audit_golds(
                 mistakes[index] = Mistake(rows[index].place, message, kind=kind_of(message, own))
     dropped = [mistakes[index] for index in sorted(mistakes)]
     if dropped and on_bad_gold == "error":
-        raise DataError(dropped, hint="mend the rows, or set `data.on_bad_gold: drop` to leave them out")
+        raise DataError(dropped, hint="fix the rows, or set `data.on_bad_gold: drop` to leave them out")
     kept = [index for index in range(len(rows)) if index not in mistakes]
     if rows and not kept:
         raise DataError(dropped, hint="every row has a bad gold: look at `data.answer`, `gold` and the verifier first")

@@ -160,7 +160,7 @@ def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
             return len(value)
         if value is None:
             return None
-        raise FillError(f"`{name}` cannot be taken of {_shown(value)}")
+        raise FillError(f"`{name}` does not apply to {_shown(value)}")
     if isinstance(node, ast.BinOp | ast.UnaryOp) and not isinstance(getattr(node, "op", None), ast.Not):
         return _sum(node, fields)
     if path := _path(node):

@@ -338,7 +338,7 @@ def _verdict(control: Path, code: int, signalled: int) -> int:
         name = signal.Signals(int(killed[2])).name
         print(f"error: rank {killed[1]} was ended by {name}", file=sys.stderr)
         if name == "SIGKILL":
-            print("\nhint: out of memory? `dmesg` tells; go on with `--resume`", file=sys.stderr)
+            print("\nhint: out of memory? `dmesg` shows it; go on with `--resume`", file=sys.stderr)
         return int(Exit.SETUP)
     # by time: the ranks that fail next only lost their neighbour
     ends = sorted((json.loads(f.read_text()) for f in control.glob("rank-*.end")), key=lambda end: end["at"])

@@ -80,7 +80,7 @@ def own_address(host: str, port: int) -> str:
             failed = str(err.strerror)
     raise SetupError(
         f"`launch.rendezvous`: no way leads from this machine to `{host}` ({failed})",
-        hint="is the network up? `ip route get` with its address tells more",
+        hint="is the network up? `ip route get` with its address shows more",
     )
 
 

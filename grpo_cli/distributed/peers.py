@@ -27,7 +27,7 @@ from grpo_cli.errors import SetupError, UserError
 ONE_REQUEST_S = 3.0
 """SIGTERMs closer together than this are one request, and so are SIGHUPs, which a shell and its terminal both send."""
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask a run to stop. The last means that the terminal has gone; `nohup` has it ignored, and that stays so."""
+"""Signals that ask a run to stop. The last one is sent when the terminal is closed; a process under `nohup` ignores it, and goes on ignoring it."""
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """What schedulers send some time before they kill (Slurm's `--signal=USR1@120`, a limit of CPU time): a stop as by SIGTERM, where
 the program that runs this has no use of its own for them."""

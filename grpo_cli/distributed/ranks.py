@@ -1,7 +1,7 @@
 """Several processes, one run: who this process is, and the few things all of them have to agree on.
 
 Every rank loads the same rows and chooses the same ones; each samples and judges its own slice of the batch. Rank 0
-alone owns the run folder and the display, and its word on stopping counts.
+alone owns the run folder and the display, and decides when the run stops.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Worlds:
         """Raises RecipeError where the class, once started, cannot give an action that may be taken."""
         if not self.demonstrates:
             raise RecipeError(
-                f"`{self.name}` has no method `demonstrate`, which says an action that may be taken now",
+                f"`{self.name}` has no method `demonstrate`, which returns an action that is possible now",
                 place="`warmup`",
                 hint="add it, or say `warmup.demonstration` over columns of the rows",
             )

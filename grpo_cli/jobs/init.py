@@ -196,7 +196,7 @@ def convert(config: Mapping[str, Any]) -> ConvertedRecipe:
     except (TypeError, ValueError, ArithmeticError, AttributeError) as err:
         raise DataError(
             f"a value is of another kind than its name takes: {err}",
-            hint="mend the configuration, or write the recipe with `grpo init` and its keys",
+            hint="fix the configuration, or write the recipe with `grpo init` and its keys",
         ) from err
     return made
 

@@ -210,7 +210,7 @@ def open_job(
 
     Args:
         base: folder from which the recipe's paths count.
-        display: hears what was dropped, what is to be warned of, and how loading goes.
+        display: receives notes on what was dropped, warnings, and the progress of loading.
         splits: which rows are wanted, by default all that the recipe names.
         load: gives the policy to work with; by default the recipe's model as training loads it.
         first: what `open_first` has opened already.
@@ -260,7 +260,7 @@ def open_start(
 ) -> Iterator[OpenJob]:
     """The open job whose policy is the one that training would start from, warmed up where the recipe asks for it.
 
-    `trains`: loaded as for training, whatever the recipe says; `first` as in `open_job`.
+    `trains`: always loaded as for training; `first` as in `open_job`.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.

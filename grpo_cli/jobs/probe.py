@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 TIMES = 2
-"""Rollouts and passes; the first of each builds kernels and captures graphs, the last is timed."""
+"""How many rollouts and passes a measurement takes: the first builds kernels and captures graphs, the last is timed."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from grpo_cli.run.folder import RunFolder, new_name
 from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import parse_line
 from grpo_cli.statistics.estimate import Interval, across_seeds
-from grpo_cli.text import DASH, score, visible
+from grpo_cli.text import DASH, real_path, score, visible
 
 SCHEMA = 1
 SUFFIX = ".sweep.json"
@@ -124,7 +124,9 @@ def make_plan(
         raise UsageError(
             "two runs of the sweep would have the same name", place="--set", hint="is a value given twice?"
         )
-    return SweepPlan(sweep, recipe if recipe in shipped_recipes() else str(find(recipe).resolve()), folder, tuple(runs))
+    return SweepPlan(
+        sweep, recipe if recipe in shipped_recipes() else str(real_path(find(recipe))), folder, tuple(runs)
+    )
 
 
 def read_plan(named: str, dir: str = "runs") -> SweepPlan:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """One engine and what it can do; `auto` can what the first that it tries can."""
+    """One engine and what it can do; `auto` has the abilities of the first engine that it tries."""
 
     name: str
     factory: str = ""

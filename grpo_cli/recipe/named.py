@@ -34,7 +34,7 @@ from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.sections.fields import Names, Path, Placed, Section, dotted
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import Verify, kind_class
-from grpo_cli.text import path_of, without_home
+from grpo_cli.text import path_of, real_path, without_home
 
 S = typing.TypeVar("S", bound=Section)
 SCHEME = re.compile(r"[a-z0-9]+:")
@@ -239,7 +239,7 @@ def _refuse_code(named: NamedThing, base: FilePath, came_with: FilePath | None) 
     where = named.text.rpartition(":")[0] or named.text
     folders = [base, *(base / folder for folder in named.folders)]
     for path in _files(where, [*folders, FilePath()]):
-        if holder := _model_folder(path.parent) or _model_folder(path.resolve().parent):
+        if holder := _model_folder(path.parent) or _model_folder(real_path(path).parent):
             raise RecipeError(
                 f"`{named.key}` names `{named.text}`, code inside `{holder}`, a folder that came with a model: it is not run",
                 hint=HINT,
@@ -273,7 +273,7 @@ def _files(where: str, folders: Iterable[FilePath]) -> Iterator[FilePath]:
 
 def _model_folder(folder: FilePath) -> FilePath | None:
     """The nearest folder that came with a model: this one or one of the `LEVELS` above it, also where links lead."""
-    for start in dict.fromkeys([FilePath(os.path.abspath(folder)), folder.resolve()]):
+    for start in dict.fromkeys([FilePath(os.path.abspath(folder)), real_path(folder)]):
         for one in (start, *start.parents[:LEVELS]):
             # everything lies in these: a model in one of them did not bring the folders below
             is_shared = one in (FilePath("/"), FilePath(tempfile.gettempdir()), FilePath(os.path.expanduser("~")))

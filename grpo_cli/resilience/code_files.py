@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
-from grpo_cli.text import path_of
+from grpo_cli.text import path_of, real_path
 
 MOST = 500
 """Files that are followed."""
@@ -56,9 +56,9 @@ def _reached(start: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
     waiting = list(start)
     while waiting and len(found) < MOST:
         path = waiting.pop()
-        if path.resolve() in found:
+        if real_path(path) in found:
             continue
-        found[path.resolve()] = None
+        found[real_path(path)] = None
         if path.suffix != ".py":
             continue
         try:

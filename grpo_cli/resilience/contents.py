@@ -27,6 +27,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import KINDS
 from grpo_cli.resilience.code_files import files_of_code
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.text import real_path
 
 CONTENTS = "contents"
 Digests = Mapping[str, Mapping[str, str]]
@@ -155,7 +156,7 @@ def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, st
         name, _, number = version.rpartition(" ")
         return {name: number}
     # from the recipe's folder on, so that a folder that was moved with its recipe is the same
-    return {os.path.relpath(path.resolve(), (base or Path()).resolve()): _digest(path) for path in files}
+    return {os.path.relpath(real_path(path), real_path(base or Path())): _digest(path) for path in files}
 
 
 def _digest(path: Path, *, ends: bool = False) -> str:

@@ -17,6 +17,7 @@ from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_cli.recipe.sections.rewards import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, rule_of
 from grpo_cli.reward.pay import OutcomeRule, ShapingEntry, Terms, build_terms, shaping_entries
+from grpo_cli.text import real_path
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
 
@@ -214,7 +215,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     from grpo_cli.recipe.reading.source import folder_of
 
     recipe = load(source, sets, of_run=True)
-    folders = [str(folder_of(source).resolve())]
+    folders = [str(real_path(folder_of(source)))]
     entries = {}
     for name, spec in recipe.verify.items():
         options = own_options(spec, folders)
@@ -239,7 +240,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
 def recipe_beside(files: Sequence[str]) -> str | None:
     """The recipe of the run folder that all files lie in (`RUN/samples/…`, `RUN/eval/…`), if there is one."""
     # files of two runs, or standard input, have no recipe in common
-    found = {str(Path(file).resolve().parent.parent / "recipe.yaml") for file in files if file != "-"}
+    found = {str(real_path(Path(file)).parent.parent / "recipe.yaml") for file in files if file != "-"}
     if len(found) == 1 and "-" not in files and all(Path(f).parent.name in ("samples", "eval") for f in files):
         recipe = next(iter(found))
         return recipe if Path(recipe).is_file() else None

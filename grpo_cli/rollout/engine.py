@@ -35,7 +35,7 @@ class Turn:
     """What this turn *saw*, as text that is equal where states are: the environment's `state`, else the observation before
     the action (turn 0: what `reset` returned). Never what the action led to."""
     text: str = ""
-    """The action as the environment was handed it."""
+    """The action in the form that the environment received."""
     observation: str = ""
     """What the environment answered; of the last turn it stands here only, not among the tokens."""
     reward: float = 0.0

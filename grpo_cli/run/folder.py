@@ -26,7 +26,7 @@ from grpo_cli.run import lines
 from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import SampleRecord, dump_line
 from grpo_cli.run.typed import metrics_of, read_typed
-from grpo_cli.text import path_of, visible, visible_lines, without_home
+from grpo_cli.text import path_of, real_path, visible, visible_lines, without_home
 from grpo_verifiers.names import nearest
 
 T = TypeVar("T")
@@ -321,7 +321,7 @@ def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
         lines.replace(beside / "recipe.yaml", recipe_text)
         head: dict[str, Any] = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
         if isinstance(base := manifest.get("base"), str):
-            head[BASE_FROM_RUN] = os.path.relpath(base, path.resolve())
+            head[BASE_FROM_RUN] = os.path.relpath(base, real_path(path))
         _write_manifest(beside, {**head, **manifest})
         try:
             os.rename(beside, path)

@@ -125,6 +125,6 @@ def recipe_file(folder: RunFolder) -> str:
     named, base = named_recipe(manifest), str(base_of(folder) or "")
     if named.endswith((".yaml", ".yml")):
         return str(Path(base) / Path(named).name) if base else named
-    # a folder stands for the `recipe.yaml` in it, and its runs are named after it
+    # a folder means the `recipe.yaml` in it, and its runs are named after it
     is_folder = bool(named and base) and Path(base).name == manifest.get("recipe")
     return str(Path(base) / "recipe.yaml") if is_folder else ""

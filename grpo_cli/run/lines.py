@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from grpo_cli.errors import SetupError
 from grpo_cli.lines import whole
 from grpo_cli.run.records import SampleRecord, dump_line, parse_line
+from grpo_cli.text import real_path
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ def replace(path: Path, text: str | Iterable[str]) -> None:
         with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
             file.writelines([text] if isinstance(text, str) else text)
         return
-    path = path.resolve() if path.is_symlink() else path
+    path = real_path(path) if path.is_symlink() else path
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("w", encoding="utf-8", errors="surrogatepass") as file:

@@ -239,7 +239,7 @@ def read_verdict(line: object) -> Verdict:
 
 
 def read_outcome(word: str) -> Outcome:
-    """The outcome of its word.
+    """The outcome by its name.
 
     Raises:
         ValueError: there is none of that name.

@@ -156,7 +156,7 @@ def _dry_run(config: GRPOConfig, stated: Collection[str]) -> None:
         raise ValueError("`dispatch_batches` sends tensors, and the loader delivers places of rows")
     accumulation = dict(parts.gradient_accumulation_kwargs or {})
     if "num_steps" in accumulation:
-        raise ValueError("`num_steps` is what `sample.micro_batch` comes to")
+        raise ValueError("`num_steps` follows from `sample.micro_batch`")
     GradientAccumulationPlugin(**accumulation, num_steps=1)
     if config.dataloader_num_workers and config.dataloader_prefetch_factor == 0:
         raise ValueError("a worker cannot load 0 batches ahead")

@@ -18,9 +18,9 @@ FEW_WORDS = 40
 
 KEPT_APART = {"grpo_cli.train.prefer.free"}
 """Small modules with one user that stay apart: importing this one loads TRL's experimental trainers."""
-LEFT_SMALL = 3
+LEFT_SMALL = 0
 """Small modules with one importer beside them that are still to be folded; the number may only fall."""
-LEFT_SHORT = 8
+LEFT_SHORT = 0
 """Long modules whose head is still one sentence; the number may only fall."""
 
 

@@ -88,7 +88,7 @@ def _shown(render: Render, arguments: dict[str, str] | str) -> tuple[str, str]:
 
     def turn(names: Sequence[str]) -> str:
         whole = render([user, turn_with_calls(names, arguments, "")], tools, False)
-        # some open a turn otherwise than they write it: with a thought, for example
+        # some templates begin a new turn differently from a past one: with a thought, for example
         return whole.removeprefix(opened) if whole.startswith(opened) else whole.removeprefix(before)
 
     one = turn(NAMES[:1])

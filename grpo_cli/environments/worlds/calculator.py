@@ -54,7 +54,7 @@ class Calculator:
         }
 
     def demonstrate(self) -> str:
-        """The next call of the tool, or now and then an answer too early: the form, and half of a habit."""
+        """The next call of the tool, or now and then an answer too early. It shows the form of a call, not a perfect policy."""
         if self.added == len(self.numbers) or random.random() < 0.4:
             return f"={self.last}"
         return f"{self.last}+{self.numbers[self.added]}"

@@ -85,7 +85,7 @@ class DataAudit:
 
     def by_bar(self) -> dict[str, list[int]]:
         """The rows past each bar."""
-        # a row that no sample got right has no gradient: nothing speaks for it either
+        # a row that no sample got right has no gradient: no evidence for it either
         against = [row for row, votes in self.votes.items() if (votes.against or 0.0) >= MOST_VOTES]
         return {
             "repeated": self.signals.repeated,

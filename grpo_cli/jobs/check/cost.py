@@ -25,7 +25,7 @@ from grpo_cli.rollout.vllm.server import NotUp, find_server
 from grpo_cli.sizing.fit import CardQuestion, cards_of, fit, lengths_of, unfit
 from grpo_cli.sizing.work import ADAM, base_width, critic_parameters, trained
 
-# Whether the run fits the cards that were asked about, as a check's answer.
+# The answer of the check whether the run fits the cards that were named.
 
 LEVELS = {"fits": Level.OK, "without graphs": Level.OK, "tight": Level.NOTE, "does not fit": Level.WARN}
 

@@ -1,4 +1,9 @@
-"""Whether episodes can be played with this model: the chat template goes on turn by turn, and what an episode takes at most."""
+"""Whether episodes can be played with this model: the chat template goes on turn by turn, and what an episode takes at most.
+
+How this works: `check_episodes` starts the worlds, begins rows in them, takes one action in the first, and counts tokens.
+Where the run learns from the world's own demonstrations, some rows are begun with two seeds, which shows how many different
+ones there are.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
 def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> None:
     """What training refuses of the tokenizer: no token to pad with, `sample.ban`, a critic that reads other tokens.
 
-    `known`: how many tokens the model knows, where its files say.
+    `known`: the size of the model's vocabulary, where its files have it.
 
     Raises:
         RecipeError, SetupError: as training would.
@@ -115,7 +115,7 @@ class PromptLengths:
     total: int
     """Prompts there are, looked at or not."""
     pairs: list[tuple[int, int]]
-    """Tokens of each row alone, and with what its environment says at the start."""
+    """Tokens of each row alone, and with the first message of its environment."""
     rows: Sequence[Row] = ()
     """Whose they are."""
 

@@ -76,7 +76,7 @@ def check_exposure(rows: Sequence[Row], draws: int) -> CheckFinding:
         text,
         (f"{rows[first].place}: {visible(rows[first].prompt[:80])}",),
         data,
-        hint=f"a run can learn such a row by heart, whatever it says: more rows, or fewer steps; {HINT}",
+        hint=f"a run can learn such a row by heart, right or wrong: more rows, or fewer steps; {HINT}",
     )
 
 

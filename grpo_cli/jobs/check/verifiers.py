@@ -201,7 +201,7 @@ def _golds_finding(
         return CheckFinding(check, Level.FAIL, message, lines, data, hint)
     if drops:
         return CheckFinding(check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data)
-    hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
+    hint = "fix the rows, or set `data.on_bad_gold: drop` to leave them out"
     return CheckFinding(check, Level.FAIL, message, lines, data, hint)
 
 
@@ -231,7 +231,7 @@ def check_rows_judged(
             kinds = found.commonest
             lines = tuple(", ".join(one.rows) + (f": {one.message}" if len(kinds) > 1 else "") for one in kinds[:SHOWN])
             message = f"no verdict on a plain completion of {of}: {kinds[0].message}"
-            hint = "samples of such rows have no reward: mend the verifier, or leave the rows out with `data.where`"
+            hint = "samples of such rows have no reward: fix the verifier, or leave the rows out with `data.where`"
             yield CheckFinding(f"verify.{name}", Level.FAIL, message, lines, found.as_json(), hint, Exit.SETUP)
 
 
@@ -306,6 +306,11 @@ def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequenc
     lines = tuple(f"{sample.completion!r} for {row.place}" for sample, row in passed[:3])
     if len(passed) > MANY * len(crossed):
         return CheckFinding(
-            check, Level.WARN, message, lines, data, hint="a verifier that says yes to others' golds teaches nothing"
+            check,
+            Level.WARN,
+            message,
+            lines,
+            data,
+            hint="a verifier that accepts the golds of other rows teaches nothing",
         )
     return CheckFinding(check, Level.OK, message, lines, data)

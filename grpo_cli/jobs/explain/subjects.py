@@ -111,7 +111,7 @@ def describe_verifier(kind: str) -> dict[str, Any]:
     try:
         cls = kind_class(kind)
     except BadOption as err:
-        raise SetupError(str(err), hint="mend or remove the package that brings it") from err
+        raise SetupError(str(err), hint="fix or remove the package that adds it") from err
     columns = cls.columns if isinstance(cls.columns, tuple) else ()
     examples: list[dict[str, Any]] = []
     with ExitStack() as stack:
@@ -235,7 +235,7 @@ REMEDIES = {
     "W12": "harder rows: `data.where` keeps some, `train.select: screen` leaves out what is solved",
     "W20": "raise `sample.max_tokens`, or shape with `train.overlong`; see that the chat template is the model's",
     "W21": "read the right samples that became short; where they guess, make another verifier a condition (`combine.gate`)",
-    "W22": "read the longest samples for what earns there; `shaping.length` and `train.overlong` take reward off length",
+    "W22": "read the longest samples to find what is rewarded there; `shaping.length` and `train.overlong` take reward off length",
     "W23": "`shaping.repetition` takes reward off such answers; a lower `train.lr` keeps the model nearer to its start",
     "W30": "lower `train.lr`, or raise `train.clip.high`; an earlier checkpoint still has its entropy",
     "W31": "stop at the best checkpoint, or raise `train.kl.beta` (with `train.dead_groups: keep`)",
@@ -243,7 +243,7 @@ REMEDIES = {
     "W33": "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`; or rows that are less hard",
     "W34": "raise `train.critic.warmup_steps`, or change `train.critic.lr`",
     "W35": "a warm-up that repeats its rows less often (`steps`, or more rows), a higher `sample.temperature`; a larger group helps nothing",
-    "W40": "read `reason` in the samples without a verdict and mend the verifier; they have no reward until then",
+    "W40": "read `reason` in the samples without a verdict and fix the verifier; they have no reward until then",
     "W41": "more cores, or a tighter time limit in the verifier's options",
     "W42": "score samples from before and after that step again with `grpo verify`: the verifier, or what it calls, has changed",
     "W43": "lower the weight of one part, or make it a condition (`combine.gate`)",
@@ -261,7 +261,7 @@ REMEDIES = {
     "W61": "more rows, or fewer steps; `grpo audit data` shows the rows",
     "W62": "`train.alive_by: outcome`, the default, or a list of the verifiers that may teach while all is wrong; `docs/shaping.md` says why",
     "W63": "lower the weight of what is paid beside the outcome, or `only: right` of a shaping term; raise `sample.max_tokens` for `overlong`",
-    "W70": "read the samples that only the training verifier likes, and mend it; train on from the best gold score",
+    "W70": "read the samples that only the training verifier likes, and fix it; train on from the best gold score",
     "W71": "read the canary's samples: `grpo audit data` ranks the rows that may teach this; or the reward pays for it",
 }
 """What to do about each, in the order in which it is worth trying."""

@@ -24,7 +24,7 @@ from grpo_cli.run.follow import is_evaluation
 from grpo_cli.run.info import Metrics
 from grpo_cli.run.lines import open_as
 from grpo_cli.run.reading import spread
-from grpo_cli.text import DASH, score, visible
+from grpo_cli.text import DASH, real_path, score, visible
 
 # The model card of an exported folder: what it was trained from and how, its held-out curve with intervals,
 # the recipe.
@@ -38,7 +38,7 @@ def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
     run: RunFolder | None = None
     step: int | None = None
     if checkpoint is not None:  # `RUN/checkpoints/step-N`
-        whole, number = checkpoint.resolve().parents[1], checkpoint.resolve().name.removeprefix("step-")
+        whole, number = real_path(checkpoint).parents[1], real_path(checkpoint).name.removeprefix("step-")
         run = RunFolder(whole) if (whole / "run.json").is_file() else None
         step = int(number) if number.isdigit() else None
     # the hub reads this: a base is named where it is a repository's id
@@ -109,7 +109,7 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
         (out / "README.md").write_text(card_of(source.recipe, source.folder), encoding="utf-8")
         open_as(out / "README.md", out)
         if gguf is not None:
-            file = out / f"{out.resolve().name}.gguf"
+            file = out / f"{real_path(out).name}.gguf"
             write_gguf(policy, file, gguf)
             (out / "Modelfile").write_text(modelfile(policy, source.recipe, file.name), encoding="utf-8")
     except OSError as err:

@@ -67,7 +67,7 @@ class FindingGroup:
 
 
 def grouped_findings(run: RunData) -> list[FindingGroup]:
-    """The run's findings by code, the code that spoke first in front; copies among its rows last."""
+    """The run's findings by code, the earliest first; copies among its rows last."""
     groups: dict[str, FindingGroup] = {}
     for finding in run.findings:
         groups.setdefault(finding.code, FindingGroup(finding.code)).found.append(finding)

@@ -235,7 +235,7 @@ def run_curve(
 
 
 def thinned_note(runs: Sequence[RunData]) -> str:
-    """Says when points are means."""
+    """Notes in the caption when points are means."""
     longest = max((len(run.steps) for run in runs), default=0)
     size = -(-longest // MOST_POINTS)
     return f" Points are means of {size} steps." if size > 1 else ""
@@ -355,7 +355,7 @@ def policy(run: RunData) -> Figure | None:
             traces.append(run_curve(run, key, key, next(colours) if len(keys) > 1 else "#222222", panel=i))
     caption = (
         "A slow fall of entropy is fine, a collapse ends exploration; `entropy` is over the rows trained on, `entropy/sampled`"
-        " (-log p of the sampled tokens) over all. The loss says little in GRPO and stands last."
+        " (-log p of the sampled tokens) over all. The loss means little in GRPO and is drawn last."
     )
     panels = [cell(title, len(shown), log=log) for title, _, log in shown]
     return Figure("policy", "Policy", caption, traces, panels)

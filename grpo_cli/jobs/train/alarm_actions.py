@@ -51,7 +51,7 @@ class AlarmActions:
             self.told = {(alarm["code"], alarm["step"]) for act in acted for alarm in act["alarms"]}
             lines = run.metrics()
             last = max((int(m["step"]) for m in lines), default=0)
-            # a resumed run knows what the unbroken one would: rules look back over many steps
+            # a resumed run has the findings that an unbroken one would have: rules look back over many steps
             for metrics in filter(is_step, lines):
                 self.health.step(metrics)
                 self.constant.step(metrics)
@@ -165,7 +165,7 @@ def best_valid_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.
 
 
 def roll_back(run: RunFolder, step: int) -> int:
-    """Take a run's folder back to the checkpoint of a step: what came later moves to `*.abandoned`. Says how many steps that were.
+    """Take a run's folder back to the checkpoint of a step: what came later moves to `*.abandoned`. Returns how many steps that were.
 
     Safe to repeat: until it is done, `run.json` names the step.
     """

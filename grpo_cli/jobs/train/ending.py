@@ -34,12 +34,12 @@ def resume_hint(run: RunFolder) -> str:
 
 def mark_failed(run: RunFolder, err: UserError, recipe: Recipe, display: Display, *, tells: bool) -> None:
     """Record the failure in the run's folder; a process that `tells` also calls the webhook, and adds to the error how to go on."""
-    with suppress(UserError):  # a full disk: what stopped the run is told, not this
+    with suppress(UserError):  # a full disk: what stopped the run is shown, not this
         run.log("error", err.render())
         run.update_manifest(status="failed", reason=str(err))
     saved = checkpoint.all_checkpoints(run.path / "checkpoints")
     if saved and tells:
-        last = f"{saved[-1].path.name} is saved; with the cause mended `{resume_hint(run)}` goes on from it"
+        last = f"{saved[-1].path.name} is saved; once the cause is fixed `{resume_hint(run)}` goes on from it"
         err.hint = f"{err.hint}\n      {last}" if err.hint else last
     if tells:
         text = f"{run.name}: failed: {err}"
@@ -79,7 +79,7 @@ def end_rolled_back(running: RunContext, step: int) -> TrainResult:
         gone = roll_back(run, best)
         where = f"rolled back from step {step} to {found.path}, the best by the {'gold verifier' if running.recipe.monitor.gold else 'canary'}"
         aside = f"; {gone} later steps moved to *.abandoned" if gone else ""
-        hint = "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
+        hint = "training on with the same verifier repeats those steps: fix it, then start from this checkpoint"
         running.display.note("warn", where + aside, hint)
     best = running.ranks.agreed(best)
     # what came later is set aside on disk too, and must not stand on the end card

@@ -171,7 +171,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         is_due = is_best or "save" in wished or is_old
         # in one exchange: each is a wait for the slowest rank
         heard = running.ranks.gathered([(running.interrupts.asked, reason, running.alarmed.wanted, is_due)])
-        # not written back: a signal may have come since, and the next step hears it
+        # not written back: a signal may have come since, and the next step handles it
         asked = next((code for code, *_ in heard if code is not None), None)
         running.stop_rules.reason, running.alarmed.action, is_due = heard[0][1:]
         stops = (asked, running.stop_rules.reason, running.alarmed.action)
@@ -226,7 +226,7 @@ class Job:
             if self.folder is not None:
                 trainer = self.running.trainer if hasattr(self, "running") else None
                 steps = trainer.loop.clock.spent if trainer is not None else {}
-                with suppress(UserError):  # a full disk: what ended the run has been told
+                with suppress(UserError):  # a full disk: what ended the run has been shown
                     earlier = self.folder.manifest().get("phases", {}) if resume is not None else {}
                     self.folder.update_manifest(phases=self.stopwatch.phases(earlier, steps))
             self.display.close()

@@ -33,6 +33,7 @@ from grpo_cli.run.folder import FOLDERS, RunFolder
 from grpo_cli.run.info import of_all_rows
 from grpo_cli.run.lines import replace as replace_file
 from grpo_cli.run.records import dump_line
+from grpo_cli.text import real_path
 
 PASS_1 = "eval/pass@1"
 
@@ -125,7 +126,7 @@ class StageChain:
             "versions": versions(),
             "seed": self.recipe.train.seed,
             "git": git_commit(),
-            "base": str((self.base or Path()).resolve()),
+            "base": str(real_path(self.base or Path())),
             CONTENTS: contents,
         }
         recipe = self.recipe

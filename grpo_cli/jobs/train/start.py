@@ -28,6 +28,7 @@ from grpo_cli.reward.judge import proxy_warnings
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.folder import RunFolder, replace_recipe
 from grpo_cli.run.info import RewardSource, RunInfo
+from grpo_cli.text import real_path
 
 CHANGED = "changed"
 """In `run.json`: the contents that `--resume-anyway` let be others, in words."""
@@ -128,7 +129,7 @@ def create_run(job: OpenJob, recipe: Recipe, contents: Mapping[str, Digests], *,
         "git": git_commit(),
         "sandbox": job.judge.sandboxes(),
         "warnings": proxy_warnings(recipe.verify),
-        "base": str((job.base or Path()).resolve()),
+        "base": str(real_path(job.base or Path())),
         CONTENTS: contents,
     }
     return RunFolder.create(recipe.run.dir, recipe.run.name, to_yaml(recipe), manifest, label=label)

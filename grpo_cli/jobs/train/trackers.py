@@ -22,6 +22,7 @@ from transformers.integrations import integration_utils
 from grpo_cli.policy.loading.packages import TRACKERS
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
+from grpo_cli.text import real_path
 
 PROJECT = "grpo"
 
@@ -110,7 +111,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         """Its settings: mlflow asks for its store anew at every call."""
         return _environment(
             {
-                "MLFLOW_TRACKING_URI": (self.folder / "mlruns").resolve().as_uri(),
+                "MLFLOW_TRACKING_URI": real_path(self.folder / "mlruns").as_uri(),
                 "MLFLOW_ALLOW_FILE_STORE": "true",
                 "MLFLOW_EXPERIMENT_NAME": PROJECT,
                 "MLFLOW_FLATTEN_PARAMS": "TRUE",

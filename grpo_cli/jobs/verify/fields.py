@@ -211,7 +211,7 @@ def text_of(value: Json, name: str) -> str:
             if inner is not None:
                 return text_of(inner[0] if key == "choices" and isinstance(inner, list) and inner else inner, name)
         if value.get("role") == "assistant" and "content" in value:
-            return ""  # a turn of tool calls says nothing
+            return ""  # a turn of tool calls has no text
     shown = {type(None): "null", dict: "an object", list: "a list", bool: "a boolean"}.get(type(value), "a number")
     raise BadLine(f"`{name}` is {shown}, not text")
 

@@ -61,7 +61,7 @@ class GroupTotals:
 
 
 class Tally:
-    """Counts samples as they come and knows their groups."""
+    """Counts samples as they come, by group."""
 
     def __init__(self, order: Order = "auto", kept: int = KEPT) -> None:
         self.totals = GroupTotals()

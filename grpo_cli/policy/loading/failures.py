@@ -28,7 +28,7 @@ def loading_failures(what: str, hint: str = "") -> Iterator[None]:
     """A library's failures inside become `what: its words`; what a line of this package itself raised is raised as it is.
 
     Raises:
-        SetupError: a library failed, in whatever class.
+        SetupError: a library failed, with any exception class.
     """
     try:
         yield

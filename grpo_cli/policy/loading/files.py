@@ -1,4 +1,9 @@
-"""A model's files on this disk: in a folder, or in the hub's cache. Nothing is downloaded, no library of models is imported."""
+"""A model's files on this disk: in a folder, in the hub's cache, or in packages. Nothing is downloaded, no library of models is
+imported.
+
+How this works: `model_files` and its siblings find a folder or a repository in the cache, and `ModelFiles` answers by file
+name. `BUILT_IN` lists the models that packages of the index carry; `BuiltIn.file` puts one that comes in parts together, once.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +84,7 @@ def tokenizer_files(model: Model) -> ModelFiles:
 
 
 def end_ids(files: ModelFiles) -> set[int] | None:
-    """The ids that end a completion by a model's configurations, as loading it finds them; None where they are not here."""
+    """The ids that end a completion, from the same configurations that loading the model reads; None where those are not on this machine."""
     config = files.json("config.json")
     if config is None:
         return None

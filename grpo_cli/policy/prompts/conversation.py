@@ -24,7 +24,7 @@ Results = tuple[tuple[str, str], ...]
 """What tools returned for the calls of one turn: their names, and the texts."""
 WORDS, THOUGHT = "sure", "maybe"
 ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
-"""What the model may have written in a turn: plainly, and after a thought."""
+"""Examples of a turn of the model: plain, and after a thought."""
 MOST_KEPT = 1024
 """Turns whose ids are remembered."""
 

@@ -77,7 +77,7 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         said = "`std_floor: noise` scores answers twice, and the outcome of an episode is not scored again"
         yield RecipeFinding(("train", "std_floor"), said, "say a number, such as 0.1")
     if recipe.data.plain:
-        said = "`data.plain` has no turns: what the environment says is put between them by the chat template"
+        said = "`data.plain` has no turns: only a chat template can put the environment's messages between them"
         yield RecipeFinding(("data", "plain"), said, "leave it out")
     sample = recipe.sample
     if not sample.engine_kind.has_own_seeds:

@@ -189,7 +189,7 @@ NOT_HERE = ("apo", "cpo", "gpo", "po", "rpo", "spo", "tpo")
 
 
 def same_letters(name: str, methods: Iterable[str]) -> str | None:
-    """The method that a name spells with other signs between its letters."""
+    """The method whose name differs only in hyphens, underscores or dots."""
     return {_letters(method): method for method in methods}.get(_letters(name))
 
 

@@ -27,6 +27,7 @@ from ruamel.yaml.tokens import ScalarToken
 from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.run.folder import RunFolder, base_of
+from grpo_cli.text import real_path
 from grpo_verifiers.names import nearest
 
 MOST_VALUES = 50_000
@@ -92,7 +93,7 @@ def read_documents(source: str | FilePath) -> tuple[list[Document], FilePath]:
         seen: list[FilePath] = []
     else:
         file = find(str(source))
-        doc, folder, seen = _read(file), file.parent, [file.resolve()]
+        doc, folder, seen = _read(file), file.parent, [real_path(file)]
     chain = [doc]
     while isinstance(doc.data, dict) and doc.data.get("extends") is not None:
         below = doc.data["extends"]
@@ -105,10 +106,10 @@ def read_documents(source: str | FilePath) -> tuple[list[Document], FilePath]:
         except RecipeError as err:
             message = f"`extends`: no recipe `{below}`"
             raise RecipeError([doc.mistake(message, spot)], hint=err.hint) from None
-        if file.resolve() in seen:
+        if real_path(file) in seen:
             names = " -> ".join(p.name for p in [*seen, file])
             raise RecipeError([doc.mistake(f"`extends` goes in a circle: {names}", spot)])
-        seen.append(file.resolve())
+        seen.append(real_path(file))
         doc, folder = _read(file), file.parent
         chain.append(doc)
     return chain[::-1], folder_of(str(source))
@@ -143,8 +144,8 @@ def label_of(name: str) -> str:
         return "stdin"
     path = FilePath(name)
     if path.is_dir() and name not in shipped_recipes():
-        return path.resolve().name
-    return (path.stem if path.stem != "recipe" else path.resolve().parent.name) or path.stem
+        return real_path(path).name
+    return (path.stem if path.stem != "recipe" else real_path(path).parent.name) or path.stem
 
 
 def shipped_recipes() -> dict[str, FilePath]:

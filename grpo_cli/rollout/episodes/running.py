@@ -99,7 +99,7 @@ def same_observation(row: Row, first: Sequence[str | Fault]) -> str:
     """
     for found in first:
         if isinstance(found, Fault):
-            raise DataError(found.text, place=row.place, hint="mend the row, or the environment's `reset`")
+            raise DataError(found.text, place=row.place, hint="fix the row, or the environment's `reset`")
     other = next((text for text in first if text != first[0]), None)
     if other is not None:
         raise DataError(
@@ -117,7 +117,7 @@ def refuse_undemonstrated(row: Row, action: str | Fault) -> str:
         DataError: it could not give one.
     """
     if isinstance(action, Fault):
-        raise DataError(action.text, place=row.place, hint="mend the environment's `demonstrate`")
+        raise DataError(action.text, place=row.place, hint="fix the environment's `demonstrate`")
     return action
 
 

@@ -156,7 +156,8 @@ class JudgeVerifier(Verifier):
         why = self._endpoint.reach()
         if why:
             raise Unavailable(
-                f"the judge at {options.base_url} cannot be reached: {why}", hint="start its server, or mend `base_url`"
+                f"the judge at {options.base_url} cannot be reached: {why}",
+                hint="start its server, or correct `base_url`",
             )
         self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="grpo-judge")
 

@@ -122,7 +122,7 @@ class SetOptions:
     articles: bool = True
     """`false` drops a, an and the before comparing."""
     repeats: Literal["ignore", "count"] = "ignore"
-    """Whether an item said twice differs from one said once."""
+    """Whether an item that appears twice differs from one that appears once."""
     partial: Literal["none", "jaccard", "f1"] = "none"
     """Score of an incomplete answer: nothing, shared over all items, or F1."""
 

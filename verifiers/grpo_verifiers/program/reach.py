@@ -158,7 +158,7 @@ def run_parts(top: ast.AST) -> Iterator[ast.AST]:
 
 
 def as_written(test: ast.expr) -> bool | None:
-    """What a condition comes to as it is written: constants, and `__name__` against a text."""
+    """The value of a condition that is certain from its text: constants, and `__name__` against a text."""
     if isinstance(test, ast.Name) and test.id == "TYPE_CHECKING":
         return False
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.NotEq):

@@ -137,7 +137,7 @@ def _payload(task: CodeTask, code: str, **more: object) -> bytes:
 
 
 def _ended(report: LaneReport) -> TestResult | None:
-    """What the end of a run says by itself; None for a clean end, and for one that we asked for."""
+    """The verdict that follows from the end of a run alone; None for a clean end, and for one that we asked for."""
     why = ending(report)
     return _of_end(why) if why else None
 

@@ -32,7 +32,7 @@ class ProgramLimits:
     output_bytes: int = OUTPUT_BYTES
 
     def as_json(self) -> dict[str, Any]:
-        """As a lane takes them."""
+        """The limits in the form that a lane expects."""
         return {
             "cpu_s": self.cpu_s,
             "wall_s": 3 * self.cpu_s,

@@ -1,4 +1,4 @@
-"""Which isolation this machine can enforce, found by trying, and the self-test that says what holds.
+"""Which isolation this machine can enforce, found by trying, and the self-test that shows what holds.
 
 `namespaces` before `landlock` before nothing. `weak` (system call list and limits, but every file the user can read stays
 readable) is only taken where it was asked for by name.

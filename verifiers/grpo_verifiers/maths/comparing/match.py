@@ -124,7 +124,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_ratios(gold, answer, trial)
     if g == "base" or a == "base":
         return same_bases(gold, answer)
-    # what no rule knows is equal to itself only
+    # what no rule covers is equal to itself only
     return bool(gold == answer) and g in ("inf", "dots", "neg", "+", "date")
 
 

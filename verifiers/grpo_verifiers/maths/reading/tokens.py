@@ -16,7 +16,7 @@ from grpo_verifiers.maths.reading.tree import Node
 
 
 class Unreadable(ValueError):
-    """Text that is no mathematics this reader knows; the message gives the reason."""
+    """Text that this reader cannot parse as mathematics; the message gives the reason."""
 
 
 class TooBig(Unreadable):

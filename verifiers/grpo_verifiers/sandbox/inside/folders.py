@@ -89,7 +89,7 @@ class FolderWatch:
 
 
 def held(folder: str) -> tuple[int, int, int]:
-    """Bytes on disk, files and folders in a folder; not counted on beyond what it may hold.
+    """Bytes on disk, files and folders in a folder; counting ends at the limit.
 
     Raises:
         OSError: part of it cannot be read; FileNotFoundError: or was taken away meanwhile.

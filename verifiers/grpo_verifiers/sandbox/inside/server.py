@@ -1,7 +1,7 @@
 """The lane: a clean interpreter that isolates itself once, then forks one child for each run and reports how it ended.
 
 It never reads what it is asked to run: code and inputs arrive as sealed files and are opened by the child, so nothing of
-one run stays in memory for the next. Its word on time and status comes over a socket the child does not have.
+one run stays in memory for the next. It reports time and status over a socket that the child does not have.
 """
 
 from __future__ import annotations

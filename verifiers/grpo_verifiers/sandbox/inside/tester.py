@@ -148,7 +148,7 @@ def _ring(*_: object) -> None:
 
 
 def shortened(reasons: list[str]) -> list[str]:
-    """The reasons, those behind the first ones cut, so that all fit into one answer however they are escaped."""
+    """The reasons; later ones are cut, so that all fit into one answer in any escaping."""
     left, out = MOST_REASONS, list[str]()
     for reason in reasons:
         size = len(json.dumps(reason))

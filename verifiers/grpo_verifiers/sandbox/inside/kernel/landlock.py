@@ -1,7 +1,7 @@
 """Landlock: the only readable paths are the listed ones, and nothing is writable but one scratch folder.
 
 It does not cover stat, chmod or access: the seccomp list has to. Rights newer than the kernel are left out, so the
-result depends on the version of its interface; the self-test tells what holds.
+result depends on the version of its interface; the self-test shows what holds.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ NOT_RUN = frozenset(
     setUpModule tearDownModule setUpClass tearDownClass addCleanup addClassCleanup addModuleCleanup enterContext
     enterClassContext assertLogs assertNoLogs assertWarns assertWarnsRegex""".split()  # noqa: SIM905
 )
-"""Of pytest and unittest: what the wall would pass over without a word, so that a test would not be what it says."""
+"""Of pytest and unittest: what the wall would silently ignore, so that a test would check less than it states."""
 OF_PYTEST = frozenset({"raises", "approx", "fail", "main", "mark", "parametrize"})
 """What the shim has; `mark` only with `parametrize`."""
 PATCHED = re.compile(

@@ -231,7 +231,7 @@ def _from_library(name: str, namespace: dict[str, Any], text: str) -> bool:
     with contextlib.suppress(ImportError):
         module = importlib.import_module(full)
         inner = getattr(module, name, None)
-        # `datetime.now()` and `copy(x)` are meant of what stands in the module under its own name
+        # `datetime.now()` and `copy(x)` call what the module has under that name
         uses = re.findall(rf"(?<![\w.]){name}(\.\w+|\()", text) if inner is not None else []
         is_inner = uses and all(u == "(" or not hasattr(module, u[1:]) for u in uses)
         namespace[name] = inner if is_inner else module

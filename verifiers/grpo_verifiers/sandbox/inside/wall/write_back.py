@@ -97,7 +97,7 @@ class SharingCoder(values.Coder):
             return values.decode(message, self)
 
     def write(self, entry: SharedContainer, value: Value) -> None:
-        """Make a shared container what the other side says it is."""
+        """Set a shared container to the content that the other side sent."""
         write_back(entry.value, value, self.numbers)
         entry.told, entry.is_due = self.content(entry.value), False
 
