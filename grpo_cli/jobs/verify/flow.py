@@ -19,7 +19,7 @@ from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, group_of
-from grpo_cli.jobs.verify.scorer import ScoredLines, Scorer, VerdictCounts, parse
+from grpo_cli.jobs.verify.scorer import MOST_REASONS, ScoredLines, Scorer, VerdictCounts, parse
 from grpo_cli.lines import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
@@ -158,6 +158,7 @@ def packed(scored: ScoredLines) -> bytes:
         "counts": [counts.outcomes, counts.reasons, counts.score_sum, counts.score_n],
         "failures": counts.failures.packed(),
         "episodes": counts.episodes,
+        "marks": counts.marks.most_common(MOST_REASONS),
         "pairs": [[*names, *astuple(sums)] for names, sums in counts.pairs.items()],
     }
     head = json.dumps(header).encode()
@@ -180,6 +181,7 @@ def unpacked(data: bytes) -> ScoredLines:
         score_n,
         {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
         Failures.unpacked(header["failures"]),
+        Counter(dict(header["marks"])),
         header["episodes"],
     )
     return ScoredLines(out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts)

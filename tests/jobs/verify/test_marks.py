@@ -11,6 +11,15 @@ from grpo_cli.jobs.verify.job import VerifySettings, run
 from grpo_cli.reward.plan import ScoringEntry, ScoringPlan
 
 
+def test_marks_are_counted_in_every_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"completion": f"{i} and 3.\nA: 5", "answer": "5"} for i in range(600)]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = ScoringPlan({"math": ScoringEntry("math", {})}, "")
+    run(plan, VerifySettings([str(tmp_path / "c.jsonl")], out=str(tmp_path / "out.jsonl"), jobs=2))
+    shown = capsys.readouterr()
+    assert "600 of them end in a line that begins with `A:`" in shown.out + shown.err
+
+
 @pytest.mark.parametrize(
     ("ends", "mark", "said"),
     [
