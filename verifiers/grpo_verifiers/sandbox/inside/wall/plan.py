@@ -29,15 +29,17 @@ LIBRARY_VALUES = re.compile(
 )
 """What a test compares a result with and the wall does not carry."""
 ASKS = {
-    r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__": "signature",
-    r"__annotations__|get_type_hints|__mro__|__bases__": "annotations",
-    r"IsolatedAsyncioTestCase|\basync def\b|\bawait ": "asyncio",
-    r"@unittest\.expectedFailure|\bload_tests\b": "unittest.expectedFailure",
-    r"\bGeneratorType\b|, property\)|\bis(generator|coroutine)function\b": "types of the solution",
-    r"\bos\.(environ|putenv|chdir)\b|\bfrom os import [^\n]*\b(environ|putenv|chdir)\b": "os.environ",
-    r"\b(np|numpy)\.random\.(seed|set_state)\(": "numpy.random.seed",
-    r"\bcatch_warnings\([^)\n]*record": "warnings",
-    r"__builtins__": "a patched module",
+    "signature": re.compile(
+        r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__"
+    ),
+    "annotations": re.compile(r"__annotations__|get_type_hints|__mro__|__bases__"),
+    "asyncio": re.compile(r"IsolatedAsyncioTestCase|\basync def\b|\bawait "),
+    "unittest.expectedFailure": re.compile(r"@unittest\.expectedFailure|\bload_tests\b"),
+    "types of the solution": re.compile(r"\bGeneratorType\b|, property\)|\bis(generator|coroutine)function\b"),
+    "os.environ": re.compile(r"\bos\.(environ|putenv|chdir)\b|\bfrom os import [^\n]{0,200}\b(environ|putenv|chdir)\b"),
+    "numpy.random.seed": re.compile(r"\b(np|numpy)\.random\.(seed|set_state)\("),
+    "warnings": re.compile(r"\bcatch_warnings\([^)\n]{0,200}record"),
+    "a patched module": re.compile(r"__builtins__"),
 }
 NOT_RUN = frozenset(
     """setup_class teardown_class setup_module teardown_module setup_function teardown_function teardown_method pytestmark
@@ -201,8 +203,8 @@ def not_carried(trees: Sequence[ast.Module], text: str, asked: set[str]) -> str:
                 found = found or "the code of a SystemExit"
         if found:
             return found
-    for pattern, what in ASKS.items():
-        if re.search(pattern, text):
+    for what, pattern in ASKS.items():
+        if pattern.search(text):
             return what
     for dotted, target, name in PATCHED.findall(text):
         full = dotted or (f"{target}.{name}" if name else target)
