@@ -453,7 +453,10 @@ NOT_TAKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no share": ({"top_entropy_quantile": -1.0}, "quantile() q must be in the range"),
     "nothing ahead": ({"dataloader_num_workers": 1, "dataloader_prefetch_factor": 0}, "0 batches ahead"),
     "batches that are sent": ({"accelerator_config": {"dispatch_batches": True}}, "`dispatch_batches` sends tensors"),
-    "parts of a batch": ({"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 3}}}, "`num_steps` is"),
+    "parts of a batch": (
+        {"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 3}}},
+        "`num_steps` follows from",
+    ),
     "no argument of parts": (
         {"accelerator_config": {"gradient_accumulation_kwargs": {"x": 3}}},
         "unexpected keyword argument 'x'",

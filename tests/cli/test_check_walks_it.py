@@ -40,9 +40,9 @@ LATER = {
     "of a run that is resumed, or of a stage behind the first": """
         curriculum.ads:Clusters.from_json measure.clustering:clusters_of_run jobs.train.start:resume_point
         jobs.train.stages:last_weights resilience.checkpoint:restore resilience.checkpoint:read_state
-        resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:_changes run.find:find_run""",
+        resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:_changes resilience.resume:_refusal run.find:find_run""",
     "weights: check reads their shapes, and loads none": """
-        policy.model:_whole policy.model:_load_gguf policy.positions:needs_positions train.log_probs:check_agreement
+        policy.model:_load_weights policy.model:_load_gguf policy.positions:needs_positions train.log_probs:check_agreement
         measure.clustering:make_clusters rollout.engine:check_requests errors:out_of_memory""",
     "samples, and what training makes of them": """
         jobs.train.measurements:with_floor jobs.train.measurements:HeldOut.measure policy.warmup:supervise
