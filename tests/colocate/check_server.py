@@ -211,7 +211,7 @@ def test_a_server_that_is_killed_leaves_a_checkpoint_from_which_the_run_goes_on(
         with pytest.raises(ServerLost, match=r"lost the vLLM server at .* Connection refused") as lost:
             run_job(tmp_path, served.settings())
     (run,) = (tmp_path / "runs").glob("[0-9]*")
-    assert "step-000001 is saved; with the cause mended `grpo train --resume" in lost.value.hint
+    assert "step-000001 is saved; once the cause is fixed `grpo train --resume" in lost.value.hint
     assert json.loads((run / "run.json").read_text())["status"] == "failed"
     served.start()
     # at another port for the weights: this process, which a user's run has left, still holds the first

@@ -66,9 +66,10 @@ def samples(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in sorted(run.glob("samples/*.jsonl")) for line in file.open()]
 
 
-def test_worlds_that_misbehave_cost_an_episode_and_a_line_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize("paid", ["least", "no_verdict"])
+def test_worlds_that_misbehave_cost_an_episode_and_a_line_each(paid: str, tmp_path: Path) -> None:
     recipe = write(tmp_path / "r", 3, SLIPS)
-    out = finish(train(recipe, tmp_path / "runs", "--set", "run.name=a"))
+    out = finish(train(recipe, tmp_path / "runs", "--set", "run.name=a", "--set", f"environment.over_limit={paid}"))
     run = tmp_path / "runs" / "a"
     found = samples(run)
     assert len(found) == 48
@@ -79,6 +80,8 @@ def test_worlds_that_misbehave_cost_an_episode_and_a_line_each(tmp_path: Path) -
         assert (line["reward"] is None) == (verdict["outcome"] == "error")
         if kind in ("raise", "hang", "bytes", "long"):
             reasons.setdefault(kind, set()).add(verdict["reason"])
+            assert verdict["outcome"] == ("over_limit" if paid == "least" else "error")
+            assert paid == "no_verdict" or line["reward"] <= 0
         else:
             assert line["reward"] is not None
         assert line["turns"]
@@ -92,7 +95,7 @@ def test_worlds_that_misbehave_cost_an_episode_and_a_line_each(tmp_path: Path) -
         "returned a bytes: return a text, a dict or a `Step`",
         "returned 1,000,000 characters as the observation",
     ):
-        assert log.count(said) == 1, said
+        assert log.count(said) == (1 if paid == "least" else 2), said  # and one where verdicts are counted
     assert "world.py:World printed: adding" in log
     assert "Traceback" not in out
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").open()]
@@ -100,7 +103,8 @@ def test_worlds_that_misbehave_cost_an_episode_and_a_line_each(tmp_path: Path) -
     assert len(steps) == 3
     assert all(line["time/environment"] > 0 for line in steps)
     shares = [line["env/no_verdict"] for line in steps]
-    assert sum(shares) * 16 == sum(line["reward"] is None for line in found) > 0
+    assert sum(shares) * 16 == sum(line["reward"] is None for line in found)
+    assert (sum(shares) > 0) == (paid == "no_verdict")
     assert any(line["env_tokens/mean"] > 0 for line in steps)
     assert all("eval/turns/mean" in line for line in metrics if "eval/pass@1" in line)
 

@@ -57,7 +57,7 @@ def test_a_verifier_that_breaks_later_leaves_a_checkpoint_from_which_the_printed
     code, said, run = run_with(tmp_path, BREAKS, *steps, "--resume-anyway", resume=True)
     assert code == 5
     assert "`python`: verifier_raised: OSError: the table is gone" in said
-    assert f"is saved; with the cause mended `grpo train --resume {run}` goes on from it" in said
+    assert f"is saved; once the cause is fixed `grpo train --resume {run}` goes on from it" in said
 
 
 def test_a_run_whose_output_nobody_reads_any_more_goes_on_to_its_end(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_run_that_lost_its_server_ends_as_the_unbroken_one(
         patch.setattr(Collect, "sample", lost)
         with pytest.raises(ServerLost) as caught:
             run("broken")
-    assert "start it anew\n      step-000002 is saved; with the cause mended" in caught.value.hint
+    assert "start it anew\n      step-000002 is saved; once the cause is fixed" in caught.value.hint
     broken, straight = tmp_path / "broken/run", tmp_path / "straight/run"
     assert run("broken", RunFolder.open(broken)).steps == 4
     last = "checkpoints/step-000004/model.safetensors"
