@@ -77,6 +77,6 @@ def test_what_a_reward_prints_does_not_reach_the_live_display(tmp_path: Path) ->
         assert process.wait(timeout=60) == 0, seen[-2000:]
     os.close(ours)
     assert b"NOISE" not in seen
-    assert b"printed" in seen
     log = (tmp_path / "runs" / "mine" / "train.log").read_text()
     assert log.count("NOISE of a reward") >= 16
+    assert "`verify.mine` printed" in log  # a frame may be over before it is painted; the log is not
