@@ -26,6 +26,10 @@ TARGETS = {
 LEFT: Counter[str] = Counter()
 """By mark: tests that were collected and are not run."""
 
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+"""As the commands set it: before anything imports the hub's client, whose thread would look up hosts while a test changes
+the environment, which crashes glibc."""
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGQUIT, signal.SIGHUP):
