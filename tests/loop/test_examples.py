@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import re
@@ -94,3 +95,26 @@ def test_the_environment_of_the_examples_trains(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stderr
     samples = [json.loads(line) for file in (tmp_path / "r" / "samples").rglob("*.jsonl") for line in file.open()]
     assert max(len(sample["turns"]) for sample in samples) > 1
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the CPU's path, with two steps: each cell as IPython would run it, `!grpo` through the commands of this checkout."""
+    cells = json.loads((EXAMPLES / "first_run.ipynb").read_text())["cells"]
+    ran: list[str] = []
+
+    def shell(line: str) -> None:
+        _, *words = shlex.split(line)
+        done = grpo(tmp_path, *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        ran.append(words[0])
+
+    names: dict[str, Any] = {"shell": shell}
+    with contextlib.chdir(tmp_path):
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                source = re.sub(r"^!(.*)$", r"shell(f'\1')", "".join(cell["source"]), flags=re.M)
+                exec(compile(source, cell["id"], "exec"), names)
+                names["SHORTER"] = "--set train.steps=2 --set eval.limit=8 --set warmup.0.steps=20 --set warmup.1.steps=20"
+    assert ran == ["doctor", "check", "train", "verify", "report", "export"]
+    said = capsys.readouterr().out
+    assert "held-out pass@1" in said and '"reason": "unequal"' in said and re.search(r"^gold  : \d", said, re.M)
