@@ -30,6 +30,8 @@ from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 TOKEN = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
 COMMON_ROWS = 5
 COMMON_SHARE = 0.05
+INSTRUCTION_SHARE = 0.5
+"""Triples that more of the rows have are an instruction around the question."""
 THRESHOLD = 0.8
 
 
@@ -40,6 +42,11 @@ class Pair:
     first: Row
     second: Row
     similarity: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both ask the same, rather than nearly the same."""
+        return words(self.first.prompt) == words(self.second.prompt)
 
 
 Words = tuple[str, ...]
@@ -56,7 +63,8 @@ class Corpus:
 
     A row whose rare triples mostly stand in no other row cannot be near one, which settles nearly all of them at
     once; the rest are looked up by the rarest n - ceil(THRESHOLD * n) + 1 of their n triples, since two sets that
-    share so much must share one of those (the prefix filter of set-similarity joins), and compared exactly.
+    share so much must share one of those (the prefix filter of set-similarity joins), and compared exactly: by all triples but
+    those of an instruction that most rows share, since wordings that many rows have tell questions apart as well.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -70,6 +78,9 @@ class Corpus:
         limit = max(COMMON_ROWS, int(COMMON_SHARE * len(triples)))
         self._common = {triple for triple, count in self._rows_with.items() if count > limit}
         self._own = {index: found - self._common for index, found in triples.items()}
+        most = max(limit, INSTRUCTION_SHARE * len(triples))
+        self._instruction = {triple for triple in self._common if self._rows_with[triple] > most}
+        self._asked = {index: found - self._instruction for index, found in triples.items()}
 
     def duplicates(self) -> list[Pair]:
         """Each row that repeats an earlier one, with the most similar such; exact ones first."""
@@ -78,7 +89,7 @@ class Corpus:
         rows_of = self._rows_of(near_rows)
         near = []
         for index in near_rows:
-            if found := self._nearest(self._own[index], rows_of, before=index):
+            if found := self._nearest(self._own[index], self._asked[index], rows_of, before=index):
                 near.append(Pair(self.rows[found[0]], self.rows[index], found[1]))
         exact = [
             Pair(self.rows[self._first[text]], self.rows[index], 1.0)
@@ -95,12 +106,13 @@ class Corpus:
             if text in self._first:
                 exact.append(Pair(self.rows[self._first[text]], row, 1.0))
             else:
-                asked.append((row, _triples(text) - self._common))
-        theirs = set(chain.from_iterable(own for _, own in asked))
+                asked.append((row, _triples(text)))
+        theirs = set(chain.from_iterable(found - self._common for _, found in asked))
         rows_of = self._rows_of([index for index, own in self._own.items() if self._may_match(own, theirs)])
         near = []
-        for row, own in asked:
-            if found := self._nearest(own, rows_of, before=len(self.rows)):
+        for row, triples in asked:
+            own = triples - self._common
+            if found := self._nearest(own, triples - self._instruction, rows_of, before=len(self.rows)):
                 near.append(Pair(self.rows[found[0]], row, found[1]))
         return exact + sorted(near, key=lambda pair: -pair.similarity)
 
@@ -118,14 +130,16 @@ class Corpus:
         ranked = sorted(own, key=lambda triple: (self._rows_with[triple], triple))
         return ranked[: len(own) - ceil(THRESHOLD * len(own)) + 1]
 
-    def _nearest(self, own: Triples, rows_of: dict[Words, list[int]], before: int) -> tuple[int, float] | None:
+    def _nearest(
+        self, own: Triples, asked: Triples, rows_of: dict[Words, list[int]], before: int
+    ) -> tuple[int, float] | None:
         """The most similar row earlier than `before` and its similarity, the earliest of equals; None below the threshold."""
         candidates = {index for triple in self._prefix(own) for index in rows_of.get(triple, ())}
         best: tuple[int, float] | None = None
         for index in sorted(index for index in candidates if index < before):
-            other = self._own[index]
-            shared = len(own & other)
-            similarity = shared / (len(own) + len(other) - shared)
+            other = self._asked[index]
+            shared = len(asked & other)
+            similarity = shared / (len(asked) + len(other) - shared)
             if similarity >= THRESHOLD and (best is None or similarity > best[1]):
                 best = index, similarity
         return best

@@ -40,3 +40,17 @@ def test_a_held_out_row_in_the_training_set_is_found() -> None:
 def test_nothing_overlaps_with_nothing() -> None:
     assert Corpus([]).overlap(rows("a")) == []
     assert Corpus(rows("a")).overlap([]) == []
+
+
+def test_rows_of_a_few_wordings_with_other_values_are_other_questions() -> None:
+    kinds = ("bread", "cheese", "fish", "tea")
+    texts = [f"List the {kind} that costs {way} than {n}." for kind in kinds for way in ("less", "more") for n in range(9)]
+    assert ids(*texts) == []
+    again = Corpus(rows(*texts)).overlap(rows("List the tea that costs less than 70.", texts[7]))
+    assert [(pair.second.id, pair.is_exact) for pair in again] == [("1", True)]
+
+
+def test_a_near_copy_is_not_called_exact() -> None:
+    instruction = "Work step by step, and put the final answer into a box at the end."
+    texts = [f"{LONG.replace('48', str(n))} {instruction}" for n in range(30)]
+    assert not any(pair.is_exact for pair in Corpus(rows(*texts)).duplicates())

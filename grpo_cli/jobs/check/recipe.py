@@ -133,7 +133,7 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
 
 def _split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair], str]:
     """Pairs that are the same, those that are nearly, and how many of each, in words."""
-    exact, near = [p for p in pairs if p.similarity == 1.0], [p for p in pairs if p.similarity < 1.0]
+    exact, near = [p for p in pairs if p.is_exact], [p for p in pairs if not p.is_exact]
     parts = [f"{len(exact):,} exact"] * bool(exact) + [f"{len(near):,} near"] * bool(near)
     return exact, near, " and ".join(parts)
 
