@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from grpo_cli.errors import DataError, SetupError, why_unwritten
 from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.run.lines import open_as, replace, sync
+from grpo_cli.run.lines import refuse_pipe
 from grpo_cli.run.typed import read_typed
 from grpo_cli.text import path_of
 
@@ -122,6 +123,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         DataError: it cannot be read.
     """
     try:
+        refuse_pipe(checkpoint / STATE)
         return read_typed("grpo.json", (checkpoint / STATE).read_bytes())
     except (OSError, ValueError) as err:
         raise DataError(f"cannot be read: {err}", place=str(checkpoint / STATE)) from err

@@ -185,6 +185,7 @@ class RunFolder:
         """
         path = self.path / "run.json"
         try:
+            lines.refuse_pipe(path)
             return read_typed("run.json", path.read_bytes())
         except (OSError, ValueError) as err:
             raise DataError(f"cannot be read: {err}", place=str(path)) from err

@@ -92,7 +92,8 @@ def end_ids(files: ModelFiles) -> set[int] | None:
     found: set[int] = set()
     for holder in (files.json("generation_config.json"), config, config.get("text_config")):
         token = holder.get("eos_token_id") if isinstance(holder, dict) else None
-        found.update([token] if isinstance(token, int) else token or [])
+        # what is no id is a flaw that loading refuses
+        found.update(one for one in (token if isinstance(token, list) else [token]) if type(one) is int)
     return found
 
 

@@ -114,7 +114,7 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
         whole = whole.model_copy(update={"lora": Lora()})
     # each a generator: what comes behind a fatal flaw is not even looked at
     parts = (
-        *(_place(whole), _unmet(model_needs(whole)), _config(whole), _weights(whole)),
+        *(_place(whole), _unmet(model_needs(whole)), _config(whole), _ends(whole), _weights(whole)),
         *(_tokenizer(model, whole), _vocabulary(model, whole)),
     )
     for flaw in chain.from_iterable(parts):
@@ -207,6 +207,18 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
         )
 
 
+def _ends(model: Model) -> Iterator[ModelFlaw]:
+    """Ids that are to end a completion and are none: loading takes them as they stand."""
+    files = model_files(model)
+    for name in ("config.json", "generation_config.json"):
+        found = files.json(name)
+        for holder in (found, (found or {}).get("text_config")):
+            said = holder.get("eos_token_id") if isinstance(holder, dict) else None
+            ids = said if isinstance(said, list) else [said] if said is not None else []
+            if not all(type(one) is int and one >= 0 for one in ids):
+                yield _wrong("eos_token_id", said, "it is an id, or a list of ids, of tokens that end an answer", name)
+
+
 def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     kind, version = config.get("model_type"), ""
     with suppress(PackageNotFoundError):
@@ -276,9 +288,9 @@ def _wrong_values(config: dict[str, Any]) -> Iterator[ModelFlaw]:
             yield _wrong(name, value, "transformers has no such activation")
 
 
-def _wrong(name: str, value: object, why: str) -> ModelFlaw:
+def _wrong(name: str, value: object, why: str, file: str = "config.json") -> ModelFlaw:
     text = json.dumps(value, ensure_ascii=False)
-    return ModelFlaw(f"`config.json`: `{name}` is {text if len(text) <= 40 else f'{text[:37]}...'}: {why}")
+    return ModelFlaw(f"`{file}`: `{name}` is {text if len(text) <= 40 else f'{text[:37]}...'}: {why}")
 
 
 class _Field(NamedTuple):

@@ -150,14 +150,17 @@ def _sizes(config: dict[str, Any], files: ModelFiles, source: str) -> ModelSizes
         f, vocab = config["intermediate_size"], config["vocab_size"]
     except KeyError:
         return None
-    if not all(type(one) is int and one > 0 for one in (d, layers, heads, f, vocab)):  # loading refuses it
-        return None
     kv_heads = config.get("num_key_value_heads") or heads
-    head_dim = config.get("head_dim") or d // heads
     experts = config.get("num_experts", config.get("num_local_experts")) or 0
+    if not all(type(one) is int and one > 0 for one in (d, layers, heads, f, vocab, kv_heads, experts or 1)):
+        return None  # loading refuses it
+    head_dim = config.get("head_dim") or d // heads
+    if type(head_dim) is not int or head_dim < 1:
+        return None
     # the sum below leaves experts out, and would be many times too small
     if counted is None and experts:
         return None
+    context = config.get("max_position_embeddings")
     # per layer: q and o, k and v, three matrices of the MLP, two norms; and one norm behind the last
     attention = 2 * d * heads * head_dim + 2 * d * kv_heads * head_dim
     is_tied = bool(config.get("tie_word_embeddings"))
@@ -172,7 +175,7 @@ def _sizes(config: dict[str, Any], files: ModelFiles, source: str) -> ModelSizes
         kv_heads=kv_heads,
         head_dim=head_dim,
         vocab=vocab,
-        context=config.get("max_position_embeddings"),
+        context=context if type(context) is int else None,
         source="safetensors headers" if counted else source,
         is_tied=is_tied,
         experts=int(experts),

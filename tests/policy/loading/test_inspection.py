@@ -86,6 +86,12 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "there is no `config.json`"),
     "broken config": (lambda folder: (folder / "config.json").write_text("{"), "cannot be read"),
     "config is a list": (lambda folder: (folder / "config.json").write_text("[]"), "is no JSON object"),
+    "an end that is no id": (lambda folder: config(folder, eos_token_id=[1, "x"]), "`eos_token_id` is "),
+    "a generation that ends at no id": (
+        lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": {"a": {}}}'),
+        "`generation_config.json`: `eos_token_id` is ",
+    ),
+    "heads of a text": (lambda folder: config(folder, num_key_value_heads="x"), "`num_key_value_heads` is "),
     "unknown type": (lambda folder: config(folder, model_type="qwen33"), "`qwen33`, which transformers"),
     "no type": (lambda folder: config(folder, model_type=None), "is of no type"),
     "no language model": (lambda folder: config(folder, model_type="vit"), "has no causal language model"),
