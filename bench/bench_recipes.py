@@ -36,6 +36,9 @@ RATES: dict[str, tuple[float, ...]] = {
     "code": GRPO_RATES,
     "guess": GRPO_RATES,
     "pairs": (3e-5, 1e-4, 3e-4),
+    "instructions": GRPO_RATES,
+    "records": GRPO_RATES,
+    "sql": GRPO_RATES,
 }
 ARMS: dict[str, tuple[str, ...]] = {"recipe": (), "placebo": ("train.control=shuffled",)}
 TUNING = 100

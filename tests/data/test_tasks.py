@@ -7,12 +7,16 @@ import pytest
 
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError, RecipeError, SetupError
+from grpo_verifiers import build
+from grpo_verifiers.verdict import Outcome
+from grpo_verifiers.verifier import Sample
 from tests.builders.data_builders import Data, Source
 
 
 def rows(name: str, which: str = "train", **options: Any) -> list[Row]:
     source = Source(name, options=options)
-    return load_rows(Data([source], eval=source), "train" if which == "train" else "eval")
+    prompt = "{text}" if name == "tasks:records" else "{question}"
+    return load_rows(Data([source], eval=source, prompt=prompt), "train" if which == "train" else "eval")
 
 
 def test_addition3_trains_on_twelve_thousand_sums_and_holds_out_1024_others() -> None:
@@ -133,3 +137,45 @@ def passes(solution: str, tests: list[str]) -> bool:
     except AssertionError:
         return False
     return True
+
+
+@pytest.mark.parametrize("name", ["instructions", "records", "shop"])
+def test_held_out_rows_of_a_task_stand_in_no_training_row(name: str) -> None:
+    train, test = rows(f"tasks:{name}"), rows(f"tasks:{name}", "eval")
+    assert len(test) == 64 and len(train) >= 192
+    assert len({row.prompt for row in (*train, *test)}) == len(train) + len(test)
+    assert rows(f"tasks:{name}", "eval", size=5) == test
+
+
+def test_a_task_ends_when_it_has_no_more_rows() -> None:
+    assert 1_000 < len(rows("tasks:instructions", size=40_000)) < 40_000
+
+
+def test_golds_of_the_shop_and_of_records_are_right_and_no_other_row_is() -> None:
+    for name, kind in (("records", "json"), ("shop", "sql")):
+        verifier = build(kind)
+        some = [row.fields for row in rows(f"tasks:{name}", "eval")][:12]
+        golds = [verifier.compile(row) for row in some]
+        pairs = [(a, b) for a in range(12) for b in range(12) if some[a]["answer"] != some[b]["answer"]]
+        own = verifier.judge([Sample(row["answer"], gold) for row, gold in zip(some, golds, strict=True)])
+        assert [one.outcome for one in own] == [Outcome.RIGHT] * 12
+        others = verifier.judge([Sample(some[a]["answer"], golds[b]) for a, b in pairs])
+        assert sum(one.outcome is Outcome.RIGHT for one in others) == 0
+
+
+def test_what_instructions_ask_for_is_what_is_judged() -> None:
+    verifier = build("instructions")
+    every = {name: row for row in rows("tasks:instructions") for name in row.fields["instruction_id_list"]}
+    assert len(every) == 7
+    texts = {
+        "change_case:english_lowercase": ("rain falls on the roof", "Rain falls"),
+        "change_case:english_capital": ("RAIN FALLS ON THE ROOF", "Rain falls"),
+        "punctuation:no_comma": ("rain falls", "rain, then sun"),
+        "length_constraints:number_words": ("rain", "rain " * 60),
+        "startend:quotation": ('"Rain."', "Rain."),
+    }
+    for name, (good, bad) in texts.items():
+        found = [r for r in rows("tasks:instructions") if r.fields["instruction_id_list"] == [name]]
+        gold = verifier.compile(found[0].fields)
+        said = verifier.judge([Sample(good, gold), Sample(bad, gold)])
+        assert [one.outcome for one in said] == [Outcome.RIGHT, Outcome.WRONG], name

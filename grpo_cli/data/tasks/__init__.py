@@ -17,7 +17,10 @@ Split = Literal["train", "test"]
 TASKS: dict[str, str] = {
     "addition3": "grpo_cli.data.tasks.addition3",
     "functions": "grpo_cli.data.tasks.functions",
+    "instructions": "grpo_cli.data.tasks.instructions",
     "metamath": "grpo_cli.data.tasks.metamath",
+    "records": "grpo_cli.data.tasks.records",
+    "shop": "grpo_cli.data.tasks.shop",
     "keydoor": "grpo_cli.environments.worlds.keydoor",
     "guess": "grpo_cli.environments.worlds.guess",
     "calculator": "grpo_cli.environments.worlds.calculator",
