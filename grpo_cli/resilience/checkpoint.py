@@ -23,8 +23,7 @@ from safetensors import SafetensorError
 
 from grpo_cli.errors import DataError, SetupError, why_unwritten
 from grpo_cli.recipe.sections.fields import Placed, written
-from grpo_cli.run.lines import open_as, replace, sync
-from grpo_cli.run.lines import refuse_pipe
+from grpo_cli.run.lines import open_as, refuse_pipe, replace, sync
 from grpo_cli.run.typed import read_typed
 from grpo_cli.text import path_of
 

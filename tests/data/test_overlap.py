@@ -44,7 +44,9 @@ def test_nothing_overlaps_with_nothing() -> None:
 
 def test_rows_of_a_few_wordings_with_other_values_are_other_questions() -> None:
     kinds = ("bread", "cheese", "fish", "tea")
-    texts = [f"List the {kind} that costs {way} than {n}." for kind in kinds for way in ("less", "more") for n in range(9)]
+    texts = [
+        f"List the {kind} that costs {way} than {n}." for kind in kinds for way in ("less", "more") for n in range(9)
+    ]
     assert ids(*texts) == []
     again = Corpus(rows(*texts)).overlap(rows("List the tea that costs less than 70.", texts[7]))
     assert [(pair.second.id, pair.is_exact) for pair in again] == [("1", True)]

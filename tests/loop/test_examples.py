@@ -114,7 +114,9 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, capsys: pytest.Cap
             if cell["cell_type"] == "code":
                 source = re.sub(r"^!(.*)$", r"shell(f'\1')", "".join(cell["source"]), flags=re.M)
                 exec(compile(source, cell["id"], "exec"), names)
-                names["SHORTER"] = "--set train.steps=2 --set eval.limit=8 --set warmup.0.steps=20 --set warmup.1.steps=20"
+                names["SHORTER"] = (
+                    "--set train.steps=2 --set eval.limit=8 --set warmup.0.steps=20 --set warmup.1.steps=20"
+                )
     assert ran == ["doctor", "check", "train", "verify", "report", "export"]
     said = capsys.readouterr().out
     assert "held-out pass@1" in said and '"reason": "unequal"' in said and re.search(r"^gold  : \d", said, re.M)
