@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from typing import Any
 
@@ -36,11 +37,13 @@ def test_the_gsm8k_page_says_the_scores_of_its_runs() -> None:
 def test_the_table_says_the_means_of_the_results() -> None:
     page = (PAGES / "recipes.md").read_text()
     raced = {one["recipe"] for one in results() if one["arm"] == "recipe"}
-    assert raced == RATES.keys() - {"guess"}  # the card's time was over
+    assert raced == RATES.keys() - {"guess", "records", "sql", "instructions"}  # tuned only: the card's time was over
     for recipe in raced:
         for arm in ARMS:
             runs = [one for one in results() if (one["recipe"], one["arm"]) == (recipe, arm)]
             before, after = (middle([one[key] for one in runs]) for key in ("before", "after"))
-            line = next(line for line in page.splitlines() if line.startswith(f"| `smollm2-{recipe}` | {arm} |"))
+            line = next(
+                line for line in page.splitlines() if re.match(rf"\| `smollm2-{recipe}`[^|]* \| {arm} \|", line)
+            )
             for said in (before, after):
                 assert said.replace("0.", ".") in line, (recipe, arm, said)
