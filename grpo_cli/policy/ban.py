@@ -1,8 +1,9 @@
-"""Tokens that are never drawn (`sample.ban`): the policy is the model's distribution without them, in all that reads logits.
+"""Tokens that are never drawn (`sample.ban`): they are masked wherever logits of the policy are read.
 
-A ban is a bias of the output head that no checkpoint holds. Sampling, training passes, the reference of the KL and
-evaluation go through that head, so their log-probs are renormalised alike: samples are on-policy, unlike those of top-k or of
-banned words that only a sampler applies. The bias is finite, because an entropy of 0 times minus infinity would be NaN.
+A ban is a bias of the output head that no checkpoint holds. Sampling, training passes, the KL reference and evaluation
+all use that head, so their log-probs are renormalised in the same way. Samples are therefore on-policy, which they are
+not with top-k or with a ban that only the sampler applies. The bias is finite, because an entropy of 0 times minus
+infinity would be NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NEVER = -3e4
-"""Added to the logit of a banned token: within float16, and its probability is 0 in float32 at any temperature below 100."""
+"""Added to the logit of a banned token. It fits into float16, and makes the probability 0 in float32 at any temperature
+below 100."""
 
 
 def banned_ids(
@@ -29,14 +31,14 @@ def banned_ids(
     *,
     can_stop: bool,
 ) -> set[int]:
-    """The tokens that these texts are.
+    """The token id of each text.
 
     Args:
         texts: as in `sample.ban`.
-        encode: the token ids of a text, without any that a tokenizer puts around it.
+        encode: returns the token ids of a text, without special tokens.
         spell: the text of a token, special or not.
         ends: the tokens that end a completion.
-        can_stop: whether samples end otherwise too.
+        can_stop: whether a sample can end without an end token (a stop text, for example).
 
     Raises:
         RecipeError: a text is no single token of this tokenizer, or nothing would be left to end a sample.
@@ -62,7 +64,7 @@ def banned_ids(
 
 
 def no_plain_head() -> SetupError:
-    """The error where logits are no plain product with the output head."""
+    """The error for a model whose logits are not a plain product with the output head."""
     return SetupError(
         "`sample.ban` needs a model whose logits are a plain product with its output head, which this one's are not",
         hint="leave `sample.ban` out",
@@ -93,7 +95,7 @@ def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
 
 @contextmanager
 def lifted(model: nn.Module) -> Iterator[None]:
-    """The whole distribution inside: a demonstration may hold tokens that samples must not."""
+    """Lift the ban inside the context: a demonstration may hold tokens that samples must not."""
     head: Any = causal_model(model).get_output_embeddings()
     head = getattr(head, "base_layer", head)
     if not hasattr(head, "banned"):
@@ -108,7 +110,8 @@ def lifted(model: nn.Module) -> Iterator[None]:
 
 
 def _set_bias(head: nn.Linear, bias: Tensor | None) -> None:
-    """As a buffer that is not saved: a parameter would be trained, and would be in every checkpoint."""
+    """Register the bias as a buffer that is not saved. A parameter would be trained, and every checkpoint would hold
+    it."""
     # `register_buffer` refuses a name that is taken by a parameter or by None
     del head.bias
     head.register_buffer("bias", bias, persistent=False)

@@ -1,9 +1,10 @@
 """The recipe's `warmup:` section: rows become demonstrations, phases run in order, the result is cached by content.
 
-How this works: `warm_up` gets a recipe, a policy and the training rows. Each phase takes its own rows or those, and its
-template, or an environment, makes a demonstration of each. A hash of the model, the demonstrations, the phases' numbers
-and the seed names a folder of the cache: weights that lie there are loaded, else `supervise` trains the phases one
-after the other and the weights are stored. The policy is changed in place; a `ColdStart` describes what was done.
+How this works: `warm_up` gets a recipe, a policy and the training rows. Each phase takes its own rows, or the training
+rows; its template or an environment makes a demonstration of each row. A hash of the model, the demonstrations, the
+phases' settings and the seed names a folder of the cache. If that folder has weights they are loaded; otherwise
+`supervise` trains the phases one after the other and the weights are stored. The policy is changed in place; a
+`ColdStart` describes what was done.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 PlayRows = Callable[[Sequence[Row], int], list[WarmupText]]
-"""Demonstrations that an environment gives of these rows, with this seed."""
+"""Demonstrations that an environment plays for these rows, with this seed."""
 
 WEIGHTS = "weights.pt"
 
@@ -87,12 +88,12 @@ def warm_up(
     with lifted(policy.model):
         phases = phase_rows(recipe, "warmup", rows, base, held_out)
         device = policy.device.type
-        # sums on a CPU are split over its threads, and their last bits with them
+        # on a CPU the number of threads decides the order of a sum, and with it the last bits
         threads = torch.get_num_threads() if device == "cpu" else 0
-        # other numbers than those of torch's Muon, which older versions kept under the same key
+        # our Muon gives other weights than torch's, which older versions stored under the same key
         kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
         muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase, _ in phases) else ""
-        # the built-in model is made from its seed; any other is known by its weights alone
+        # the seed determines the built-in model; any other model is identified by its weights
         start = "" if recipe.model.path == "builtin:tiny" else f"/{weights_digest(policy.model)}"
         return cold_start(
             policy,
@@ -158,7 +159,8 @@ def cold_start(
                 saved = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
             # not strict: buffers that are not saved, such as a ban, have no entry
             model.load_state_dict(saved, strict=False)
-        except (EOFError, OSError, RuntimeError, TypeError):  # cut off, or of another model: made again
+        except (EOFError, OSError, RuntimeError, TypeError):
+            # the file is cut off or belongs to another model: train again
             shutil.rmtree(folder, ignore_errors=True)
         else:
             about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
@@ -179,14 +181,14 @@ def cold_start(
             on_step=lambda step, loss, base=base: on_progress(base + step, total),  # type: ignore[misc]
         )
         done += plan.steps
-    # written under another name and renamed, so that the folder is whole or not there
+    # write under another name, then rename: the folder is complete or absent
     fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         fresh.mkdir(parents=True)
         torch.save({name: p.detach().cpu() for name, p in model.state_dict().items()}, fresh / WEIGHTS)
         about = {"steps": total, "demonstrations": count, "entropy": entropy}
         (fresh / "about.json").write_text(json.dumps(about), encoding="utf-8")
-        # another run may have put the same there meanwhile: then the rename fails, and its copy is as good
+        # another run may have stored the same weights meanwhile: the rename then fails, and that copy is used
         os.rename(fresh, folder)
     except (OSError, RuntimeError):  # torch reports a full disk as an error of its own; a cache is no reason to stop
         shutil.rmtree(fresh, ignore_errors=True)
@@ -198,8 +200,9 @@ FEW_NEW = 0.05
 
 
 def played(play: PlayRows, rows: Sequence[Row], phase: WarmupPhase, seed: int) -> list[WarmupText]:
-    """Demonstrations of an environment: each row once, and again with other seeds until there are as many different ones as
-    the phase shows (`limit`, at most 2,000), or a round brings few new ones: a world that its row decides has no others."""
+    """Demonstrations of an environment. Each row is played once, then again with other seeds, until there are as many
+    different demonstrations as the phase shows (`limit`, at most 2,000) or a round adds few new ones. An environment
+    whose row determines everything adds none."""
     found = play(rows, seed)
     wanted = phase.limit or min(phase.steps * phase.batch, MOST_TEXTS)
     seen = {(*one.prompt_ids, -1, *one.completion_ids) for one in found}
@@ -218,9 +221,9 @@ def played(play: PlayRows, rows: Sequence[Row], phase: WarmupPhase, seed: int) -
 
 
 def weights_digest(model: nn.Module) -> str:
-    """A hash of the weights as they are: a folder may hold another model than the last time under the same name.
+    """A hash of the current weights. The name is not enough: a folder may hold another model than last time.
 
-    Of a fresh adapter only the half that is 0 counts; the other is random and does nothing yet.
+    Of a fresh adapter only the matrices that are 0 enter the hash. The others are random and have no effect yet.
     """
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
@@ -241,12 +244,12 @@ def demonstrations(
     """One demonstration a row; where there are several templates each row draws one by weight.
 
     Args:
-        rows: which fill the templates, as `refuse_shown` has looked.
-        encoded: prompts that another phase has encoded, by the identity of their row; this phase's are added.
+        rows: every row fills every template (`refuse_shown` has checked it).
+        encoded: prompts that earlier phases have encoded, by `id(row)`; this phase adds its own.
     """
     templates = [parse(d.template) for d in phase.demonstration]
     weights = [d.weight for d in phase.demonstration]
-    # another stream than the one that draws batches from `seed`: else template and row would be drawn together
+    # a random stream apart from the one that draws batches: with the same one, template and row would be correlated
     draw, found = random.Random(seed + 5), []
     for row in rows[: phase.limit]:
         text = draw.choices(templates, weights)[0].fill(row.fields)

@@ -1,4 +1,4 @@
-"""What is used of the models and tokenizers of transformers, whose own types mypy does not read.
+"""Types of the members that we use of transformers' models and tokenizers; mypy does not read its own types.
 
 `CausalLM` is for annotations: what transformers loads has these members, and no class of ours inherits from it.
 """
@@ -24,7 +24,7 @@ class Encoded(Protocol):
 
 
 class AddedToken(Protocol):
-    """A token in addition to the vocabulary that was learned; `str` of it is its text."""
+    """A token that was added to the learned vocabulary; `str(token)` is its text."""
 
     special: bool
 

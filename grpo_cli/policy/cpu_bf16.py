@@ -1,7 +1,7 @@
-"""Whether half precision is faster than float32 on this CPU: measured, since flags of instruction sets do not show it.
+"""Whether bfloat16 is faster than float32 on this CPU. It is measured: the CPU's instruction flags do not show it.
 
-A measurement may fall differently in another process; where several have to compute alike one of them measures, and its
-answer is settled for all.
+Two processes may measure different results. Where several processes must compute alike, one of them measures and all
+use its result.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 WIDTH = 256
 TRIES = 4
 GAIN = 1.5
-"""By how much a product in bfloat16 must be faster. Where it is, it is by far (2.5 times and more with AMX); where it is
-emulated it is 25 times slower."""
+"""The smallest speed-up for which bfloat16 is used. In practice it is either 2.5 times and more (AMX), or bfloat16 is
+emulated and 25 times slower."""
 
 _settled: list[bool] = []
-"""The answer of this process, once it has one."""
+"""The result that this process uses; None until it is measured or set."""
 
 
 def cpu_bf16_pays() -> bool:
-    """Whether bfloat16 is used on this CPU: what was settled, else what is measured at the first call."""
+    """Whether bfloat16 is used on this CPU: the result that was set, else a measurement at the first call."""
     if not _settled:
         settle_cpu_bf16(measure_cpu_bf16())
     return _settled[0]
 
 
 def settle_cpu_bf16(pays: bool) -> None:
-    """The answer of this process from now on: that of the other ranks, or of the run that is resumed."""
+    """Set the result of this process to that of the other ranks, or of the run that is resumed."""
     _settled[:] = [pays]
 
 
@@ -54,5 +54,5 @@ def _seconds(dtype: torch.dtype, tries: int) -> float:
         began = time.perf_counter()
         matrix @ matrix
         taken.append(time.perf_counter() - began)
-    # the fastest: what disturbs a measurement only ever makes it slower
+    # the fastest run: disturbances only ever make a run slower
     return min(taken[1:])

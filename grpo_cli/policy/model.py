@@ -1,7 +1,7 @@
 """Models by name: hub id, folder, LoRA folder, `.gguf` file, or `builtin:NAME`; one device, pinned.
 
-transformers' `device_map="auto"` splits a model over all GPUs of a box without a word; nothing here uses it. Code that
-comes with a model is never run, `trust_remote_code=False` stands at every call.
+transformers' `device_map="auto"` silently splits a model over all GPUs of a machine, so it is not used here. Code that
+comes with a model is never run: every call passes `trust_remote_code=False`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def device_name(device: torch.device, processes: int = 1) -> str:
 
 
 Accept = Callable[["Tokenizer"], None]
-"""Takes the tokenizer before weights are loaded, and may refuse it."""
+"""Called with the tokenizer before weights are loaded; may raise to refuse it."""
 
 
 def byte_tokenizer(context: int | None = None) -> PreTrainedTokenizerFast:
@@ -117,12 +117,13 @@ def load_model(
             model = _load_gguf(gguf, dtype, tokenizer)
         else:
             model = _load_weights(whole, dtype, device)
-        # its `generation_config.json` acts on nothing here, and goes into every checkpoint
+        # nothing here reads the model's `generation_config.json`, but every checkpoint gets a copy
         config = model.generation_config
         config.pad_token_id = tokenizer.pad_token_id
         if config.eos_token_id is None:
             config.eos_token_id = tokenizer.eos_token_id
-        # transformers refuses to write one with a sampling value and no `do_sample`: that is completed, anything worse left out
+        # transformers refuses to save a config with a sampling value but without `do_sample`: complete it, drop a worse
+        # one
         for _ in range(2):
             try:
                 config.validate(strict=True)
@@ -141,7 +142,7 @@ def load_model(
 
 
 def exclude_cudnn_attention() -> None:
-    """Leave cuDNN's attention out of what torch may choose from, in this process.
+    """Forbid torch cuDNN's attention kernels in this process.
 
     torch prefers it on Hopper cards. Where a padded row has a position that attends to nothing and the width is a multiple
     of 64, its backward pass gives NaN for the whole batch while the loss stays finite (torch 2.11, cuDNN 9.19, H200: width
@@ -151,14 +152,14 @@ def exclude_cudnn_attention() -> None:
 
 
 def load_tokenizer(spec: Model) -> Tokenizer:
-    """The tokenizer that a recipe's model goes with, under the recipe's chat template.
+    """The tokenizer of a recipe's model, with the recipe's chat template.
 
     Raises:
         SetupError: there is none, or it cannot be read.
     """
     _ask_hub(spec)
     folder = adapter_folder(spec)
-    # an adapter that brings no tokenizer has its base's
+    # an adapter without a tokenizer uses its base's
     is_alone = folder is not None and not any((folder / name).is_file() for name in TOKENIZER_FILES)
     with loading_failures(f"cannot load the tokenizer of `{spec.path}`"):
         if spec.tokenizer is not None:
@@ -217,7 +218,7 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
     """
     from peft import LoraConfig, get_peft_model
 
-    # by our own list of layers first: peft would adapt the head too, and log-probs are taken from the head's own weights
+    # check our own list of layers first: peft would adapt the head too, but log-probs use the head's plain weights
     layers = layers_of(model)
     unknown = [] if lora.targets == "all-linear" else refuse_targets(layers, lora.targets)
     config = LoraConfig(
@@ -235,7 +236,7 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
         if not unknown:
             raise
         raise no_such_layer(unknown[0], layers) from err  # none of the targets is known
-    # names of layers that hold the experts one by one are taken for those of the stack that transformers makes of them
+    # transformers stacks experts into one parameter; names of single experts are mapped to that stack
     kept = set(adapted.peft_config["default"].target_modules or ())  # type: ignore[union-attr, index]
     for target in unknown:
         if target in kept:
@@ -263,14 +264,14 @@ def names_hub(spec: Model) -> bool:
 
 
 def _ask_hub(spec: Model) -> None:
-    """Before a library does: it would wait long for a hub that does not answer."""
+    """Ask the hub before a library does: the library would wait a long time for a hub that does not answer."""
     if names_hub(spec):
         leave_hub()
 
 
 def _is_hub(spec: Model) -> bool:
     path = spec.path
-    # a folder of the name goes before a repository of it, as in transformers
+    # as in transformers, a folder of this name takes precedence over a repository
     return not (path.startswith((".", "/", "~", "builtin:")) or path_of(path).exists())
 
 
@@ -300,7 +301,7 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
         revision=spec.revision,
         **extra,
     )
-    # the smallest name: the same file gives the same message each time
+    # name the alphabetically first tensor, so that the same file always gives the same message
     if found["mismatched_keys"]:
         key, there, wanted = min(found["mismatched_keys"])
         raise SetupError(
@@ -328,7 +329,7 @@ def _load_gguf(file: Path, dtype: torch.dtype, tokenizer: Tokenizer) -> CausalLM
         trust_remote_code=False,
         quantization_config=GgufConfig(dequantize=True),
     )
-    # the same weights in a model that was never a GGUF: its class and configuration, without the word of a quantiser
+    # load the weights into a fresh model of the same class, whose configuration does not mention a quantiser
     plain = loaded.config.to_dict()
     plain.pop("quantization_config", None)
     plain.update(_name_or_path=str(file), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)

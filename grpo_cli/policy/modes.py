@@ -1,4 +1,4 @@
-"""A model in the state that work other than training needs: unwrapped, without dropout, in the numbers it computes with.
+"""Context managers that put a model into the state for work other than training: unwrapped, no dropout, right dtype.
 
 Each state is left exactly as it was found, module by module, also when the work inside fails.
 """
@@ -27,7 +27,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients; afterwards each module is as it was."""
     import torch
 
-    # one by one: `train()` afterwards would also wake modules that were in evaluation before
+    # restore each module: `train()` would also switch modules that were in evaluation mode before
     training = [module for module in model.modules() if module.training]
     try:
         for module in training:
@@ -48,7 +48,7 @@ def unwrapped_forward(model: nn.Module) -> Iterator[None]:
     if own is None or wrapper is None:
         yield
         return
-    # on the instance, as accelerate has put its own there: the class's method stays what it is
+    # set it on the instance, where accelerate put its wrapper; the class's method stays unchanged
     base.forward = own
     try:
         yield
@@ -57,7 +57,7 @@ def unwrapped_forward(model: nn.Module) -> Iterator[None]:
 
 
 def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
-    """The model's own types, or an autocast around them."""
+    """An autocast to `dtype`; without one the model computes in the dtype of its weights."""
     import torch
 
     if autocast is None:

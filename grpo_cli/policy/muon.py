@@ -1,7 +1,8 @@
 """Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): momentum whose matrices are made orthogonal before a step.
 
-torch has it too, always in bfloat16. On a CPU without bfloat16 instructions that takes 25 times as long as float32, and for
-the small matrices of a small model it is no faster on one that has them; so here the numbers to compute in are chosen.
+torch's own Muon always computes in bfloat16. On a CPU without bfloat16 instructions this takes 25 times as long as
+float32, and with them it is no faster for the small matrices of a small model. Here the dtype is chosen by what is
+faster.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ ROUNDS = 5
 LEAST = 1e-7
 
 LARGE = 512
-"""Rows and columns from which a CPU may take bfloat16, where a measurement shows that it pays."""
+"""Smallest number of rows and columns for which a CPU may use bfloat16, if it measured faster."""
 
 
 class Muon(torch.optim.Optimizer):
-    """Steps of matrices; `lr` is in units of AdamW's, by the root mean square of a step (arXiv 2502.16982, section 2.2)."""
+    """Muon for matrices. Updates are scaled to AdamW's RMS, so `lr` means the same for both (arXiv 2502.16982, section
+    2.2)."""
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float = 0.01,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """`dtype`: what all matrices are made orthogonal in; left out, `orthogonal_dtype` chooses."""
+        """`dtype`: the dtype of the orthogonalisation; if None, `orthogonal_dtype` chooses one."""
         self.dtype = dtype
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
@@ -68,8 +70,8 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     (K. Jordan et al., "Muon", 2024).
 
     Args:
-        matrix: [rows, columns], any shape; what it is multiplied with does not change the result.
-        dtype: what all products are computed in.
+        matrix: [rows, columns], any shape; the result does not depend on its scale.
+        dtype: the dtype of all products.
 
     Returns:
         [rows, columns] in `dtype`.
@@ -79,7 +81,7 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     x = matrix.to(dtype, copy=True)
     # the products below are of the shorter side
     x = x.T if is_tall else x
-    # by the Frobenius norm: all singular values are at most 1 then, where the polynomial does not diverge
+    # divide by the Frobenius norm: singular values of at most 1 keep the polynomial from diverging
     x.div_(x.norm().clamp(min=LEAST))
     for _ in range(ROUNDS):
         square = x @ x.T
@@ -88,8 +90,8 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def orthogonal_dtype(matrix: Tensor) -> torch.dtype:
-    """What to compute `orthogonal` of this [rows, columns] matrix in: bfloat16 on a GPU, and on a CPU for large ones where
-    it is measured to pay; else float32.
+    """The dtype for `orthogonal` of this [rows, columns] matrix: bfloat16 on a GPU, and on a CPU for large matrices if
+    it measured faster; else float32.
     """
     if matrix.device.type != "cpu" or (min(matrix.shape) >= LARGE and cpu_bf16_pays()):
         return torch.bfloat16

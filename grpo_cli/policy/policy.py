@@ -1,4 +1,4 @@
-"""The policy: one model with all that generating from it and scoring it takes. Every job gets it whole."""
+"""The policy: one model with everything needed to generate from it and to score with it. Every job gets this object."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from grpo_cli.policy.prompts.prompt import Prompts
 
 BIG = 50_000_000
-"""Parameters from which bfloat16 autocast pays on a CPU where its products do (1.3 times on SmolLM2-135M)."""
+"""Smallest number of parameters for bfloat16 autocast on a CPU with fast bfloat16 (1.3 times faster on
+SmolLM2-135M)."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """A model on its device, with its tokenizer.
 
-    `autocast` is what forward passes compute in, in training and generation alike (None: in the weights' own type);
-    any of `end_ids` ends a completion; `chat` is what the chat template gets in addition to the messages; tokens in `banned` have
+    `autocast` is the dtype of forward passes, in training and generation alike (None: the weights' own dtype). Any of
+    `end_ids` ends a completion. The chat template gets `chat` in addition to the messages; tokens in `banned` have
     probability 0 in every distribution of the model. `is_pretrained` is False for random weights.
     """
 
@@ -43,7 +44,7 @@ class Policy:
 
     @classmethod
     def of(cls, model: CausalLM, tokenizer: Tokenizer, *, dtype: str = "auto", is_pretrained: bool = True) -> Policy:
-        """The policy that a loaded model is; `dtype` as in `model.dtype` of a recipe."""
+        """A policy from a loaded model; `dtype` as in `model.dtype` of a recipe."""
         device = next(model.parameters()).device
         autocast = compute_dtype(dtype, device, sum(p.numel() for p in model.parameters()))
         ends = frozenset(end_tokens(model, tokenizer))
@@ -61,7 +62,7 @@ class Policy:
         return int(causal_model(self.model).get_input_embeddings().num_embeddings)
 
     def without(self, texts: Sequence[str], *, can_stop: bool) -> Policy:
-        """The policy that never draws the tokens of these texts; `can_stop`: samples end otherwise than with an end token too.
+        """This policy with the tokens of these texts banned; `can_stop`: a sample can end without an end token.
 
         Raises:
             RecipeError: a text is no single token, or nothing would be left to end a sample.
@@ -84,12 +85,12 @@ class Policy:
         return encode(self.tokenizer, row, self.chat)
 
     def encode_answer(self, text: str, stop: Sequence[str] = ()) -> list[int]:
-        """The token ids of a whole answer: of its text, and the token that ends it, where none of the texts `stop` does."""
+        """The token ids of a whole answer. An end token is appended unless one of the texts `stop` ends the answer."""
         ids = [*self.tokenizer(text, add_special_tokens=False).input_ids]
         # a sample that a stop text ended has no end token either: a demonstration must look like a sample
         if any(text.endswith(one) for one in stop):
             return ids
-        # of several end tokens without a preferred one the lowest: any, and always the same
+        # without a preferred end token take the lowest, so that it is always the same one
         return [*ids, self.tokenizer.eos_token_id or min(self.end_ids)]
 
     @property
@@ -98,11 +99,11 @@ class Policy:
         return prompts_of(self.tokenizer, self.chat)
 
     def assistant_prefix(self, row: Row) -> str:
-        """What of the assistant's turn stands in the row's prompt already."""
+        """The part of the assistant's turn that the row's prompt already contains."""
         return self.prompts.assistant_prefix(row)
 
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
-        """Texts as verifiers read them: without special tokens, but with those that are tags (`<think>`)."""
+        """Texts as verifiers read them: special tokens are removed, except for tags (`<think>`)."""
         # found once: the tags of a tokenizer do not change, and a run decodes every sample
         return decode(self.tokenizer, token_ids, self._tags)
 
@@ -121,6 +122,6 @@ def compute_dtype(dtype: str, device: torch.device, parameters: int) -> torch.dt
 
     if dtype != "auto":
         return torch.bfloat16 if dtype == "bfloat16" else None
-    # small models wait for memory and launches, not for products, so that casting only adds work
+    # small models are limited by memory and kernel launches, not by products: casting only adds work
     pays = device.type == "cuda" or (parameters >= BIG and cpu_bf16_pays())
     return torch.bfloat16 if pays else None

@@ -1,5 +1,5 @@
-"""Where a token stands in its row, behind left padding. A model with relative positions does not care; one that adds an
-embedding of the place (GPT-2, GPT-Neo, BigCode, BioGPT) counts the padding too, unless it is given positions.
+"""Position ids behind left padding. Models with relative positions do not need them. A model that adds position
+embeddings (GPT-2, GPT-Neo, BigCode, BioGPT) counts the padding as positions, unless it gets position ids.
 
 B rows, S tokens of a row, padding among them.
 """
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 EXACT, HALF = 1e-3, 0.2
-"""Logits of one row that differ by more than this share of their size are another row's: in float32, in fewer bits."""
+"""Largest relative difference at which logits count as equal: in float32, and in fewer bits."""
 
 LEAD = 5
 """Padding in front of the row that is tried."""
 
 
 def positions_of(mask_BS: Tensor) -> Tensor:
-    """(B, S) places of the tokens in their rows, from a mask that is 0 on padding; padding stands where its row begins."""
+    """(B, S) position ids from a mask that is 0 on padding; padding gets the position of its row's first token."""
     return (mask_BS.long().cumsum(dim=-1) - 1).clamp(min=0)
 
 
 @contextmanager
 def positions_from_mask(model: nn.Module) -> Iterator[None]:
-    """While inside, forward passes that are given a mask and no positions take them from the mask."""
+    """Inside, a forward pass that gets a mask but no positions computes positions from the mask."""
 
-    # a hook and not another call: transformers and TRL make the call, and neither takes positions from here
+    # a hook, because transformers and TRL make the call and offer no way to pass positions
     def add(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
         mask = named.get("attention_mask")
         if mask is None or named.get("position_ids") is not None:
@@ -48,9 +48,10 @@ def positions_from_mask(model: nn.Module) -> Iterator[None]:
 
 
 def needs_positions(model: nn.Module) -> bool:
-    """Whether rows behind left padding need their positions as an input: one row, alone and behind padding, is tried.
+    """Whether left-padded rows need position ids as an input. One row is computed without and with padding, and
+    compared.
 
-    Models that need none are given none, so that they compute what they always did, to the last bit.
+    A model that needs none gets none, so its results stay the same to the last bit.
 
     Raises:
         SetupError: the padding changes the logits of a row, whatever positions are given.

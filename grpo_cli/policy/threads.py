@@ -45,7 +45,7 @@ def usable_cores() -> int:
     cores = allowed_cores()
     quota = cgroup_quota()
     if quota is not None:
-        # rounded down: a thread more than the quota is stopped in every period, and the others spin until it is back
+        # rounded down: one thread more than the quota is throttled in every period, and the others spin meanwhile
         cores = min(cores, int(quota))
     return max(1, cores)
 

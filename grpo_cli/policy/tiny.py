@@ -1,4 +1,4 @@
-"""What `builtin:tiny` is, without torch: its sizes, its chat template, its tokenizer. `model` makes the model of it."""
+"""The sizes, chat template and tokenizer of `builtin:tiny`, without torch. `policy/model.py` builds the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a row to the token ids that a model goes on from, from a completion's ids to its text, and the ids that end it."""
+"""Encodes rows into prompt ids, decodes completion ids into text, and determines the ids that end a completion."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def decode(tokenizer: Tokenizer, token_ids: Sequence[Sequence[int]], kept: Set[i
     """Texts without special tokens, but for those in `kept` (`tag_tokens`): verifiers look for them."""
     import numpy as np
 
-    # transformers looks at every number of a list, of lists in a list twice, and takes an array as it is
+    # transformers checks every number of a list (twice in nested lists), but takes an array as it is
     arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
     if not kept:
         return [tokenizer.decode(ids, skip_special_tokens=True) for ids in arrays]
-    # dropped as ids: `skip_special_tokens` drops all of them or none
+    # drop ids here, because `skip_special_tokens` drops all special tokens or none
     dropped = sorted(special_tokens(tokenizer).keys() - kept)
     kept_ids = (ids[~np.isin(ids, dropped)] for ids in arrays)
     return [tokenizer.decode(ids, skip_special_tokens=False) for ids in kept_ids]
@@ -65,7 +65,7 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 def tags_among(special: Mapping[int, str], roles: Mapping[str, str]) -> set[int]:
     """The special tokens that are text to a verifier: those that begin or end a thinking, and pairs `<x>`, `</x>`.
 
-    `roles`: what the tokenizer itself uses tokens for; `<s>` and `</s>` begin and end a text.
+    `roles`: the tokens with a role in the tokenizer (pad, bos, eos, …); `<s>` and `</s>` begin and end a text.
     """
     texts, named = set(special.values()), {roles.get(role) for role in ROLES}
 
@@ -96,13 +96,13 @@ def refuse_unpadded(token: object) -> None:
 def refuse_other_tokens(
     said: str, own: Mapping[str, int], there: Mapping[str, int], known: int, known_there: int
 ) -> None:
-    """A critic reads what the policy wrote, token for token: `own` is the policy's vocabulary, `there` the critic's, and the
-    numbers are the vocabulary sizes of their models.
+    """Check that a critic reads the policy's token ids as the same tokens. `own` is the policy's vocabulary, `there`
+    the critic's; the numbers are the vocabulary sizes of their models.
 
     Raises:
         SetupError: some of the policy's tokens are others to the critic's model, or unknown to it; it begins with `said`.
     """
-    # by text and number: two vocabularies of one size may hold the same words in another order
+    # compare text and id: two vocabularies of the same size may number the same words differently
     others = [text for text, number in own.items() if there.get(text) != number]
     hint = "name a model with the policy's own tokenizer"
     if others:

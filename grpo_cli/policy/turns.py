@@ -1,8 +1,8 @@
-"""What a chat template puts between two turns of the model: the suffix of an observation, as token ids.
+"""The token ids that a chat template puts between two turns of the model: the suffix of an observation.
 
 A conversation grows by appending ids and is never encoded again, for the same text has several encodings and the policy
-sampled one of them. That only works with a template that keeps earlier turns when a message is added: one that takes
-thoughts out of earlier turns is refused, since the model would be trained on conversations that it never meets in use.
+sampled one of them. This needs a template that keeps earlier turns when a message is added. A template that removes
+thoughts from earlier turns is refused: the model would be trained on conversations that never occur in use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class TurnSuffixes:
         *,
         has_calls: bool = False,
     ) -> TurnSuffixes:
-        """Those of a tokenizer with the options `chat` of its template; `has_calls`: a turn acts by calling tools.
+        """The suffixes for a tokenizer; `chat` holds arguments of its template, `has_calls`: a turn acts by calling
+        tools.
 
         Raises:
             SetupError: the template cannot be continued turn by turn.
@@ -66,7 +67,7 @@ class TurnSuffixes:
 
         A turn that was cut off is closed first, with the token that the template closes turns with.
         """
-        # rendering asks another process, and a world has few observations that it gives again and again
+        # cached: rendering is a round trip to another process, and environments repeat a few observations
         found = self._kept.get(observation)
         if found is None:
             found = self.conversation.parted(observation, WORDS)[1]

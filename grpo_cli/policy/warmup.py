@@ -84,7 +84,7 @@ def supervise(
     head = causal_model(model).get_output_embeddings()
     assert head is not None, "a causal language model has a head"
     loss_value = entropy = math.nan
-    # on a card, products of float32 weights in TF32: a warm-up imitates text, its weights stay float32
+    # on a GPU multiply float32 weights in TF32: that is precise enough to imitate text
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -96,8 +96,8 @@ def supervise(
             for optimizer, base in optimizers:
                 for group in optimizer.param_groups:
                     group["lr"] = base * factor
-            wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
-            # the head sees the N states that are learned from and no others: (N, V) logits in place of (B, T, V)
+            wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # the last token predicts nothing
+            # the head gets only the N states with a label: (N, V) logits in place of (B, T, V)
             handle = head.register_forward_pre_hook(
                 lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:])
             )
@@ -108,7 +108,7 @@ def supervise(
             # over the tokens of the batch: long completions weigh more
             loss = F.cross_entropy(logits[0].float(), labels[:, 1:][wanted[:, :-1]])
             loss_value = loss.item()
-            # before the backward pass: weights that met a NaN are lost, and the cache would keep them
+            # check before the backward pass: a NaN would destroy the weights, and the cache would store them
             if not math.isfinite(loss_value):
                 raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
             if step + 1 == phase.steps:
@@ -135,7 +135,7 @@ def schedule(step: int, phase: Phase) -> float:
 def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Texts as one batch, padded on the right.
 
-    The mask goes by length: where the pad token also ends a turn, the prompt's own ends of turns are no padding.
+    The mask is built from lengths, not from the pad id: the pad token may also end turns inside the prompt.
 
     Args:
         batch: B texts, prompt and completion.
@@ -162,7 +162,7 @@ def content_key(
     model_key: str, demonstrations: Sequence[Sequence[WarmupText]], phases: Sequence[Phase], seed: int
 ) -> str:
     """A hash of everything that decides the warmed-up weights, so that a second run may reuse them."""
-    # torch's version too: its kernels change the last bits from one to the next
+    # include torch's version: kernels of another version change the last bits
     digest = hashlib.sha256()
     head = {"model": model_key, "seed": seed, "torch": torch.__version__, "phases": [asdict(p) for p in phases]}
     digest.update(json.dumps(head, sort_keys=True).encode())
@@ -170,6 +170,6 @@ def content_key(
         for demo in part:
             parts = (demo.prompt_ids, demo.completion_ids)
             digest.update(repr(parts if demo.mask is None else (*parts, demo.mask)).encode())
-        # between phases: the same texts split otherwise are another course
+        # separate the phases: the same texts split differently are another training
         digest.update(b"|")
     return digest.hexdigest()[:24]

@@ -1,1 +1,1 @@
-"""A model's files and what they hold, before any library loads them, and a library's failures in one sentence."""
+"""Inspection of a model's files before a library loads them, and a library's failures as one sentence."""

@@ -1,6 +1,6 @@
-"""Starting from a LoRA folder: the base it belongs to, its weights on that base, and what of `model.lora` still holds.
+"""Starting from a LoRA folder: find its base model, attach its weights to that base, and check `model.lora` against it.
 
-Every job opens such a start in the same way, so that what is measured is base and adapter together.
+Every job loads a LoRA folder in the same way, so every job measures base and adapter together.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 CONFIG, RECIPE = "adapter_config.json", "recipe.yaml"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 MOST_STACKED = 8
-"""Adapters that were begun from one another, before their bases are taken for a circle."""
+"""The longest chain of adapters started from adapters; a longer one is taken for a circle."""
 
 
 class AdapterBase(NamedTuple):
-    """The whole model under an adapter; `seed` is that of the run it was trained in, which random weights come from."""
+    """The whole model under an adapter. `seed` is the seed of the adapter's run: a base with random weights is made
+    from it."""
 
     model: Model
     seed: int
@@ -37,7 +38,7 @@ def adapter_folder(spec: Model) -> Path | None:
 
 
 def base_of(spec: Model, seed: int) -> AdapterBase:
-    """The whole model behind a recipe's: itself, or where it is a LoRA folder that one's base.
+    """The whole model of a recipe: the model itself, or the base of the LoRA folder that it names.
 
     The base is what `model.base` names, else the model in the recipe in the adapter's folder (a checkpoint has one), else the
     name in its `adapter_config.json`. How it is loaded (`dtype`, `attention`, `load_in_4bit`) is as the recipe has it.
@@ -64,7 +65,7 @@ def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    # how a base is loaded is decided by the recipe of this run, not by the adapter's
+    # this run's recipe decides how the base is loaded, not the adapter's recipe
     kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit")}
     if spec.base is not None:
         return Model(path=spec.base, **kept), seed
@@ -74,7 +75,7 @@ def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
         made_by = None  # an adapter of somebody else's has none
     recipe: dict[str, Any] = made_by if isinstance(made_by, dict) else {}
     named = _config(folder).get("base_model_name_or_path")
-    # the recipe before peft's own name: of a base with random weights it has the seed, without which they are others
+    # the recipe goes before peft's own name: it holds the seed that a base with random weights is made from
     found = recipe.get("model")
     if isinstance(found, dict) and _is_here(found.get("path")):
         own = Model.model_validate(found | {"lora": None} | kept)
@@ -96,13 +97,13 @@ def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
 
     with quiet_peft():
         adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
-    # peft itself only warns of tensors that are missing, and leaves those of a fresh adapter
+    # peft itself only warns of missing tensors, and keeps a fresh adapter's random values for them
     _refuse_tensors(adapted, folder)
     return adapted
 
 
 def attach_shapes(model: CausalLM, folder: Path) -> CausalLM:
-    """The same on a model without weights: the layers of the adapter, whose own weights are compared by name and not read.
+    """Attach the adapter to a model without weights. The adapter's tensors are compared by name, not read.
 
     Raises:
         SetupError: as `attach_saved`.
@@ -120,7 +121,7 @@ def _refuse_tensors(adapted: CausalLM, folder: Path) -> None:
 
     wanted = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     saved = _tensor_names(folder)
-    # what is left over and no adapter's (embeddings that were saved with it) does no harm
+    # other tensors in the file (embeddings that were saved with the adapter) do no harm
     wrong = sorted(wanted - saved) or sorted(name for name in saved - wanted if "lora_" in name)
     if wrong:
         which = "lacks" if wanted - saved else "has no place on this base for"
@@ -131,15 +132,15 @@ def _refuse_tensors(adapted: CausalLM, folder: Path) -> None:
 
 
 def refuse_adapter(lora: Lora | None, folder: Path) -> None:
-    """What of an adapter shows without its base.
+    """Check what can be checked of an adapter without its base.
 
     Raises:
         SetupError: its configuration cannot be read, or it has no weights.
-        RecipeError: `model.lora` asks for another adapter than the one that goes on.
+        RecipeError: `model.lora` describes another adapter than the one that is trained further.
     """
     there = _config(folder)
     _weights_file(folder)  # for its error
-    # the saved adapter goes on as it is; a `model.lora` that asks for the same is no contradiction
+    # the saved adapter is trained further as it is; a `model.lora` with the same settings does not contradict it
     if lora is None:
         return
     wanted: dict[str, Any] = {"r": lora.r, "alpha": lora.alpha or 2 * lora.r, "dropout": lora.dropout}
@@ -162,7 +163,7 @@ def saved_rank(spec: Model) -> int | None:
 
 
 def describe(folder: Path, base: AdapterBase) -> str:
-    """One sentence: which adapter goes on, on which model."""
+    """One sentence for the log: which adapter is trained further, on which model."""
     there = _config(folder)
     return f"training goes on with the adapter in {folder} (rank {there.get('r')}) on {base.model.path}"
 
@@ -178,7 +179,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _is_here(name: object) -> bool:
-    """Whether it can be opened, as far as its name shows: a hub id may be."""
+    """Whether a base of this name may be openable: a folder that exists, or what may be a hub id."""
     if not isinstance(name, str) or not name:
         return False
     looks_local = name.startswith(("/", ".", "~")) or name.endswith(".gguf") or name.count("/") > 1

@@ -1,7 +1,8 @@
-"""What an adapter covers: which layers it may go on, which it is on, and which share of the weights has none.
+"""What an adapter covers: the layers it can be put on, the layers it is on, and the share of weights without an
+adapter.
 
-Of a model that is loaded, or made without weights (torch's device `meta`), its modules show it; of families that are laid out
-as Llama is, the shapes that `config.json` asks for, without torch.
+For a model that is loaded, or made without weights (torch's device `meta`), the modules are read. For families laid out
+like Llama the shapes in `config.json` are enough, without torch.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ NOT_ADAPTED = {
     "other": "no linear layer (a norm, a block of several layers, or a stack of experts)",
 }
 LEAST = 0.01
-"""Smallest share of the weights that is listed by its name."""
+"""Layers with a smaller share of the weights are not listed by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Weights by the name of their layer: those that an adapter is on, and all others."""
+    """Number of weights by layer name: of layers with an adapter, and of all others."""
 
     covered: Mapping[str, int]
     left: Mapping[str, int]
@@ -55,7 +56,7 @@ class Coverage:
 
 
 def refuse_targets(layers: Mapping[str, LayerKind], targets: Sequence[str]) -> list[str]:
-    """The targets that no layer is called by, after those were refused that name what cannot be adapted.
+    """The targets that match no layer. Targets that cannot be adapted are refused first.
 
     Raises:
         RecipeError: a target names embeddings, the head, a norm or a block.
@@ -77,7 +78,7 @@ def refuse_targets(layers: Mapping[str, LayerKind], targets: Sequence[str]) -> l
 
 
 def no_such_layer(target: str, layers: Mapping[str, LayerKind]) -> RecipeError:
-    """The error of a target that no layer is called by."""
+    """The error for a target that matches no layer."""
     names = {name.rpartition(".")[2] for name, kind in layers.items() if kind == "linear"}
     near = nearest(target, sorted(names))
     hint = f"did you mean `{near}`? " if near else ""
@@ -92,13 +93,13 @@ def _named(layers: Mapping[str, LayerKind]) -> str:
 
 
 def layers_of(model: CausalLM) -> dict[str, LayerKind]:
-    """Every module of a model with what it is to an adapter."""
+    """Every module of a model with its kind."""
     from torch import nn
 
     head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
 
     def kind(module: nn.Module) -> LayerKind:
-        # the head first: where it is tied its weight is the embeddings', but the module is its own
+        # look for the head first: a tied head shares its weight with the embeddings, but is a module of its own
         if module is head:
             return "head"
         if module is embeddings or isinstance(module, nn.Embedding):
@@ -116,7 +117,7 @@ def coverage(model: CausalLM) -> Coverage:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     base: Any = model.get_base_model()  # type: ignore[operator]
-    # by the identity of weights: an adapter on a stack of experts wraps a parameter, not a module of its own
+    # compare weights by identity: an adapter on stacked experts wraps a parameter, not a module
     adapted: set[int] = set()
     for module in base.modules():
         if isinstance(module, BaseTunerLayer):
@@ -130,14 +131,14 @@ def coverage(model: CausalLM) -> Coverage:
         count = weight.numel() if packed is None else prod(packed.shape)
         layer, _, own = name.replace(".base_layer", "").rpartition(".")
         kind = layer.rpartition(".")[2]
-        # a stack of experts has several weights of unlike size, and each is listed by its own name
+        # stacked experts have several weights of different size, each listed by its own name
         kind = kind if own in ("weight", "bias") else f"{kind}.{own}"
         (covered if id(weight) in adapted else left)[kind] += count
     return Coverage(covered, left)
 
 
 def coverage_of_shapes(shapes: Shapes, targets: Sequence[str] | None) -> Coverage:
-    """The same as `coverage`, of such tensors; None for `targets`: all linear layers.
+    """`coverage` computed from the shapes of tensors; `targets` None means all linear layers.
 
     Raises:
         RecipeError: a target that cannot be adapted.

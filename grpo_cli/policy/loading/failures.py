@@ -1,4 +1,4 @@
-"""A library's words for a person: a failure is one sentence, whatever class it has, and warnings of PEFT are not shown."""
+"""Turns a library's failure, of whatever class, into one sentence for the user, and hides warnings of PEFT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grpo_cli.errors import DataError, SetupError, UserError
 
 MOST = 400
 TELLING = (OSError, ValueError, ImportError, RuntimeError, NotImplementedError)
-"""Classes whose messages are sentences; of others (a `KeyError`) the class is half of the message."""
+"""Exception classes whose messages are whole sentences. For others (a `KeyError`) the class name is added."""
 
 
 def sentence(err: BaseException) -> str:
@@ -25,7 +25,8 @@ def sentence(err: BaseException) -> str:
 
 @contextmanager
 def loading_failures(what: str, hint: str = "") -> Iterator[None]:
-    """A library's failures inside become `what: its words`; what a line of this package itself raised is raised as it is.
+    """Inside, a library's failure becomes a SetupError `what: message`. Exceptions that this package raises pass
+    unchanged.
 
     Raises:
         SetupError: a library failed, with any exception class.
@@ -46,7 +47,7 @@ def loading_failures(what: str, hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def quiet_peft() -> Iterator[None]:
-    """Nothing that PEFT warns of reaches the screen inside: `coverage` shows which layers have an adapter."""
+    """Suppress PEFT's warnings inside: `coverage` shows which layers have an adapter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,8 +1,9 @@
 """A model's files on this disk: in a folder, in the hub's cache, or in packages. Nothing is downloaded, no library of models is
 imported.
 
-How this works: `model_files` and its siblings find a folder or a repository in the cache, and `ModelFiles` answers by file
-name. `BUILT_IN` lists the models that packages of the index carry; `BuiltIn.file` puts one that comes in parts together, once.
+How this works: `model_files` and its siblings find a folder or a repository in the cache, and `ModelFiles` returns the
+path of a file by its name. `BUILT_IN` lists the models that Python packages carry; `BuiltIn.file` joins one that comes
+in parts, once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What lies of a model on this disk: names of the files asked for, each with its path or None."""
+    """The files of a model on this disk: each name that was asked for, with its path or None."""
 
     folder: Path | None
     repo: str | None
@@ -88,7 +89,7 @@ def end_ids(files: ModelFiles) -> set[int] | None:
     config = files.json("config.json")
     if config is None:
         return None
-    # the union, as loading takes it: a chat model's files often disagree, and each names a token that does end a turn
+    # the union, as loading does: a chat model's files often disagree, and each names a token that does end a turn
     found: set[int] = set()
     for holder in (files.json("generation_config.json"), config, config.get("text_config")):
         token = holder.get("eos_token_id") if isinstance(holder, dict) else None
@@ -101,7 +102,7 @@ def _files(name: str, revision: str | None) -> ModelFiles:
     folder = path_of(name)
     if folder.is_dir():
         return ModelFiles(folder, None, None)
-    # what is no folder and looks like none is a name of the hub, of which only the cache is read
+    # a name that is no folder and does not look like one is a hub name; only the hub's cache is read
     is_name = not name.startswith(("builtin:", "/", ".", "~")) and not name.endswith(".gguf")
     return ModelFiles(None, name if is_name else None, revision)
 
@@ -129,7 +130,7 @@ class BuiltIn:
         if len(held) == 1:
             return held[0]
         whole = cache_root() / "models" / f"{self.wheel}-{self.sha256[:16]}.gguf"
-        if whole.is_file():  # it was renamed to this when its digest was right
+        if whole.is_file():  # the file got this name only after its digest was checked
             return whole
         partial = whole.with_name(f"{whole.name}.{os.getpid()}")
         digest = hashlib.sha256()

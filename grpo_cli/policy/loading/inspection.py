@@ -1,8 +1,9 @@
-"""What a model's files show before anything is loaded: `grpo check` prints it, and loading refuses with the same words.
+"""Finds faults of a model in its files before anything is loaded. `grpo check` prints them; loading refuses with the
+same messages.
 
 How this works: `flaws` gets the recipe's `model` and looks at one thing after the other: the adapter, the place, the
-packages that are needed, `config.json`, the weights, the tokenizer, and whether vocabulary and model agree. Each look
-is a generator of `ModelFlaw`; the first fatal flaw ends the walk, since what lies behind it cannot be judged. Only
+packages that are needed, `config.json`, the weights, the tokenizer, and whether vocabulary and model agree. Each check
+is a generator of `ModelFlaw`; the first fatal flaw ends the checks, since those after it could not be judged. Only
 files and installed packages are looked at; transformers' own tables are read as text, because importing it takes
 seconds.
 """
@@ -39,7 +40,7 @@ TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "tekken.json")
 
 @dataclass(frozen=True, slots=True)
 class ModelFlaw:
-    """What stands in the way of loading a model; `is_fatal` is false where it only may."""
+    """A reason why a model cannot be loaded; `is_fatal` is False where it is only a possible one."""
 
     message: str
     hint: str = ""
@@ -58,7 +59,7 @@ class ModelFlaw:
 
 
 def refuse_flaws(model: Model, *, trains: bool = True) -> None:
-    """Nothing, where the files of a model show no fault; `trains`: it is not only measured.
+    """Raise the first fault that the files of a model show; `trains`: the model is trained, not only measured.
 
     Raises:
         SetupError, RecipeError: the first fault that loading would meet.
@@ -82,7 +83,7 @@ def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
 
 
 def refuse_router_loss(model: Model, coefficient: float | None) -> None:
-    """Nothing, where a model may have experts for a router's loss of this weight.
+    """Refuse a router loss of this weight for a model that has no experts.
 
     Raises:
         RecipeError: its class in transformers returns no router's logits.
@@ -100,8 +101,8 @@ def refuse_router_loss(model: Model, coefficient: float | None) -> None:
 
 
 def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
-    """All that is known to stand in the way; nothing more is looked at behind what is fatal."""
-    # the base first: the adapter's own files are all that is here where the base is missing
+    """All known reasons why the model cannot be loaded, up to the first fatal one."""
+    # check the adapter's base first: without it only the adapter's own files can be read
     try:
         whole = base_of(model, 0).model
         if (folder := adapter_folder(model)) is not None:
@@ -112,7 +113,7 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
     if folder is not None:
         # an adapter goes on as it is: the base behind it is trained through it, also where the recipe has no `lora`
         whole = whole.model_copy(update={"lora": Lora()})
-    # each a generator: what comes behind a fatal flaw is not even looked at
+    # generators, so that checks after a fatal flaw do not run
     parts = (
         *(_place(whole), _unmet(model_needs(whole)), _config(whole), _ends(whole), _weights(whole)),
         *(_tokenizer(model, whole), _vocabulary(model, whole)),
@@ -187,7 +188,7 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
         return
     yield from _kind(model, config)
     yield from _quantised(model, config)
-    # a model of text and images keeps the numbers of its text part in a section of their own
+    # a model of text and images has the sizes of its text part in a section of its own
     inner = config.get("text_config")
     text = inner if isinstance(inner, dict) else config
     yield from chain.from_iterable(
@@ -260,8 +261,8 @@ JSON_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": 
 
 
 def _wrong_values(config: dict[str, Any]) -> Iterator[ModelFlaw]:
-    """Values that transformers' own class of this configuration does not take, by the types and bounds in its source, and
-    sizes, shares of dropout, activations and types of weights of which no model can be made."""
+    """Values that no model can be made of: those that break the types and bounds in the source of transformers'
+    configuration class, and impossible sizes, dropout rates, activations and dtypes."""
     for name, field in _fields(str(config.get("model_type"))).items():
         if name not in config:
             continue
@@ -321,7 +322,7 @@ def _fields(kind: str) -> dict[str, _Field]:
 
 
 def _bounds(default: ast.expr | None) -> tuple[float, float, object]:
-    """Those of `interval(min=0.0, max=1.0)(default=0.02)`, and the default."""
+    """The bounds in `interval(min=0.0, max=1.0)(default=0.02)`, and the default."""
     given: dict[str | None, float] = {}
     if isinstance(default, ast.Call) and isinstance(default.func, ast.Call):
         given = {one.arg: float(ast.literal_eval(one.value)) for one in default.func.keywords}
@@ -331,7 +332,7 @@ def _bounds(default: ast.expr | None) -> tuple[float, float, object]:
 
 @lru_cache(maxsize=1)
 def _activations() -> frozenset[str]:
-    """The names in transformers' table of activations; empty where it is not where it was."""
+    """The names in transformers' table of activations; empty if this version keeps the table elsewhere."""
     for node in _source("activations.py"):
         if (
             isinstance(node, ast.Assign)
@@ -386,7 +387,7 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         whole.path.startswith("builtin:") or whole.path.endswith(".gguf") or whole.gguf_file
     ):
         return
-    # what looks like a path and is none would be asked of the hub, which answers that there is no such repository
+    # a missing path would be looked up on the hub, which would report a missing repository
     named = model.tokenizer
     if named is not None and _is_local(named) and not path_of(named).is_dir():
         yield ModelFlaw(f"no tokenizer folder `{named}`", "`model.tokenizer` is a folder with a tokenizer, or a hub id")
@@ -426,7 +427,7 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         return
     text = config.get("text_config")
     size = (text if isinstance(text, dict) else config).get("vocab_size")
-    # the largest id and not the count: a model's table is often longer than its vocabulary, for the sake of its width
+    # compare the largest id, not the count: embedding tables are often padded beyond the vocabulary
     added, inner = tokenizer.get("added_tokens"), tokenizer.get("model")
     ids = [one.get("id") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
     vocabulary = inner.get("vocab") if isinstance(inner, dict) else None
@@ -444,7 +445,7 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
 
 @lru_cache(maxsize=8)
 def _table(file: str, name: str) -> frozenset[str]:
-    """The model types in one of transformers' tables; empty where they are not where they were."""
+    """The model types in one of transformers' tables; empty if this version keeps them elsewhere."""
     found: set[str] = set()
     for node in _source(f"models/auto/{file}"):
         # the name stands at the head of the assignment; inside other tables' values it may occur too

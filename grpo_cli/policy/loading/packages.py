@@ -14,7 +14,7 @@ from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 @dataclass(frozen=True, slots=True)
 class PackageNeed:
-    """A package, by what is imported and what is installed, and the words of the recipe that ask for it."""
+    """A package: its module name, its distribution name, and the recipe setting that needs it."""
 
     module: str
     install: str
@@ -22,7 +22,7 @@ class PackageNeed:
     extra: str = ""
     """The extra of this program that installs it, where there is one."""
     otherwise: str = ""
-    """What a recipe can set to do without it."""
+    """What to set in the recipe so that the package is not needed."""
 
     def is_met(self) -> bool:
         """Whether it is installed."""
@@ -53,7 +53,7 @@ OPTIMIZERS = {
     r"adamw_anyprecision": ("torchdistx", "torchdistx"),
     r".*(bnb|8bit|paged_|lion_32bit|ademamix).*": ("bitsandbytes", "bitsandbytes"),
 }
-"""Patterns of `train.trl.optim` to the module and the package behind them; the first that fits, the last two columns."""
+"""Patterns of `train.trl.optim`, each with a module and a package; the first pattern that matches counts."""
 
 TRACKERS = {
     "tensorboard": ("tensorboard", "tensorboardX"),
@@ -81,7 +81,7 @@ QUANTIZERS = {
     "auto-round": (("auto_round", "auto-round"),),
     "fp_quant": (("fp_quant", "fp_quant"),),
 }
-"""What transformers asks for to load weights that are quantised so; others need a GPU and no package."""
+"""The package that transformers needs for each quantisation method; other methods need a GPU and no package."""
 
 
 def model_needs(model: Model) -> Iterator[PackageNeed]:

@@ -23,7 +23,7 @@ from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.text import path_of
 
 FURTHER = r"(-unsloth)?-(bnb-4bit|instruct|base|it|pt|chat)$|-(instruct|thinking)(?=-2507$)"
-"""What the names of models trained further or packed otherwise have behind the name of the shapes."""
+"""Suffixes of model names that do not change the shapes: fine-tuned, instruct or quantised variants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ModelSizes:
     is_tied: bool = False
     """Whether the head is the embeddings."""
     experts: int = 0
-    """Of each block; 0 where every token goes through all of it."""
+    """Experts in each block; 0 for a dense model."""
 
     @property
     def head_parameters(self) -> int:
@@ -98,7 +98,7 @@ def known_shapes() -> dict[str, dict[str, Any]]:
 
 
 def known_name(path: str) -> str | None:
-    """The name in `known_shapes` that a hub id or a built-in name means, whoever offers it and however it was trained further."""
+    """The name in `known_shapes` for a hub id or a built-in name; the owner and suffixes of variants are ignored."""
     if path in BUILT_IN:
         return BUILT_IN[path].shapes
     if Path(path).is_absolute() or path.startswith((".", "~", "builtin:")) or path.count("/") > 1:
@@ -115,12 +115,13 @@ def known_name(path: str) -> str | None:
 
 
 def local_sizes(model: Model) -> ModelSizes | None:
-    """The sizes as far as files on this disk hold them, a GGUF's header among them; None where they do not. No hub is asked."""
+    """The sizes from files on this disk (a GGUF's header too); None where these do not hold them. The hub is not
+    asked."""
     is_gguf = model.gguf_file is not None or model.path.endswith(".gguf")
     is_wheel = model.path.startswith("builtin:") and model.path != "builtin:tiny"
     if is_wheel or (is_gguf and path_of(model.path).exists()):
         return full_sizes(model)
-    # sizes are a help, not a check: what cannot be opened has none here, and its error comes from loading
+    # sizes are a help, not a check: a file that cannot be opened gives None here, and loading reports the error
     try:
         whole = base_of(model, 0).model
     except (RecipeError, SetupError):  # an adapter whose base is not here
@@ -129,7 +130,7 @@ def local_sizes(model: Model) -> ModelSizes | None:
 
 
 def full_sizes(model: Model) -> ModelSizes | None:
-    """The same through transformers, which also reads GGUF headers; None where it has no such model."""
+    """The sizes by way of transformers, which also reads GGUF headers; None where it has no such model."""
     if model.path == "builtin:tiny":
         return read_sizes(model, ModelFiles(None, None, None))
     from grpo_cli.policy.model import load_config

@@ -1,6 +1,7 @@
 """Weight files against `config.json`, by the headers of safetensors alone: names and shapes, no tensor is read.
 
-Families that lay their decoder out as Llama does are compared tensor by tensor; of others only that files are there and whole.
+For families laid out like Llama every tensor is compared. For others only the presence and length of the files is
+checked.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ def read_header(path: Path) -> Shapes:
     """The shapes of the tensors in a safetensors file.
 
     Raises:
-        OSError, ValueError, KeyError, struct.error: it is none, or it is cut off.
+        OSError, ValueError, KeyError, struct.error: it is no safetensors file, or it is cut off.
     """
     with path.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
-        # eight bytes of any other file are a length as well
+        # the first eight bytes of any other file read as a length too
         if length > MOST_HEADER_BYTES:
             raise ValueError("no safetensors file")
         header = json.loads(stream.read(length))
     entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    # a download that broke off has the whole header, at its start, and a file that is too short for it
+    # a broken download has the whole header but fewer bytes than the header states
     end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     if path.stat().st_size < 8 + length + end:
         raise ValueError("the file is cut off")
@@ -55,9 +56,9 @@ def read_headers(files: ModelFiles) -> Shapes | None:
 
 
 def wrong_weights(files: ModelFiles, config: dict[str, Any], *, is_whole: bool) -> str:
-    """What is wrong with the weights, as half a sentence; empty where nothing is, or nothing can be known.
+    """The fault of the weights, as half a sentence; empty if there is none or it cannot be determined.
 
-    `is_whole`: files that are not here are missing (a folder), rather than not downloaded yet (the hub's cache).
+    `is_whole`: an absent file is missing (a folder); otherwise it may only not be downloaded yet (the hub's cache).
     """
     # an index names the parts; without one there is a single file
     index = files.json(INDEX)
@@ -113,7 +114,7 @@ def linear_shapes(files: ModelFiles, config: dict[str, Any]) -> Shapes:
 SIZES = ("hidden_size", "intermediate_size", "vocab_size", "num_attention_heads", "num_hidden_layers")
 MOST_LAYERS = 10_000
 DERIVED = ("head_dim", "num_key_value_heads")
-"""Sizes that follow from others where a configuration leaves them out."""
+"""Sizes that are derived from others when a configuration omits them."""
 
 
 def expected_shapes(config: dict[str, Any]) -> Shapes:

@@ -1,1 +1,1 @@
-"""How rows become the text that a model goes on from. No torch in here: `grpo check` renders the same prompts."""
+"""Turns rows into prompt texts. Nothing here imports torch: `grpo check` renders the same prompts."""

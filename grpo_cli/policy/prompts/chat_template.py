@@ -1,8 +1,9 @@
-"""A model's chat template, rendered here and nowhere else: the same text for every job, with transformers or without.
+"""Renders a model's chat template. All rendering is here, so every job gets the same text, with or without
+transformers.
 
-Templates are programs that come with a model: they run in jinja's sandbox, on plain JSON values. What they can use is what
-transformers gives them (`tojson`, `raise_exception`, `strftime_now`, `{% generation %}`, loop controls). Their time and
-memory are bounded by the process that renders them (`trial`). No torch in here.
+Templates are programs that come with a model: they run in jinja's sandbox, on plain JSON values. They get the same
+functions as in transformers (`tojson`, `raise_exception`, `strftime_now`, `{% generation %}`, loop controls). Their
+time and memory are bounded by the process that renders them (`trial`). No torch in here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Templates = str | Mapping[str, str]
 
 GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
 TWO_TIMES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2012, 12, 13, 20, 8, 7))
-"""Points in time that no form of a date writes alike."""
+"""Two points in time that differ in every date format."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which data sets keep the thinking of an earlier turn; templates read the first or the second."""
 
@@ -44,7 +45,8 @@ class ChatTemplate:
         opens: bool = True,
         clock: datetime | None = None,
     ) -> str:
-        """The text of a chat; with `opens` up to where the assistant's turn begins, with `clock` as if it were then.
+        """The text of a chat. `opens` adds the opening of the assistant's turn; `clock` is the time that the template
+        sees.
 
         Raises:
             TemplateRefuses: the template refuses these messages, or fails.
@@ -61,9 +63,9 @@ class ChatTemplate:
         clock: datetime | None = None,
     ) -> tuple[str, list[str]]:
         """The text with the dates that the template wrote into it."""
-        # an empty list of tools is none to most templates, and a header without tools to some
+        # pass None for an empty list of tools: some templates would write a header without tools
         shown = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
-        # what the recipe gives may replace a special token, but not the messages
+        # the recipe's arguments may replace a special token, but not the messages
         given: dict[str, Any] = {**self.special, **self.args, **shown, "add_generation_prompt": opens}
         source = self.templates if isinstance(self.templates, str) else None
         for name in ("tool_use", "default") if tools else ("default",):
@@ -78,8 +80,8 @@ class ChatTemplate:
     def clock_fix(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> str | None:
-        """How to have the same prompt on every day: the key that takes the date in place of the clock, where the template
-        reads one; None where the clock makes no difference to these messages.
+        """How to get the same prompt every day: the template argument that sets the date in place of the clock, if
+        there is one. None where the clock does not change the text of these messages.
 
         Raises:
             TemplateRefuses: as `render`.
@@ -100,7 +102,7 @@ class ChatTemplate:
         return "write the date into a copy of the template and name that with `model.chat_template`"
 
     def variables(self) -> set[str]:
-        """What the templates read in addition to the messages and what comes with them.
+        """Names of the variables that the templates read beyond the messages and the standard arguments.
 
         Raises:
             TemplateRefuses: a template that cannot be read.
@@ -109,7 +111,7 @@ class ChatTemplate:
         sources = [self.templates] if isinstance(self.templates, str) else list(self.templates.values())
         env = environment()
         for source in sources:
-            with suppress(TemplateRefuses):  # what cannot be read is refused below, in its own words
+            with suppress(TemplateRefuses):  # a template that cannot be read is refused below, with jinja's message
                 replace(self, templates=source).render([{"role": "user", "content": "x"}])
         try:
             found = set().union(*(meta.find_undeclared_variables(env.parse(source)) for source in sources))
@@ -120,7 +122,7 @@ class ChatTemplate:
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message without nulls, its thinking under the names that templates read."""
+    """The message without null values, with its thinking under both names that templates read."""
     # data sets write every key into every message, null where it has none; templates test whether a key is there
     plain = {key: value for key, value in message.items() if value is not None}
     reasoning = next((plain[key] for key in REASONING if key in plain), None)

@@ -1,9 +1,9 @@
-"""One conversation of an episode as a chat template renders it, and the ids of it that the model wrote.
+"""One conversation of an episode as a chat template renders it, and the token ids in it that the model generated.
 
-How this works. A turn of the model is known as the template renders it last in a conversation, or as the opening of a turn and the
-words themselves: Qwen3 writes an empty thought into a last turn that had none, and takes it out again when a result of a
-tool follows. What the model wrote had none either, so that its conversations are those that the template renders. Behind
-either form of the turn the rest of the ids are the observation and the opening of the next turn (`suffix`).
+How this works. The turn of the model is found in the rendered text in one of two forms: as the template renders the
+last turn, or as the opening of a turn followed by the model's text. The second form is for templates such as Qwen3's,
+which writes an empty thought into a last turn without one and removes it when a tool result follows; the model
+generated none. The ids behind the turn are the observation and the opening of the next turn (`suffix`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
 Encode = Callable[[str], list[int]]
 """Token ids of such a text."""
 Results = tuple[tuple[str, str], ...]
-"""What tools returned for the calls of one turn: their names, and the texts."""
+"""Tool results for the calls of one turn: pairs of tool name and text."""
 WORDS, THOUGHT = "sure", "maybe"
 ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
 """Examples of a turn of the model: plain, and after a thought."""
@@ -47,8 +47,8 @@ class Conversation:
         self._turns: dict[tuple[str, tuple[str, ...]], tuple[list[int], list[int]]] = {}
 
     def check(self) -> None:
-        """Whether the template closes turns, keeps what was written, also a thought, and when a second turn follows; and shows
-        observations.
+        """Check that the template closes turns, keeps the model's text and thoughts (also when another turn follows),
+        and shows observations.
 
         Raises:
             SetupError: it does not.
@@ -74,20 +74,20 @@ class Conversation:
         return text if self.form is None else (("look", text),)
 
     def parted(self, observation: str | Results, answer: str) -> tuple[list[int], list[int]]:
-        """The ids up to the end of a turn of the words `answer`, as they stand in the conversation that goes on with the observation;
-        and the suffix: the ids of the observation and of the opening of the next turn.
+        """The ids up to the end of the turn `answer` inside the conversation with the observation, and the suffix: the
+        ids of the observation and of the opening of the next turn.
 
         Raises:
-            SetupError: the turn does not stand before it as it was written.
+            SetupError: the conversation does not contain the turn as the model wrote it.
         """
         turn = self._turn(answer, observation)
         ids = self.encode(self._rendered(turn, *self._messages(observation), opens=True))
         called = () if isinstance(observation, str) else tuple(name for name, _ in observation)
         found = self._turns.get((answer, called))
         if found is None:
-            # with the turn last, as the model saw it when it wrote
+            # the turn as the last one, as the model saw it while generating
             before = self._rendered(turn)
-            # or the opening of a turn and the words, without what the template put between the two; empty where that is not
+            # or the opening of a turn and the text, without what the template put in between; empty if there is nothing
             # how it is rendered
             opened, words = self._rendered(opens=True), list[int]()
             at = before.find(answer, len(opened))
@@ -99,7 +99,7 @@ class Conversation:
             if len(self._turns) < MOST_KEPT:  # a model may make up names of tools without end
                 self._turns[answer, called] = found
         for said in found:
-            # as ids, not as text: the same text may be cut into other tokens once more follows it
+            # compare ids, not text: the same text may be tokenised differently when more text follows
             if said and ids[: len(said)] == said:
                 return said, ids[len(said) :]
         raise self._forgets(answer)
@@ -130,7 +130,7 @@ class Conversation:
         ]
 
     def _turn(self, answer: str, called: str | Results = "") -> dict[str, Any]:
-        """A turn of the words `answer`, which calls tools where `called` holds their results."""
+        """A turn with the text `answer`; it calls tools if `called` holds their results."""
         if self.form is not None and not isinstance(called, str):
             return turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
         return {"role": "assistant", "content": answer}

@@ -1,4 +1,4 @@
-"""From a row to the text that a model goes on from. All jobs take their prompts from here. No torch in here.
+"""Turns a row into its prompt text, for all jobs. Nothing here imports torch.
 
 A row with messages goes through the chat template; behind it, and behind plain text, stands the row's `prefill`: the
 beginning of the assistant's turn. What cannot be rendered is refused before weights are loaded (`refuse`).
@@ -38,7 +38,7 @@ class Prompts:
         if row.messages is None:
             return row.prompt + row.prefill
         text = self._render(row, row.messages, row.tools)
-        # by leaving them out: a prompt that stays the same never held them, and the model would be asked without its tools
+        # render without the tools: if the prompt stays the same, the template never shows them to the model
         bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in row.messages]
         ignored = ""
         if row.tools and text == self._render(row, row.messages, None):
@@ -65,9 +65,10 @@ class Prompts:
         return self.chat.render(messages, opens=opens)
 
     def assistant_prefix(self, row: Row) -> str:
-        """What of the assistant's turn stands in the prompt already: a thinking that the template opened, and the prefill."""
+        """The part of the assistant's turn that the prompt already contains: a thinking tag that the template opens,
+        and the prefill."""
         text = self.text(row)
-        # what the template opened stands before the prefill, and only its very end counts
+        # the template's opening stands before the prefill; only its last characters matter
         template = text.removesuffix(row.prefill) if row.prefill else text
         return opening_at_end(template) + row.prefill
 
@@ -82,10 +83,10 @@ class Prompts:
             messages = list(row.messages or ())
             text = self._render(row, messages, row.tools) if messages else ""
             for i, message in enumerate(messages):
-                # what an assistant wrote earlier may go: some templates drop thoughts, and the task is in other turns
+                # earlier assistant turns may be left out: some templates drop thoughts, and the task is in other turns
                 if message["role"] == "assistant" or not message["content"].strip():
                     continue
-                # by changing one word of it: a template that shows a turn must show the change
+                # change one word of the turn: a template that shows the turn must show the change
                 other = [*messages[:i], {**message, "content": message["content"] + "x"}, *messages[i + 1 :]]
                 if text == self._render(row, other, row.tools):
                     lost = str(message["role"])
@@ -122,7 +123,7 @@ class Prompts:
         try:
             return self.chat.render(messages, tools)
         except TemplateRefuses as err:
-            # with the way out: found by leaving out what some templates do not take
+            # find the hint by leaving out what some templates do not accept
             mend = "give another template with `model.chat_template`, or render the prompt yourself with `data.plain: true`"
             for role in ("system", "developer", "tool"):
                 if any(m["role"] == role for m in row.messages or ()):

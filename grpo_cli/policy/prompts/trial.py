@@ -1,8 +1,8 @@
-"""Rendering of a chat template that came from elsewhere: in one process next to this one, which may be killed.
+"""Renders chat templates that came with a model in a separate process, which can be killed.
 
-Templates are programs. Jinja's sandbox keeps them from this machine, and neither from going on for ever nor from making a
-text of gigabytes, which jinja may do as early as it compiles a constant. A template may be quick on a thousand prompts and
-burst on the next, so all of them are rendered there. The process is kept: a prompt costs a round trip of a tenth of a
+Templates are programs. Jinja's sandbox protects the machine, but does not stop an endless loop or a text of gigabytes,
+which jinja may produce even while it compiles a constant. A template may be quick on a thousand prompts and fail on the
+next, so every prompt is rendered in that process. The process stays alive: a prompt costs a round trip of a tenth of a
 millisecond, not a start.
 """
 
@@ -32,12 +32,12 @@ LONG = 20_000
 MOST_ADDED = 1_000_000
 """Characters that a template may add to four times what it was given."""
 MOST_WORDS = 1000
-"""Characters of a template's own message as it refuses."""
+"""Characters kept of a template's own error message."""
 Given = Mapping[str, Any]
 """What a template is rendered with, `messages` among it."""
 
 _failed: dict[str, str] = {}
-"""Templates that broke a limit, and how: none is waited for again."""
+"""Templates that broke a limit, with the reason; they are not rendered again."""
 _tried = set[str]()
 _rendering = threading.Lock()
 
@@ -47,7 +47,7 @@ class TemplateRefuses(ValueError):
 
 
 def render_beside(source: str, given: Given, clock: datetime | None = None) -> tuple[str, list[str]]:
-    """What a template makes of what it is given, and the dates that it wrote; with `clock` as if it were then.
+    """The text of a template and the dates that it wrote; `clock` is the time that the template sees.
 
     Raises:
         TemplateRefuses: it refuses them, or fails.
@@ -77,7 +77,7 @@ def render_beside(source: str, given: Given, clock: datetime | None = None) -> t
 
 def _run(source: str, given: Given, clock: datetime | None) -> list[Any]:
     """What the process returns; a limit that was broken is noted."""
-    # noted, so that no other prompt waits for it: a template that bursts on one prompt is refused for all
+    # a template that breaks a limit on one prompt is refused for all, so no other prompt waits for it
     try:
         (result,) = _pool().run([(source, given, clock)])
     except Unavailable as err:
@@ -110,7 +110,7 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012 - jinja reads it from the class
 
     def parse(self, parser: Parser) -> nodes.Node:
-        # a scope of its own, as in transformers: what is set inside is not seen outside
+        # a scope of its own, as in transformers: variables set inside are not visible outside
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
@@ -176,7 +176,7 @@ def at_line(err: TemplateError) -> str:
 
 
 def rendered(source: str, given: Given, clock: datetime | None = None) -> tuple[str, list[str]]:
-    """As `render_beside`, in this process: for templates of ours."""
+    """Like `render_beside`, but in this process: for our own templates."""
     dates = list[str]()
 
     def date(form: str) -> str:
@@ -204,7 +204,7 @@ def load(config: object) -> tuple[Callable[[tuple[str, Given, datetime | None]],
             text, dates = rendered(source, given, clock)
         except TemplateRefuses as err:
             return ["refuses", str(err)]
-        # against what it was given: a long prompt may have a long text, and a short one that explodes is a bomb
+        # relative to the input: a long prompt may give a long text, a short one may not
         size = len(pickle.dumps(given))
         made = len(text) + sum(map(len, dates))
         return ["long", made, size] if made > MOST_ADDED + 4 * size else ["text", text, dates]

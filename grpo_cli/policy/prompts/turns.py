@@ -1,4 +1,5 @@
-"""How a chat template opens and ends the model's turn, held against where a prompt ends and what ends a completion."""
+"""Compares how a chat template opens and ends the model's turn with where prompts end and which tokens end a
+completion."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from grpo_cli.policy.prompts.prompt import Prompts
 from grpo_cli.policy.prompts.trial import TemplateRefuses
 
 ASKED, SAID, NEXT = "First question?", "First answer.", "Second question?"
-"""Words that no template has of its own."""
+"""Words that no template contains itself."""
 ASKS, SAYS = {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}
 SHOWN = 40
 
@@ -44,8 +45,8 @@ def template_warnings(
 
 
 def unopened(prompts: Prompts) -> str | None:
-    """A template that ignores `add_generation_prompt` though its answers stand behind words of their own; None for one that
-    writes an answer right behind the question (Mistral's).
+    """Finds a template that ignores `add_generation_prompt` although it writes an opening before answers. None for a
+    template that writes the answer directly after the question (Mistral's).
 
     Raises:
         TemplateRefuses, SetupError: it does not render a question and an answer.
@@ -71,7 +72,8 @@ def unended(
     ends: Collection[int],
     stop: Sequence[str],
 ) -> str | None:
-    """A template that ends an answer with a token which ends no completion; None where one does, or it writes no token there.
+    """Finds a template that ends an answer with a token that does not end completions. None if it does, or if there is
+    no token.
 
     Raises:
         TemplateRefuses, SetupError: it does not render a question and an answer.
@@ -100,16 +102,16 @@ def _end(text: str) -> str:
     return text if len(text) <= SHOWN else f"…{text[-SHOWN:]}"
 
 
-# What would stand twice in a prompt: rows that are templated already, or begin with the token that the tokenizer puts first.
+# Doubled openings: rows that already contain the template, or begin with the token that the tokenizer puts first.
 
 SEEN = 2000
-"""Rows that are looked at; data sets are templated as a whole."""
+"""Number of rows checked; a few suffice, because a data set is templated as a whole."""
 
 
 def doubles(
     rows: Sequence[Row], special: Mapping[int, str], tags: set[int], encode: Callable[[Row], Sequence[int]]
 ) -> list[str]:
-    """One sentence for each thing that stands twice.
+    """One sentence for each doubled opening.
 
     Args:
         special: the tokenizer's special tokens.
@@ -136,7 +138,7 @@ def doubles(
         f" tokens too: they would stand twice, first {held[0].place}"
         for word, held in found.items()
     ]
-    # a few do: what stands first comes from template and tokenizer, not from the row
+    # a few rows suffice: the first tokens come from template and tokenizer, not from the row
     begun = [ids for ids in (encode(row) for row in rows[:10]) if len(ids) > 1 and ids[0] == ids[1]]
     if begun and begun[0][0] in special and not found:
         said.append(f"the first token `{special[begun[0][0]]}` stands twice: in the rows, and from the tokenizer")
