@@ -1,7 +1,7 @@
-"""Golds compiled once per row, and each made to pass its own verifier before a single GPU-second is spent.
+"""Compiles the gold of every row once, and checks that each gold passes its own verifier before training starts.
 
-A gold that its own verifier calls wrong would punish every right answer to its row, so it is an error of the
-data, not a zero. `drop` leaves such rows out and lists them; it never lets one through.
+A gold that its own verifier calls wrong would punish every right answer to its row, so it is reported as an error of
+the data. With `drop` such rows are left out and listed; none is ever kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ THRESHOLD = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two rows and how much of them is shared, 1.0 for equal prompts; `first` is the earlier, or the training row."""
+    """Two similar rows and their similarity, 1.0 for equal prompts; `first` is the earlier row, or the training row."""
 
     first: Row
     second: Row
@@ -59,12 +59,12 @@ def words(text: str) -> Words:
 
 
 class Corpus:
-    """Rows indexed for finding others like them.
+    """An index of rows that finds similar ones.
 
-    A row whose rare triples mostly stand in no other row cannot be near one, which settles nearly all of them at
-    once; the rest are looked up by the rarest n - ceil(THRESHOLD * n) + 1 of their n triples, since two sets that
-    share so much must share one of those (the prefix filter of set-similarity joins), and compared exactly: by all triples but
-    those of an instruction that most rows share, since wordings that many rows have tell questions apart as well.
+    Most rows are settled at once: a row whose rare triples mostly occur in no other row has no near copy. The others
+    are looked up by the rarest n - ceil(THRESHOLD * n) + 1 of their n triples (the prefix filter of set-similarity
+    joins: two sets above the threshold must share one of these). The rows found are compared exactly, by all triples
+    except those of an instruction that most rows share; wordings of many rows still distinguish questions.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -83,7 +83,7 @@ class Corpus:
         self._asked = {index: found - self._instruction for index, found in triples.items()}
 
     def duplicates(self) -> list[Pair]:
-        """Each row that repeats an earlier one, with the most similar such; exact ones first."""
+        """Each row that repeats an earlier row, with the most similar earlier row; exact repetitions first."""
         repeated = {triple for triple, count in self._rows_with.items() if count > 1}
         near_rows = [index for index, own in self._own.items() if self._may_match(own, repeated)]
         rows_of = self._rows_of(near_rows)
@@ -99,7 +99,7 @@ class Corpus:
         return exact + sorted(near, key=lambda pair: -pair.similarity)
 
     def overlap(self, held_out: Sequence[Row]) -> list[Pair]:
-        """Each held-out row that is also one of these, with the most similar such; exact ones first."""
+        """Each held-out row that repeats an indexed row, with the most similar of them; exact repetitions first."""
         exact, asked = [], []
         for row in held_out:
             text = words(row.prompt)
@@ -146,13 +146,13 @@ class Corpus:
 
 
 def held_out_among(rows: Sequence[Row], held_out: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """The rows that are held-out ones, each with that one; read without case and white space."""
+    """The rows that are also held out, each with its held-out row; case and white space are ignored."""
     kept_back = {words(row.prompt): row for row in held_out}
     return [(one, row) for one in rows if (row := kept_back.get(words(one.prompt))) is not None]
 
 
 def refuse_held_out(rows: Sequence[Row], held_out: Sequence[Row], place: str) -> None:
-    """Refuse rows to learn from that are held-out ones, read without case and white space.
+    """Refuse training rows that are also held out; case and white space are ignored.
 
     Raises:
         DataError: with the first such row.
@@ -170,12 +170,12 @@ def refuse_held_out(rows: Sequence[Row], held_out: Sequence[Row], place: str) ->
 def refuse_shown(
     key: str, source: SourceLike | None, templates: Sequence[str], rows: Sequence[Row], held_out: Sequence[Row]
 ) -> None:
-    """Refuse what cannot be shown to a model, or must not be.
+    """Refuse demonstrations that cannot be made from these rows, or that show held-out rows.
 
     Args:
-        key: that of the phase of supervised training.
-        source: where its own rows are from; None where it takes the training rows.
-        templates: of its demonstrations; a row draws one of them, so every row must fill all.
+        key: the recipe key of the phase of supervised training.
+        source: the source of the phase's own rows; None where it uses the training rows.
+        templates: of the demonstrations; a row draws one of them, so every row must fill all.
 
     Raises:
         DataError: a row that does not fill a template, or samples of a held-out row.
@@ -200,10 +200,10 @@ MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class GoldAudit:
-    """The rows that hold, their golds per verifier in the same order, and what was left out and why.
+    """The rows with valid golds, their golds per verifier in the same order, and the rows left out with the reason.
 
-    `doubtful` rows hold all the same: their gold reads like what stands where there is none, and may be meant. `refused`
-    are the golds per verifier of rows that were left out.
+    `doubtful` rows are kept: their gold looks like a placeholder for a missing one, but may be meant. `refused` holds,
+    per verifier, the golds of rows that were left out.
     """
 
     rows: list[Row]
@@ -215,7 +215,7 @@ class GoldAudit:
 
 @dataclass(frozen=True, slots=True)
 class _Gold:
-    """A compiled gold and a completion that must be right for it, or why there is none."""
+    """A compiled gold and a completion that must be right for it, or the reason why there is none."""
 
     gold: Any = None
     text: str | None = None
@@ -230,7 +230,7 @@ def audit_golds(
 ) -> GoldAudit:
     """Compile the gold of every row for every verifier that judges it, and run each gold through its own verifier.
 
-    With the rule `by` a row has a gold only for the verifier that it names; for the others it has None.
+    With the rule `by` a row has a gold only for the verifier that the row names, and None for the others.
 
     Raises:
         DataError: a gold is bad and `on_bad_gold` is `error`, or no row is left.
@@ -278,7 +278,7 @@ def audit_golds(
 
 def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
     # rows of equal golds are compiled and judged once: a set of a hundred thousand rows often has a few thousand
-    # by the columns that the verifier names, then by all fields that compiling an earlier one looked at
+    # first by the columns that the verifier names, then by all fields that were read while an earlier row was compiled
     seen: dict[str, list[tuple[dict[str, Any], int]]] = defaultdict(list)
     known: list[_Gold] = []
     index_of: list[int] = []
@@ -297,7 +297,7 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
             except BadGold as err:
                 known.append(_Gold(problem=str(err)))
             firsts.append(row)
-            if len(alike) < 8:  # a verifier that reads whole rows gains nothing from a longer list
+            if len(alike) < 8:  # for a verifier that reads whole rows a longer list brings nothing
                 alike.append(({name: row.fields.get(name, MISSING) for name in watched.read}, index))
         index_of.append(index)
     # a gold that its own verifier does not pass would never be paid, whatever the model writes
@@ -324,7 +324,7 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
 
 
 class _Watched(Mapping[str, Any]):
-    """A row that remembers which of its fields were looked at, present or not."""
+    """A row that records which of its fields were looked up, present or not."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields

@@ -30,7 +30,8 @@ PACKED = (".gz", ".zst")
 class Record:
     """One row as it stands in the source; `place` is `file:line`.
 
-    `row` is the id of a row whose columns were filled before, as a sample of it has them; they are not filled again.
+    `row` is set for a record made from a run's sample: the id of the row. Its columns were filled when the run was made
+    and are not filled again.
     """
 
     fields: dict[str, Any]
@@ -73,10 +74,11 @@ def read_file(path: Path, name: str) -> Iterator[Record | BrokenFile]:
 def _json_lines(path: Path, name: str) -> Iterator[Record | BrokenFile]:
     with open_file(path, name) as stream:
         for number, text in numbered(stream):
-            line = text or b""  # there is no cap, so no line is left out
+            line = text or b""  # without a limit no line is left out
             if number == 1 and line.lstrip().startswith(b"["):
                 try:
-                    value = _json(line + stream.read(), mark)  # marked, so that items with a key twice can be named
+                    # `mark` marks items that hold a key twice, so that the message can name them
+                    value = _json(line + stream.read(), mark)
                 except ValueError as err:
                     yield BrokenFile(name, str(err))
                     return
@@ -211,7 +213,7 @@ def plain(value: object) -> Any:
     """The value in JSON's own types: dates as ISO text, decimals as text, NaN as null, bytes as UTF-8 text.
 
     Raises:
-        ValueError: something that has no such form.
+        ValueError: the value has no JSON form.
     """
     if isinstance(value, float):
         return None if math.isnan(value) else value

@@ -1,7 +1,7 @@
-"""What a template may do to a value: `{answer | after('####') | number}`. Text in, text out, no surprises.
+"""The filters of a template: `{answer | after('####') | number}`. A filter takes text and returns text.
 
-A filter that finds nothing refuses the row rather than passing the text on: a gold that silently became
-the whole worked solution is the error one finds weeks later. `default` is the one way around it.
+A filter that finds nothing refuses the row and does not pass the text on: otherwise the whole worked solution could
+silently become the gold. Only `default` gives a value instead.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _json(value: object, path: str = "") -> Any:
     if not isinstance(value, str):
         return _inside(value, path) if path else json.dumps(value, ensure_ascii=False)
     try:
-        # NaN and Infinity are no JSON, and would turn up in a gold as numbers: `int` raises ValueError on their names
+        # NaN and Infinity are no JSON but would be read as numbers of a gold: `int` raises ValueError on these names
         found = json.loads(value, parse_constant=int, object_pairs_hook=once)
     except RepeatedKey as err:
         raise FilterError(f"holds JSON in which {err}: {_short(value)}") from err
@@ -127,7 +127,7 @@ def _inside(value: object, path: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter: what it gives, the function, and how few and how many arguments it takes."""
+    """A filter: its description, its function, and the least and the most arguments that it takes."""
 
     gives: str
     apply: Callable[..., Any]

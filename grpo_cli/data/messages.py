@@ -1,8 +1,9 @@
-"""Prompts that already are chat messages. The last one must not be the assistant's: that is what the model shall write.
+"""Prompts that are lists of chat messages. The last message must not be the assistant's: the model is to write that
+one.
 
-What a message holds beside role and content (`tool_calls`, `tool_call_id`, `name`, …) stays in it for the chat template
-to render; what no template of text can render (images, sound) is refused. Keys whose value is null are left out.
-Turns of `from` and `value`, as ShareGPT has them, become messages.
+Other keys of a message than role and content (`tool_calls`, `tool_call_id`, `name`, …) are kept for the chat template.
+Content that a text template cannot render (images, sound) is refused. Keys whose value is null are left out. ShareGPT's
+turns of `from` and `value` become messages.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ SHAREGPT = {
     "observation": "tool",
     "function_response": "tool",
 }
-"""Roles of turns of `from` and `value`, as ShareGPT's data sets have them; other names are roles already."""
+"""Roles for the `from` names of ShareGPT's data sets; any other name is used as the role."""
 UNREADABLE = ("images", "image", "audio", "video", "videos", "function_call", "refusal")
-"""Keys of messages that no chat template of text renders."""
+"""Keys of messages that a text chat template cannot render."""
 
 Message = dict[str, Any]
 
@@ -98,7 +99,7 @@ def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
     A row whose prompt is text may have a column of that name that means something else: only a list of tools counts.
 
     Raises:
-        BadMessages: the prompt is a list of messages, and the column is something else than a list of tools.
+        BadMessages: the prompt is a list of messages, but the column is not a list of tools.
     """
     if isinstance(value, str) and value.strip()[:1] == "[":
         try:
@@ -106,7 +107,7 @@ def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
         except RepeatedKey as err:
             raise BadMessages(f"the column `tools`: {err}") from None
         except ValueError:
-            pass  # text that only begins like a list
+            pass  # the text begins like a JSON list but is none
     if (
         isinstance(value, list)
         and value
@@ -119,7 +120,7 @@ def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """The chat as text, for records and the screen: its turns without the system's."""
+    """The chat as text, for records and the screen, without the system turn."""
     shown = []
     for message in messages:
         if message["role"] not in ("system", "developer"):

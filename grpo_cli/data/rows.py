@@ -1,4 +1,4 @@
-"""Rows as the three jobs see them: an id, a prompt, and everything a verifier may read.
+"""Rows as training, evaluation and audits use them: an id, a prompt, and every field that a verifier may read.
 
 `fields` holds every column of the source, with `answer` replaced by the recipe's answer template and the
 recipe's `data.columns` added. The id is a hash of the source row, never of the filled prompt: a reworded
@@ -36,8 +36,8 @@ from grpo_cli.errors import DataError, Mistake, RecipeError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt with its gold; `messages` is None where `data.plain` asks for bare text. `place` is where it came from,
-    `tools` what the row offers the model to call, `prefill` the beginning of its answer."""
+    """One prompt with its gold. `messages` is None where `data.plain` asks for bare text. `place` is its file and line,
+    `tools` are the tools that the model may call, `prefill` is the beginning of the answer."""
 
     id: str
     prompt: str
@@ -62,7 +62,7 @@ class Split:
 
 
 class DataLike(Protocol):
-    """The section of a recipe about its data (`recipe.Data`)."""
+    """The `data` section of a recipe (`recipe.Data`)."""
 
     @property
     def train(self) -> Sequence[SourceLike]: ...
@@ -142,7 +142,7 @@ class RowLayout:
         """Parse the templates.
 
         Raises:
-            RecipeError: all that cannot be read.
+            RecipeError: every template that cannot be read.
         """
         mistakes: list[Mistake] = []
 
@@ -188,7 +188,8 @@ class RowLayout:
         if self.drops_null and answer is None and "answer" in fields:
             raise NullValue("`answer` is null")
         if template is not None or "answer" in fields:
-            # numbers become the text a model would write; lists and objects stay what they are, for verifiers that want them
+            # numbers become the text that a model would write; lists and objects stay as they are for verifiers that
+            # read them
             fields["answer"] = as_text(answer) if isinstance(answer, bool | int | float) else answer
         columns = {} if is_filled else self.columns
         fields.update((name, column.value(record.fields)) for name, column in columns.items())
@@ -196,7 +197,8 @@ class RowLayout:
         system = None
         if self.system is not None:
             text = self.system.fill(record.fields)
-            # a template that a row fills with nothing gives no system turn; an empty one that the recipe writes out does
+            # a template that a row fills with the empty string gives no system turn; an empty string in the recipe
+            # gives one
             system = text if text.strip() or not self.system.columns else None
         prefill = self.prefill.fill(record.fields) if self.prefill is not None else ""
         if isinstance(value, list):
@@ -221,14 +223,14 @@ class RowLayout:
 
 
 def leaked_golds(words: Template | None, answer: Template | None) -> list[str]:
-    """What is wrong with words to the model that name the column of the gold: they would give the answer away."""
+    """The mistake of a text for the model that contains the gold's column: it would give the answer away."""
     golds = {"answer"} if answer is None else {path.partition(".")[0] for path in answer.columns} | {"answer"}
     paths = [] if words is None else [path for path in words.columns if path.partition(".")[0] in golds]
     return [f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces" for path in paths]
 
 
 def template_mistake(place: str, source: str, err: TemplateError) -> Mistake:
-    """A template's error with the place in it underlined."""
+    """A template's error, with the position in the template underlined."""
     start = source.rfind("\n", 0, err.at) + 1
     line = source[start:].splitlines()[0] if source[start:] else ""
     return Mistake(place, str(err), f"    {line}\n    {' ' * (err.at - start)}^")
@@ -236,7 +238,7 @@ def template_mistake(place: str, source: str, err: TemplateError) -> Mistake:
 
 @dataclass(frozen=True, slots=True)
 class FilledRows:
-    """The rows, how many `where` did not keep, and those left out for a null, with the first reason."""
+    """The rows, the number that `where` dropped, and the number left out because of a null, with the first reason."""
 
     rows: list[Row]
     total: int
@@ -279,14 +281,14 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
             mistakes.append(Mistake(record.place, str(err)))
     for column, failures in missing.items():
         record, first = failures[0]
-        # a key that only some rows lack is null there; one that none has is a slip of the recipe
+        # a key that some rows have is null in the others; a key that no row has is a mistake in the recipe
         if layout.drops_null and len(failures) < len(records) - unkept:
             nulls += [Mistake(one.place, f"no column `{column}`") for one, _ in failures]
             continue
         count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
         mistakes.append(Mistake(record.place, f"no column `{column}`{count}{first.why}"))
     if mistakes:
-        # only where leaving rows out would help: a column that some rows have, or a null
+        # give this hint only if leaving rows out would help: some rows have the column, or it is null
         is_null = any(len(failures) < len(records) - unkept for failures in missing.values()) or any(
             m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes
         )
@@ -294,7 +296,7 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
         raise DataError(mistakes, hint=hint if is_null else "")
     filled = FilledRows(rows, len(records), unkept, nulls)
     if records and not rows:
-        # what the expression met in the first row: a text where a number was meant shows at once
+        # show the values of the first row: a text in place of a number is then seen at once
         values = {path: records[0].fields.get(path) for path in layout.where.columns()} if layout.where else {}
         shown = ", ".join(f"`{path}` is {json.dumps(value, ensure_ascii=False)[:60]}" for path, value in values.items())
         hint = f"in {records[0].place} {shown}" if shown else ""
@@ -333,7 +335,7 @@ class IdGiver:
         return name if self._seen[name] == 1 else f"{name}-{self._seen[name]}"
 
 
-# Prompts that do not fit are left out whole and counted. Cutting one would ask another question than its gold answers.
+# Prompts that do not fit are left out and counted. They are not cut: the gold would not answer a cut question.
 
 
 @dataclass(frozen=True, slots=True)

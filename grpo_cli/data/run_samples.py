@@ -1,9 +1,9 @@
-"""The source `run:NAME`: what a run has drawn for training, as rows with a column `completion`. Rejection sampling.
+"""The source `run:NAME`: the training samples of a run, as rows with a column `completion`, for rejection sampling.
 
     from: run:NAME_OR_PATH      options: {only: right, a_row: 4, shortest: false, language: LATIN, repetition: 0.2, since: 0}
 
-A row stands in it with at most `a_row` distinct, whole completions, and every row as often as any other: easy rows, of which
-there are many right samples, do not crowd out hard ones. Its held-out samples lie elsewhere and are never read.
+A row comes with at most `a_row` distinct, untruncated completions. Every row occurs equally often, so that easy rows
+with many right samples do not crowd out hard ones. The run's held-out samples are in other files and are never read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ STEP = re.compile(r"step-(\d+)\.jsonl$")
 
 @dataclass(frozen=True, slots=True)
 class SampleFilter:
-    """Which samples are taken. `wrong` ones are a placebo; `language` a script; `repetition` a share of repeated words."""
+    """Which samples are taken. `wrong` samples serve as a placebo; `language` is a script, `repetition` a share of
+    repeated words."""
 
     only: str = "right"
     a_row: int = 4
@@ -43,7 +44,7 @@ class SampleFilter:
         """The options of a source.
 
         Raises:
-            RecipeError: one that is unknown, or a value that cannot be meant.
+            RecipeError: an unknown option, or an invalid value.
         """
         known = {field.name for field in fields(cls)}
         for option in options:
@@ -75,7 +76,7 @@ def run_rows(
     """The rows of a run's samples; `name` is the run, `shown` how the recipe calls the source.
 
     Raises:
-        RecipeError: an option that cannot be meant.
+        RecipeError: an invalid option.
         DataError: no such run, or nothing in it that may be taken.
     """
     taking = SampleFilter.of(options, shown, key)
@@ -98,7 +99,7 @@ def run_rows(
             row, text, outcome = str(line.get("row", "")), line.get("completion"), line.get("outcome")
             if not isinstance(text, str) or text in seen.setdefault(row, set()) or line.get("truncated"):
                 continue
-            # no verdict is neither: a sample that nobody judged must not be learned from as a wrong one
+            # a sample without a verdict is neither right nor wrong, and must not be taken as a wrong one
             if outcome not in (("right",) if taking.only == "right" else ("wrong", "no_answer", "over_limit")):
                 continue
             shaped = Shaped(text)

@@ -34,12 +34,11 @@ from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
 from grpo_cli.text import path_of
 from grpo_verifiers.names import near_or_known
 
-# Data sets of the Hugging Face hub, through the `datasets` library; a machine without a network gets one
-# clear sentence.
+# Data sets of the Hugging Face hub, read with the `datasets` library. A machine without a network gets a clear error.
 
 OPTIONS = ("config", "split", "revision", "streaming")
 SAVED = ("dataset_info.json", "dataset_dict.json")
-"""Files by which a folder is known to be of `save_to_disk`."""
+"""Files that identify a folder written by `save_to_disk`."""
 
 
 def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | BrokenFile]:
@@ -115,26 +114,25 @@ def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:
         return BrokenFile(place, str(err))
 
 
-# Whether the Hugging Face hub answers. Its libraries try a name that does not answer again and again, a
-# minute and more for a model; here it is tried once, for seconds, and where it does not answer they are
-# set to work from their cache.
+# Whether the Hugging Face hub answers. Its libraries retry a name that does not answer, which takes more than a minute
+# for a model. Here the hub is tried once, for a few seconds; if it does not answer, its libraries use their cache.
 
 HOME = "https://huggingface.co"
 SECONDS = 4.0
-"""How long an answer is waited for; a name server that does not answer counts too."""
+"""Seconds to wait for an answer, including that of the name server."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 SET_OFFLINE = "this machine is told to stay offline"
 UNREACHABLE = "the hub cannot be reached"
 
 _found: dict[str, bool] = {}
-"""Whether an address answered this process."""
+"""For each address, whether it answered this process."""
 
 
 def hub_is_there(seconds: float = SECONDS) -> bool:
-    """Whether the hub, or the proxy that stands before it, takes a connection; tried once in a process.
+    """Whether the hub, or the proxy in front of it, accepts a connection; each process tries once.
 
     Args:
-        seconds: waited for at most.
+        seconds: the longest wait.
     """
     home = os.environ.get("HF_ENDPOINT", HOME)
     proxies = getproxies()
@@ -159,20 +157,21 @@ def hub_is_there(seconds: float = SECONDS) -> bool:
 
 
 def why_offline() -> str | None:
-    """Why this process does not use the hub, by its environment alone; None where it does."""
+    """Why this process does not use the hub, according to its environment; None where it uses it."""
     if not any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE):
         return None
     return UNREACHABLE if False in _found.values() else SET_OFFLINE
 
 
 def leave_hub() -> str | None:
-    """Where the hub does not answer, its libraries use their cache from now on; why they do, None where they do not."""
+    """If the hub does not answer, switch its libraries to their cache. Returns the reason, or None if the hub
+    answers."""
     why = why_offline()
     if why is not None or hub_is_there():
         return why
     os.environ[OFFLINE[0]] = "1"
     for module in ("huggingface_hub.constants", "datasets.config"):
-        if module in sys.modules:  # it has read the environment already
+        if module in sys.modules:  # the library has already read the environment
             vars(sys.modules[module]).update(HF_HUB_OFFLINE=True, HF_DATASETS_OFFLINE=True)
     return UNREACHABLE
 
@@ -181,7 +180,7 @@ Which = Literal["train", "eval"]
 _KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")
 _SCHEMES = ["tasks", "run", "hub"]
 _KIND = re.compile(r"[A-Za-z_]\w+(?:\.\w+)*")
-"""What may be meant for one of these, or for a Python module."""
+"""A hint for a name that looks like one of these, or like a Python module."""
 _HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
@@ -199,7 +198,7 @@ class SourceLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadedSource:
-    """The rows of one source, and its broken lines among the rows that were asked for."""
+    """The rows of one source, and the broken lines among the requested ones."""
 
     records: list[Record]
     broken: list[BrokenFile]
@@ -271,7 +270,7 @@ def _open(
         return hub_rows(rest, split, options, key)
     if colon and scheme in ("http", "https", "s3", "gs"):
         raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
-    # Python code, which other programs take rows from, and a kind of source that is none; a file of that name is one
+    # Python code, which other programs accept as a source, and unknown kinds; an existing file of that name is a source
     path = scheme if colon and rest.isidentifier() else name
     is_kind = bool(colon) and _KIND.fullmatch(scheme) is not None
     if (path.endswith(".py") or is_kind) and not any(place.exists() for place in places_of(name, base)):
@@ -290,7 +289,7 @@ def _open(
 
 
 def places_of(name: str, base: Path | None) -> list[Path]:
-    """Where a name may lie: beside the recipe, then in the current folder."""
+    """Paths to try for a name: beside the recipe, then in the current folder."""
     path = path_of(name)
     return [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
 
@@ -320,13 +319,13 @@ def files_of(name: str, base: Path | None, key: str) -> list[Path]:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name is a pattern of files; a file of exactly that name goes before."""
+    """Whether a name is a pattern of files; a file with exactly that name takes precedence."""
     return any(sign in name for sign in "*?[")
 
 
 def matching(name: str, base: Path | None, key: str) -> list[tuple[Path, str]]:
-    """The files of a pattern in the order of their names (beside the recipe, else in the current folder), each with how
-    places call it.
+    """The files of a pattern, sorted by name (beside the recipe, else in the current folder), each with its name for
+    messages.
 
     Raises:
         DataError: none.

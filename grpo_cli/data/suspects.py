@@ -1,6 +1,6 @@
-"""Rows that could teach something else than the set means to, by the data alone: repeated, contradicting, or alone in their template.
+"""Finds suspicious rows from the data alone: often repeated, contradicting, or unlike the other rows of their template.
 
-A row that is found here is not thereby poisoned: it is one to read.
+A row found here is not proven to be poisoned; somebody should read it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from grpo_cli.data.audit import TOKEN, words
 from grpo_cli.data.rows import Row
 
 MOST_COPIES = 3
-"""More rows than this of one question are reported."""
+"""A question with more rows than this is reported."""
 MOST_EXPOSURE = 0.05
 """The share of all draws that one question may get, its copies counted."""
 LEAST_DRAWS = 40
-"""A run that draws a question less often than this cannot be led by it."""
+"""A question that is drawn less often than this cannot steer a run."""
 LEAST_TEMPLATE = 20
-"""Rows of a template from which on its golds have a usual shape."""
+"""Fewest rows of a template for which a usual shape of its golds is determined."""
 RARE_SHAPE = 0.05
-"""The largest share of a template's rows that a shape of gold may have to be rare."""
+"""A shape of gold is rare if at most this share of the template's rows has it."""
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -35,12 +35,12 @@ class RareGold:
     shape: str
     usual: str
     share: float
-    """Of the template's rows that have the row's shape."""
+    """Share of the template's rows whose gold has the same shape."""
 
 
 @dataclass(frozen=True)
 class RowSignals:
-    """What the data alone shows; rows by their place."""
+    """The suspicious rows of a set, given by their index."""
 
     copies: list[int]
     contradictions: list[tuple[int, ...]]
@@ -48,7 +48,7 @@ class RowSignals:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> RowSignals:
-        """Look at rows; about linear in their text."""
+        """Find suspicious rows, in time about linear in their text."""
         return cls(count_copies(rows), find_contradictions(rows), find_rare_golds(rows))
 
     @property
@@ -57,24 +57,24 @@ class RowSignals:
         return [row for row, n in enumerate(self.copies) if n > MOST_COPIES]
 
     def shares(self) -> list[float]:
-        """The expected share of all draws that each row's question gets, where rows are drawn alike."""
+        """The expected share of all draws for each row's question, if rows are drawn uniformly."""
         return [n / len(self.copies) for n in self.copies]
 
     def exposed(self, draws: int) -> list[int]:
-        """Rows whose question gets too large a share of a run of so many drawn rows."""
+        """Rows whose question gets too large a share of a run that draws this many rows."""
         return [
             row for row, share in enumerate(self.shares()) if share >= MOST_EXPOSURE and share * draws >= LEAST_DRAWS
         ]
 
     def contradicting(self) -> set[int]:
-        """Rows that have the question of another row and another gold."""
+        """Rows with the same question as another row but a different gold."""
         return {row for rows in self.contradictions for row in rows}
 
 
 def count_copies(rows: Sequence[Row]) -> list[int]:
     """How many rows ask each row's question word for word, itself included.
 
-    Near copies do not count: in a set made from a template every row is one of every other.
+    Near copies do not count: in a set made from one template all rows are near copies.
     """
     questions = [words(row.prompt) for row in rows]
     counts = Counter(questions)
@@ -82,7 +82,7 @@ def count_copies(rows: Sequence[Row]) -> list[int]:
 
 
 def find_contradictions(rows: Sequence[Row]) -> list[tuple[int, ...]]:
-    """Rows of one question, word for word, whose golds differ; golds that are lists or missing are not compared."""
+    """Rows with the same question, word for word, and different golds; missing golds and lists are not compared."""
     questions: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if gold_of_row(row.fields) is not None:
@@ -97,7 +97,8 @@ def find_contradictions(rows: Sequence[Row]) -> list[tuple[int, ...]]:
 def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
     """Rows whose gold is unlike those of their template.
 
-    A template is a prompt with its numbers and capitalised words left open. The shape of a gold has the same open places.
+    A template is a prompt with its numbers and capitalised words replaced by blanks. The shape of a gold is made in the
+    same way.
     """
     templates: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
@@ -114,7 +115,8 @@ def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
             continue
         shapes = dict[int, str]()
         for i in members:
-            # words of the prompt in a gold are open too: `unknown` and `Maria` are two shapes, `12` and `35` are one
+            # words of the prompt become blanks in the gold too: `unknown` and `Maria` are two shapes, `12` and `35` are
+            # one
             named = {token for token in TOKEN.findall(rows[i].prompt) if token[0].isupper()}
             shapes[i] = " ".join(
                 "0" if _NUMBER.fullmatch(token) else "A" if token in named else token.casefold()
@@ -132,7 +134,7 @@ def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
 
 
 def gold_of_row(fields: Mapping[str, object]) -> str | None:
-    """The gold as text; None where the row has none that is one text or number."""
+    """The gold as text; None unless the gold is a single text or number."""
     gold = fields.get("answer")
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
         return None

@@ -15,7 +15,7 @@ from grpo_cli.data.filters import FILTERS, Filter, FilterError, NullError, as_te
 from grpo_verifiers.names import near_or_known
 
 _COLUMN = re.compile(r"\{\s*[^\W\d]\w*(?:\.\w+)*\s*(?:\|[^{}]*)?\}")
-"""A placeholder where other braces may stand around: nothing but a column's name, perhaps with filters."""
+"""A placeholder in a text that has other braces too: a column's name, perhaps with filters."""
 _COMMAND = re.compile(r"\\[A-Za-z]+$")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
@@ -37,7 +37,7 @@ class NullValue(FillError):
 
 
 class MissingColumn(FillError):
-    """A row without a column the template names; `why` is more than which columns there are."""
+    """A row without a column that the template names; `why` has the reason if the list of columns is not enough."""
 
     def __init__(self, column: str, columns: Sequence[str], why: str = "") -> None:
         self.column, self.columns = column, tuple(columns)
@@ -93,7 +93,7 @@ class Template:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The paths it reads, in order, each once."""
+        """The column paths that the template reads, in order, without repetition."""
         return tuple(dict.fromkeys(part.path for part in self.parts if isinstance(part, Placeholder)))
 
     def fill(self, fields: Mapping[str, Any]) -> str:
@@ -123,8 +123,8 @@ def gold_of(template: Template, fields: Mapping[str, Any]) -> Any:
     """The gold that a template gives: the value itself of one bare placeholder (a list means any of its items), else text.
 
     Raises:
-        FillError: missing column, null, a filter that finds nothing, or a list or object inside text, which would become
-            the only accepted answer as its JSON.
+        FillError: missing column, null, a filter that finds nothing, or a list or object inside text (its JSON would
+        become the only accepted answer).
     """
     if template.is_bare:
         value = template.value(fields)

@@ -1,8 +1,9 @@
-"""Rows by an expression on their columns: `level >= 3 and source in ['amc', 'aime']`. Read as a tree, never run.
+"""Selects rows by an expression on their columns: `level >= 3 and source in ['amc', 'aime']`. It is parsed, never
+executed.
 
-Columns stand by name (`meta.level`, `choices[0]`, `column('a name with blanks')`), beside numbers, quoted texts, lists, `true`,
-`false`, `null`, the comparisons, `in`, `and`, `or`, `not`, + - * /, `len(x)` and `lower(x)`. An order between null and
-anything is false; an order between a text and a number is an error of the row, never a silent no.
+Allowed are columns by name (`meta.level`, `choices[0]`, `column('a name with blanks')`), numbers, quoted texts, lists,
+`true`, `false`, `null`, comparisons, `in`, `and`, `or`, `not`, + - * /, `len(x)` and `lower(x)`. `<` or `>` with null
+is false; between a text and a number it is an error of the row, not false.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Where:
         return _claim(self.tree, fields)
 
     def columns(self) -> list[str]:
-        """The columns it names, in order, each once."""
+        """The columns that the expression names, in order, without repetition."""
         return list(dict.fromkeys(path for node in ast.walk(self.tree) if (path := _path(node))))
 
 
@@ -57,7 +58,7 @@ def parse_where(source: str) -> Where:
     """Read an expression.
 
     Raises:
-        TemplateError: it is none, or holds something that is not allowed.
+        TemplateError: the text is no expression, or holds something that is not allowed.
     """
     text = " ".join(source.split("\n")).strip()
     if len(text) > MOST_CHARS:
@@ -65,7 +66,7 @@ def parse_where(source: str) -> Where:
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as err:
-        # signs of other languages are the usual slip, and Python's own message does not name the word to write
+        # operators of other languages are a common mistake, and Python's message does not name the right word
         hints = {"&&": "`and`", "||": "`or`", "!": "`not`", "=": "`==`"}
         found = next((f"; say {word}" for sign, word in hints.items() if sign in text), "")
         message = f"no expression: {(err.msg or 'cannot be read').lower()}{found}"
@@ -78,7 +79,7 @@ def parse_where(source: str) -> Where:
 
 def _allow(node: ast.expr) -> None:
     """Refuse every kind of node but those that `_value` and `_claim` read."""
-    # bytes, complex numbers and `...` are constants too, and no value of a row
+    # bytes, complex numbers and `...` are Python constants too, but never a value of a row
     is_plain = isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str | int | float))
     if isinstance(node, ast.Name) or is_plain or _path(node):
         return
@@ -99,7 +100,7 @@ def _allow(node: ast.expr) -> None:
 
 
 def _path(node: ast.AST) -> str:
-    """The column's path that a node spells: `a.b`, `a[0]`, `a['b']`; empty where it spells none."""
+    """The column path that a node stands for: `a.b`, `a[0]`, `a['b']`; empty if it is none."""
     if isinstance(node, ast.Name):
         return "" if node.id.lower() in _WORDS or node.id in _CALLS else node.id
     if isinstance(node, ast.Attribute):

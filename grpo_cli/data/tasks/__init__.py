@@ -1,6 +1,6 @@
-"""Procedural sources `tasks:NAME`: rows made on the spot, the same for ever for the same options, offline.
+"""Procedural sources `tasks:NAME`: rows are generated offline; the same options always give the same rows.
 
-Train and test never share a question: how a task keeps them apart stands at its head.
+Train and test never share a question; each task's module docstring describes how.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small Python functions of one argument, each asked for in a sentence and tested by asserts.
 
-A row is one of the wordings below with numbers in it. All rows are shuffled by `seed` and the first `test_size` are held
-out: every wording stands on both sides, with other numbers.
+A row is one of the wordings below with numbers filled in. All rows are shuffled by `seed` and the first `test_size` are
+held out, so every wording occurs in both splits with different numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDINGS: dict[str, str] = {
     "the string x repeated {k} times": "x * {k}",
     "the first {k} items of the list x": "x[:{k}]",
 }
-"""What a function returns, in words and as an expression."""
+"""A function's result, in words and as an expression."""
 
 
 def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Iterator[dict[str, Any]]:
@@ -45,7 +45,7 @@ def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Ite
 
 
 def problem(words: str, k: int, j: int) -> dict[str, Any]:
-    """One function: what it shall return, five asserts, and an expression that passes them."""
+    """One function: a description of its result, five asserts, and an expression that passes them."""
     # arguments on both sides of `k`, and at it
     arguments: list[Any] = [0, k - 1, k, k + 1, 6 * k]
     if "string" in words:

@@ -1,7 +1,8 @@
-"""Any data set of reasoning-gym as `tasks:rg/NAME`; its entry goes along whole, so that its own scorer can judge later.
+"""Any data set of reasoning-gym as `tasks:rg/NAME`. A row keeps the whole entry, so that reasoning-gym's scorer can
+judge it.
 
-reasoning-gym has no splits: the hash of a question puts it into the test split or not (one in four), whatever
-seed and size. So train and test cannot share a question, even where there are only eighty to be had.
+reasoning-gym has no splits. The hash of a question decides whether it is in the test split (one in four), whatever the
+seed and size. Train and test therefore never share a question, even if a data set has only eighty.
 """
 
 from __future__ import annotations

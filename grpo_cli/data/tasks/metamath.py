@@ -40,7 +40,8 @@ class Theorem:
 def rows(
     split: str, size: int = 10_000, test_size: int = 512, seed: int = 1234, level: int = LEVELS, depth: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """`size` training rows, or the held-out ones; `level` is how many levels are mixed, `depth` how deep wffs nest.
+    """`size` training rows, or the held-out ones; `level` is the number of levels that are mixed, `depth` the nesting
+    of wffs.
 
     Columns question, statement, hypotheses, answer, level.
     """
@@ -57,7 +58,7 @@ def _different(seed: int, levels: int, depth: int) -> Iterator[dict[str, Any]]:
     while misses < 1_000:
         theorem = make(draw, draw.randrange(levels), depth)
         key = (theorem.statement, theorem.hypotheses)
-        # a hypothesis that stands twice, or is what is to be proved, makes no proof
+        # skip statements with a repeated hypothesis, or with a hypothesis equal to the statement
         hypotheses = theorem.hypotheses
         if key in seen or theorem.statement in hypotheses or len(set(hypotheses)) < len(hypotheses):
             misses += 1
