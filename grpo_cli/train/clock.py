@@ -1,8 +1,8 @@
-"""Where the time of a step goes, and how well the card is used in it.
+"""Measures the phases of a step, and how well the update uses the GPU.
 
-`Clock` counts seconds by phase; `update` is what is in no other phase. `Utilisation` is the model FLOP utilisation of the update: the
-arithmetic of the model's own matrices, over what the card could do in that time. It is defined as in PaLM
-(arXiv 2204.02311, appendix B): nothing recomputed counts, nor a row twice.
+`Clock` counts seconds by phase; `update` is the time that belongs to no other phase. `Utilisation` is the model FLOP
+utilisation (MFU) of the update: the FLOPs of the model's matrices, divided by the FLOPs that the GPU could do in that
+time. As in PaLM (arXiv 2204.02311, appendix B) recomputation does not count, and a row counts once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Clock:
-    """Seconds spent in each phase since the last step was closed; `pause` (evaluating, saving) is no part of a step.
+    """Seconds spent in each phase since the last step was closed; `pause` (evaluating, saving) does not belong to any
+    step.
 
     `spent` adds up the phases of all closed steps of this process.
     """
@@ -41,15 +42,15 @@ class Clock:
         return timed(self.seconds, name)
 
     def start(self) -> None:
-        """Forget what was before the first step."""
+        """Discard the time before the first step."""
         self.began, self.seconds = now(), {}
 
     def split(self) -> tuple[dict[str, float], float]:
-        """Seconds by phase and of the whole step; `update` is what is in no other phase."""
-        # evaluating and saving lie between two closings, and are no part of either step
+        """Seconds by phase and of the whole step; `update` is the time in no other phase."""
+        # evaluating and saving happen between two steps and count to neither
         whole = now() - self.began - self.seconds.get("pause", SpentTime())
         phases = {name: self.seconds.get(name, SpentTime()) for name in ("generate", "verify")}
-        if "environment" in self.seconds:  # it acts while the engine waits
+        if "environment" in self.seconds:  # the environment acts while the engine waits
             phases["environment"] = self.seconds["environment"]
             phases["generate"] = (phases["generate"] - phases["environment"]).least(0.0)
         phases |= {name: self.seconds[name] for name in ("monitor", "critic") if name in self.seconds}
@@ -62,13 +63,13 @@ class Clock:
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Sends the display where a step is, and the clock how long each part took."""
+    """Reports the progress of a step to the display, and the time of each part to the clock."""
 
     clock: Clock
     display: Display
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
-        """What the step is doing now, and how far that is."""
+        """Report the current phase of the step and its progress."""
         self.display.phase(name, done, total)
 
     def timed(self, name: str) -> AbstractContextManager[None]:
@@ -78,8 +79,8 @@ class StepProgress:
 
 @dataclass(frozen=True)
 class Utilisation:
-    """`body` are the weights that multiply every token, `head` those that make the logits of a completion's token,
-    `attention` is 4 x layers x width of all query heads; `peak` in FLOP/s of one card."""
+    """`body`: weights that multiply every token; `head`: weights that make the logits of completion tokens;
+    `attention`: 4 x layers x width of all query heads; `peak`: FLOP/s of one GPU."""
 
     body: int
     head: int
@@ -88,7 +89,7 @@ class Utilisation:
 
     @classmethod
     def of(cls, policy: Policy) -> Utilisation | None:
-        """Of this model on this card; None on a CPU, and on a card whose rate is not known here."""
+        """The utilisation of this model on this GPU; None on a CPU or a GPU whose peak rate is unknown."""
         if policy.device.type != "cuda":
             return None
         card = card_of(torch.cuda.get_device_name(policy.device))
@@ -112,7 +113,7 @@ def arithmetic(model: nn.Module) -> tuple[int, int, int]:
     experts = next((n for name in ("num_local_experts", "num_experts") if (n := getattr(config, name, None))), 0)
     active = getattr(config, "num_experts_per_tok", None) or experts
     head = base.get_output_embeddings()
-    # a look-up multiplies nothing; the head counts apart, for it sees completions only
+    # an embedding look-up has no FLOPs; the head counts separately, because it runs on completions only
     around = {id(base.get_input_embeddings().weight)} | ({id(head.weight)} if head is not None else set())
     body = 0.0
     for name, weight in base.named_parameters():

@@ -1,16 +1,16 @@
-"""What judged groups are worth to the update: the half of `algorithm/credit.py` that reads groups instead of tensors.
+"""Gives credit to judged groups: turns groups into the tensors that `algorithm/credit.py` works on.
 
 How this works. `Method.credit` takes the groups of a step, all of one size, and returns their `Credit`:
 
-1. `paid` puts the rewards into a (P, G) tensor and gates them: where the outcomes of a group are equal, only they are paid.
+1. `paid` puts the rewards into a (P, G) tensor and gates them: a group with equal outcomes is paid only the outcomes.
 2. `credit` of `algorithm/credit.py` makes one advantage a sample.
 3. With `train.credit`, `turn_parts` compares the turns of episodes of the same row (`algorithm/turn_credit.py`), and
    `token_credit` puts the result on the tokens of those turns.
-4. `shaping_metrics` measures how much of the batch is learned from what is paid in addition to the outcome.
+4. `shaping_metrics` measures how much of the batch is learned from rewards other than the outcome.
 
-An episode is compared with the others of its row only. What it is paid in addition to its steps (a score at its end, a verifier,
-shaping) counts as paid at its last turn, so that its turns add up to its reward. Under a placebo the steps are paid
-nothing. P prompts, G samples, K parts of a reward, T completion tokens.
+An episode is compared only with the other episodes of its row. Rewards that do not belong to a step (a final score, a
+verifier, shaping) are paid at the last turn, so that the turns add up to the episode's reward. Under a placebo the
+steps are paid nothing. P prompts, G samples, K parts of a reward, T completion tokens.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from grpo_verifiers.verdict import Outcome
 class Paid:
     """A batch behind the gate.
 
-    `rewards_PG` (P, G) float64 are what a method learns from, NaN without a verdict; `alive_P` (P,) bool is True where
-    outcomes spread, `gated_P` (P,) bool where they do not, so that the outcome is all that is paid.
+    `rewards_PG` (P, G) float64 are the rewards to learn from, NaN without a verdict. `alive_P` (P,) bool is True for
+    groups whose outcomes differ; `gated_P` (P,) bool is True for groups whose outcomes are equal, which are paid only
+    the outcome.
     """
 
     rewards_PG: Tensor
@@ -49,28 +50,28 @@ class Paid:
 
 
 def paid(train: Train, groups: Sequence[Group]) -> Paid:
-    """What a recipe's `train` section pays these groups, all of one size.
+    """The rewards of these groups, all of one size, by a recipe's `train` section.
 
-    What is compared is gated: each group, or the whole batch with a critic, which compares all of its answers. A group whose
-    outcomes are not known apart from its rewards has no gate.
+    The gate applies to the samples that are compared with each other: each group, or with a critic the whole batch. A
+    group whose rewards cannot be separated into outcome and shaping has no gate.
     """
-    # float64 until the loss: whether a group is exactly 0 is decided in these numbers
+    # float64 until the loss: here it is decided whether the advantages of a group are exactly 0
     rewards_PG = _tensor([group.rewards for group in groups])
     P, G = rewards_PG.shape
     shape = (1, P * G) if train.baseline == "critic" else (P, G)
     compared = _outcomes(groups).reshape(shape), rewards_PG.reshape(shape)
     behind, alive = gate(*compared, ddof=train.std_ddof, floor=train.floor)
     alive_P = alive.expand(P)
-    # `alive_by: reward` has no gate: all that is paid may make a group alive
+    # `alive_by: reward` has no gate: any difference in reward makes a group alive
     has_gate_P = torch.tensor([bool(group.outcomes) and train.alive_by != "reward" for group in groups])
     rewards_PG = torch.where(has_gate_P[:, None], behind.reshape(P, G), rewards_PG)
     return Paid(rewards_PG, alive_P, has_gate_P & ~alive_P)
 
 
 def shaping_metrics(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG: Tensor) -> dict[str, float]:
-    """The metrics of what is paid in addition to the outcome; `A_PG` (P, G) are the samples' own advantages, `alive_P` as in `Paid`.
+    """Metrics of rewards other than the outcome; `A_PG` (P, G) are the samples' advantages, `alive_P` is as in `Paid`.
 
-    None is measured with a critic, which has no groups, nor where outcomes are not known apart from rewards.
+    Empty with a critic, which has no groups, and if rewards cannot be separated into outcome and shaping.
     """
     if train.baseline == "critic" or not all(group.outcomes for group in groups):
         return {}
@@ -81,7 +82,7 @@ def shaping_metrics(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG
     found = {"group/near_tie": float((apart_P & ~alive_P).double().mean())}
     if whole := float(pull_P.sum()):
         found["shape/alone"] = float(pull_P[~alive_P].sum()) / whole
-    # of each right sample with a reward, whether a wrong one of its group is paid as much
+    # for each right sample with a reward: does a wrong sample of its group get as much?
     inverted = list[bool]()
     for group in groups:
         pay = [
@@ -91,7 +92,7 @@ def shaping_metrics(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG
         ]
         best_wrong = max((reward for is_right, reward in pay if not is_right), default=-math.inf)
         inverted += [reward <= best_wrong for is_right, reward in pay if is_right]
-    if inverted and train.control is None:  # a placebo does not depend on right and wrong
+    if inverted and train.control is None:  # the rewards of a placebo do not depend on the outcome
         found["group/inverted"] = sum(inverted) / len(inverted)
     return found
 
@@ -107,19 +108,19 @@ def _tensor(rows: Sequence[Sequence[float]]) -> Tensor:
 # Credit for turns (`train.credit`): from groups of episodes to a number on each token.
 
 DISCOUNT = {"gigpo": 0.95, "milestones": 0.9, "planner": 1.0}
-"""`gamma` where the recipe leaves it open."""
+"""The default of `gamma`."""
 
 
 @dataclass(frozen=True)
 class TurnParts:
-    """The part of each turn of a batch, group by group and episode by episode, and the metrics of it."""
+    """The credit of each turn of a batch, by group and episode, with its metrics."""
 
     parts: list[list[list[float]]]
     metrics: dict[str, float]
 
 
 def turn_parts(train: Train, spec: TurnCredit, groups: Sequence[Group]) -> TurnParts:
-    """What `train.credit` adds to the turns of these groups."""
+    """The credit that `train.credit` adds to the turns of these groups."""
     episodes = [_episodes(group, train.control is not None) for group in groups]
     find = {"gigpo": _gigpo, "milestones": _milestones, "planner": _planner}[spec.method]
     found = find(train, spec, groups, episodes)
@@ -128,7 +129,7 @@ def turn_parts(train: Train, spec: TurnCredit, groups: Sequence[Group]) -> TurnP
 
 
 def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> TokenCredit:
-    """The parts of the turns on the tokens of their turns."""
+    """The credit of the turns, spread over their tokens."""
     spec = train.credit
     assert spec is not None
     flat = [completion for group in groups for completion in group.completions]
@@ -152,12 +153,12 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
         [(turn.start + turn.planned, turn.end, part) for turn, part in zip(turns(c), row, strict=True)]
         for c, row in zip(flat, parts, strict=True)
     ]
-    # the sample's own advantage goes to its plans, that of subgoals to the acts between them
+    # plan tokens get the sample's advantage; the tokens between plans get the credit of their subgoal
     return TokenCredit(model, plans, on(acts))
 
 
 def turns(completion: Completion) -> Sequence[Turn]:
-    """The turns of a completion; an answer without an episode is its marked parts, or a single turn."""
+    """The turns of a completion. Outside an episode these are its marked parts, or a single turn."""
     if completion.episode is not None:
         return completion.episode.turns
     return completion.marks or (Turn(0, len(completion.token_ids)),)
@@ -167,7 +168,7 @@ def _episodes(group: Group, is_placebo: bool) -> list[Steps]:
     found = []
     for completion, reward in zip(group.completions, group.rewards, strict=True):
         own, known = turns(completion), not math.isnan(reward)
-        # a placebo draws outcomes by chance; what an environment paid for a step would reveal the true ones
+        # a placebo draws outcomes at random; step rewards of the environment would reveal the true outcomes
         paid = [0.0 if is_placebo else turn.reward for turn in own]
         if known and paid:
             # so that the turns add up to the reward of the episode
@@ -200,7 +201,7 @@ def _milestones(train: Train, spec: TurnCredit, groups: Sequence[Group], episode
     call = partial(
         milestones, gamma=spec.gamma or DISCOUNT["milestones"], reward=spec.reward, order=spec.order, floor=train.floor
     )
-    # how many of the judged episodes reach each milestone, and how many of those that reach one are not right
+    # the share of judged episodes that reach each milestone, and the share of these that are not right
     ends, right = [], []
     for group, own in zip(groups, episodes, strict=True):
         for steps, judged in zip(own, group.judgements, strict=True):
@@ -220,7 +221,7 @@ def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: 
     for group, own in zip(groups, episodes, strict=True):
         starts = []
         for completion, steps in zip(group.completions, own, strict=True):
-            # a subgoal begins where a plan stands; with one plan only, also behind each milestone
+            # a subgoal begins at each plan; if there is only one plan, also after each milestone
             begins = [number for number, turn in enumerate(turns(completion)) if turn.planned]
             if len(begins) < 2:
                 ends = (end + 1 for end in reached(steps) if end + 1 < len(steps))
@@ -232,7 +233,7 @@ def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: 
 
 
 class CreditMethod(Protocol):
-    """What a step needs of a method."""
+    """The interface of a method that a step uses."""
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit: ...
     def has_signal(self, group: Group) -> bool: ...
@@ -245,7 +246,7 @@ class Method:
     train: Train
     weights: dict[str, float] = field(default_factory=dict)
     fine: float = 0.0
-    """What an invalid action of an episode takes off its reward."""
+    """The amount that an invalid action takes off an episode's reward."""
 
     @classmethod
     def of(cls, recipe: Recipe) -> Method:
@@ -255,7 +256,7 @@ class Method:
         return cls(recipe.train, weights, fine)
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
-        """What each sample of these groups, all of one size, is worth; `penalty_PG` is taken off the rewards."""
+        """The credit of each sample of these groups, all of one size; `penalty_PG` is subtracted from the rewards."""
         pay = paid(self.train, groups)
         rewards_PG = pay.rewards_PG
         parts_PGK = weights_K = None
@@ -275,15 +276,15 @@ class Method:
         made = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer)
         metrics |= found.metrics
         assert made.A_PGT is not None
-        # how large the part of the turns is against the samples' own advantages: mean sizes over the model's tokens
+        # the mean size of the turns' credit relative to the samples' advantages, over the model's tokens
         part_PGT = finer.part_PGT * made.kept_PG[..., None]
         if share_of := float((made.A_PGT - part_PGT).abs().sum()):
             metrics["credit/step_share"] = float(part_PGT.abs().sum()) / share_of
         return replace(made, metrics=metrics)
 
     def by_turn(self, groups: Sequence[Group]) -> list[Group]:
-        """These groups with the rewards that are spread over turns or tokens: gated ones the outcome alone, which invalid actions
-        still cost `fine` each, since the turns that took them are paid so."""
+        """These groups with the rewards to spread over turns or tokens. A gated group gets its outcome alone, minus
+        `fine` for each invalid action, which the turn with that action pays."""
         return [
             replace(g, rewards=[t - self.fine * c.invalid for t, c in zip(g.outcomes, g.completions, strict=True)])
             if is_gated
@@ -292,5 +293,5 @@ class Method:
         ]
 
     def has_signal(self, group: Group) -> bool:
-        """Whether some advantage of it is not 0, in whatever batch it stands."""
+        """Whether some advantage of the group is not 0; this does not depend on the rest of the batch."""
         return bool(self.credit([group]).signal_P[0])

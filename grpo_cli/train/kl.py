@@ -1,8 +1,9 @@
-"""How far the policy is from the model the run started from: as a penalty on rewards, in the loss, and as a monitor.
+"""The KL between the policy and the model that the run started from: as a penalty on rewards, in the loss, and as a
+monitor.
 
-With `kl.beta` above 0, `add_reference` puts the reference's log-probs into the batch, and returns what the KL takes off the rewards
-where the recipe pays it there. With 0, TRL has no reference model and no KL at all: `KlWatch` scores a few samples of
-every Nth step under the reference; on other steps the KL is not measured, and no number takes its place. B rows, T tokens.
+With `kl.beta` above 0, `add_reference` puts the reference's log-probs into the batch, and returns the KL penalty of
+each reward if the recipe subtracts it there. With 0, TRL has no reference model and no KL at all: `KlWatch` scores a
+few samples of every Nth step under the reference; other steps report no KL. B rows, T tokens.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class Reference:
-    """A frozen copy of a model's trainable parameters (all of them, or a LoRA adapter's few), swapped in for a forward pass: no second
-    model, and an adapter that was warmed up is compared with its warmed-up self. `offload` keeps it in main memory between uses."""
+    """A frozen copy of a model's trainable parameters (all, or those of a LoRA adapter), swapped in for a forward pass.
+    No second model is needed, and the reference includes a warm-up of the adapter. `offload` keeps the copy in main
+    memory between uses."""
 
     def __init__(self, model: nn.Module, *, offload: bool = False) -> None:
-        # what is frozen is the same in both, and is held once
+        # frozen parameters are the same in both and need no copy
         self.trained = [p for p in model.parameters() if p.requires_grad]
         self.frozen = [p.detach().to("cpu" if offload else p.device, copy=True) for p in self.trained]
 
@@ -41,8 +43,8 @@ class Reference:
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
-        """The model is the reference inside; afterwards it has its own tensors back, at the same addresses."""
-        # `.data` and not a copy: an optimizer, a captured graph and DDP's buckets hold these very tensors
+        """Inside, the model is the reference. Afterwards it has its own tensors again, at the same addresses."""
+        # exchange `.data` instead of copying: the optimizer, captured graphs and DDP's buckets refer to these tensors
         own = [p.data for p in self.trained]
         try:
             for p, f in zip(self.trained, self.frozen, strict=True):
@@ -54,7 +56,7 @@ class Reference:
 
 
 class KlTrainer(ScoringTrainer, Protocol):
-    """What this needs of the trainer in addition to what scoring does: TRL's metrics, then ours."""
+    """The members of the trainer used here in addition to those for scoring: TRL's metrics, then ours."""
 
     _metrics: dict[str, dict[str, list[float]]]
 
@@ -71,16 +73,16 @@ def add_reference(
         reference: the weights of the start.
         out: the batch; gains `ref_per_token_logps` [B, T].
         sampled: this rank's samples.
-        are_exact: the log-probs they were drawn with are the policy's own.
+        are_exact: whether the sampler's log-probs are exactly the policy's.
 
     Returns:
-        [samples of all ranks], what the KL takes off each reward; None where it takes off nothing.
+        [samples of all ranks], the penalty on each reward; None if the recipe puts none on rewards.
     """
     beta = trainer.objective.reward_beta
     whole = out
     if beta:
-        # cut answers are left out of the loss by an empty mask, but they are paid a reward, and what is paid is less the KL:
-        # so it is measured over every token that was sampled
+        # truncated answers may be left out of the loss by an empty mask, but they get a reward with the KL penalty: so
+        # the KL is measured over every sampled token
         mask = out["completion_mask"]
         lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
         every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
@@ -101,10 +103,10 @@ def add_reference(
 def sampled_logps(
     trainer: KlTrainer, out: Batch, sampled: list[Completion], *, are_exact: bool, again: bool = False
 ) -> Tensor:
-    """[B, T] log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
-    for `again`.
+    """[B, T] log-probs of the policy that sampled. Those in the batch are used unless they are missing, not exact, or
+    `again` asks for a new pass.
     """
-    # TRL scores in training mode: under dropout its numbers are those of a network that is thinned at random
+    # TRL scores in training mode: with dropout its log-probs would be random
     logps: Tensor | None = out.get("old_per_token_logps")
     if logps is not None and not again and not draws_dropout(trainer.whole):
         return logps
@@ -127,7 +129,7 @@ class KlWatch:
     def measure(self, trainer: ScoringTrainer, out: Batch) -> dict[str, float]:
         """`kl`: k3 averaged over the tokens of the first samples of each rank, policy against reference."""
         rows = min(self.spec.rows, len(out["completion_ids"]))
-        # both with the same code and the same rows, so that rounding cancels
+        # score both with the same code and rows, so that rounding errors cancel
         now = score(trainer, out, rows)
         with self.reference.swapped_in():
             ref = score(trainer, out, rows)
@@ -136,7 +138,7 @@ class KlWatch:
 
 
 def keeps_reference(recipe: Recipe) -> bool:
-    """Whether a run needs the weights it started from, also after a resume."""
+    """Whether a run needs its initial weights, also after a resume."""
     if recipe.train.method != "rl":
         return False
     return recipe.train.kl.beta > 0 or recipe.monitor.kl != "off"

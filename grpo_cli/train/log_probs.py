@@ -1,10 +1,10 @@
-"""Where TRL's calls for log-probs get their answer from.
+"""The sources that answer TRL's requests for log-probs.
 
-How this works. TRL asks for log-probs in one method, whatever for: `_get_per_token_logps_and_entropies`, which `Trainer` turns into
-a `LogProbRequest`. A `LogProbSource` answers it; `Trainer.log_probs_from` decides which one around each call of TRL's:
-TRL's own pass, ours with shared prompts, the packed update (`packed/source.py`), or the numbers that came with the samples.
-`score` calls the same method outside the loss, `check_agreement` tries before the first step whether sampling and
-training mean the same distribution. B rows, T completion tokens, S prompt and completion tokens.
+How this works. TRL computes all log-probs in one method, `_get_per_token_logps_and_entropies`, which `Trainer` turns
+into a `LogProbRequest`. A `LogProbSource` answers it; `Trainer.log_probs_from` sets the source around each call of
+TRL's: TRL's own pass, ours with shared prompts, the packed update (`packed/source.py`), or the numbers that came with
+the samples. `score` calls the same method outside the loss. `check_agreement` tests before the first step that sampling
+and training use the same distribution. B rows, T completion tokens, S prompt and completion tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LogProbs = tuple[Tensor, Tensor | None, Tensor | None]
 
 @dataclass(frozen=True)
 class LogProbRequest:
-    """A call of TRL for log-probs of the last `keep` tokens of (B, S) ids; `plain` is TRL's own answer to it."""
+    """TRL's request for log-probs of the last `keep` tokens of (B, S) ids; `plain` computes TRL's own answer."""
 
     model: nn.Module
     ids_BS: Tensor
@@ -52,7 +52,7 @@ class LogProbRequest:
 
     @property
     def wants_more(self) -> bool:
-        """Whether it wants something in addition to log-probs and entropies."""
+        """Whether the request needs more than log-probs and entropies."""
         more = (value for name, value in self.more.items() if name != "compute_entropy")
         return any(value is not None and value is not False for value in more)
 
@@ -63,7 +63,8 @@ LogProbSource = Callable[[LogProbRequest], LogProbs]
 
 @dataclass(frozen=True)
 class TrlLogProbs:
-    """TRL's own forward pass; `absolute`: the model needs the places of tokens behind the padding, which TRL does not give it."""
+    """TRL's own forward pass; `absolute`: the model needs position ids for left-padded rows, which TRL does not
+    pass."""
 
     absolute: bool
 
@@ -85,7 +86,7 @@ class RolloutLogProbs:
 
 @dataclass(frozen=True)
 class SharedPromptLogProbs:
-    """Our forward pass, where each prompt goes through the model once; TRL's where more is wanted than entropies."""
+    """Our forward pass, which computes each prompt once; TRL's for requests that need more than entropies."""
 
     accelerator: Accelerator
     model: nn.Module
@@ -106,7 +107,7 @@ class SharedPromptLogProbs:
 
 @dataclass(frozen=True)
 class RecordedLogProbs:
-    """Another source, while TRL computes a loss: the micro-batch keeps the log-probs, and its size is counted."""
+    """Wraps a source while TRL computes a loss: hands the log-probs to the micro-batch, and counts its tokens."""
 
     source: LogProbSource
     scored: MicroBatchLogProbs
@@ -118,17 +119,17 @@ class RecordedLogProbs:
         scored = self.scored
         scored.update(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
-        # filled on the device: a copy from here would wait for it
+        # filled on the device: a copy from the host would wait for the device
         rows = tokens_B.new_full((), len(tokens_B))
         size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
         if scored.objective.drop_dead and not scored.inputs["advantages"].any():
-            size.zero_()  # a dead row that stayed for the sake of the graph
+            size.zero_()  # a row without gradient that was kept so that the loss has a graph
         self.count(self.accelerator.reduce(size, reduction="sum"))
         return found
 
 
 class ScoringTrainer(Protocol):
-    """What scores samples outside the loss; the names are TRL's but for `whole`."""
+    """The members of the trainer that scoring outside the loss uses; the names are TRL's except `whole`."""
 
     accelerator: Accelerator
     args: GRPOConfig
@@ -154,12 +155,12 @@ def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tenso
     Args:
         trainer: whose model, autocast and micro-batch size.
         out: the batch, prompts and completions apart.
-        rows: only the first so many.
+        rows: score only this many rows, the first ones.
     """
     keep = slice(rows)
     ids = torch.cat([out["prompt_ids"][keep], out["completion_ids"][keep]], dim=1)
     attention = torch.cat([out["prompt_mask"][keep], out["completion_mask"][keep]], dim=1)
-    with evaluating(trainer.whole), trainer.accelerator.autocast():  # no dropout, and no chance used up
+    with evaluating(trainer.whole), trainer.accelerator.autocast():  # no dropout, and no random numbers consumed
         logps, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.whole,
             ids,
@@ -170,14 +171,14 @@ def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tenso
     return logps
 
 
-# Old log-probs, where a batch is trained on more than once: the rollout returned them already, and where it computes in
-# the numbers of the training forward pass they are that pass's own, to 1e-4. TRL would score every sample again. Under
-# bf16, fp16 or tf32 they are not taken: two forms of one forward pass differ by a few thousandths of a nat a token
-# there, which a ratio would read as a change of the policy.
+# Old log-probs for a batch that is trained on more than once. TRL would score every sample again, but the rollout has
+# already returned log-probs, which equal those of the training pass to 1e-4 if both compute in the same dtype. They are
+# not used under bf16, fp16 or tf32: there two implementations of the forward pass differ by a few thousandths of a nat
+# a token, which the ratio would take for a change of the policy.
 
 
 def are_exact(engine: Engine, model: nn.Module, args: GRPOConfig) -> bool:
-    """Whether the engine's log-probs equal those of a forward pass of `model` as training with `args` makes it."""
+    """Whether the engine's log-probs equal those of the forward pass of `model` when it trains with `args`."""
     return (
         engine.kind.exact_logps
         and not (args.bf16 or args.fp16 or args.tf32)
@@ -192,16 +193,16 @@ def padded(completions: Sequence[Completion], width: int, device: torch.device) 
     return torch.tensor(rows, device=device)
 
 
-# Sampling and training must mean the same distribution: two prompts of unequal length are tried before the first step. The
-# engine packs and caches, training pads to the left and masks; a difference would enter every ratio and every
-# gradient, and nothing in a run would show it.
+# Sampling and training must use the same distribution. This is tested on two prompts of different length before the
+# first step: the engine packs and caches, training pads to the left and masks, and a difference would silently enter
+# every ratio and every gradient.
 
 EXACT, HALF = 1e-2, 0.3
-"""Nats a token, on average, that the two may be apart: in float32 (usually 1e-6), in fewer bits (usually 1e-3)."""
+"""Largest mean difference in nats a token: in float32 (usually it is 1e-6), and in fewer bits (usually 1e-3)."""
 
 TOKENS = 4
 LONGEST = 64
-"""Tokens of a prompt that are tried; only that two differ in length matters."""
+"""Length of the tested prompts in tokens, at most; it only matters that the two differ in length."""
 
 
 def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row: Row, most: int) -> None:
@@ -212,11 +213,11 @@ def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row
         engine: samples, at most `most` tokens, with the same weights.
 
     Raises:
-        SetupError: the log-probs are not those of one distribution.
+        SetupError: the log-probs differ.
     """
     prompt = policy.encode(row)
     longer = prompt[-LONGEST:] if len(prompt) > 1 else prompt * 2
-    # of unequal length, so that one of them is padded: what breaks first are positions behind padding
+    # different lengths, so that one prompt is padded: position ids behind padding are the most frequent fault
     prompts = [longer, longer[len(longer) // 2 :]]
     found = engine.generate(
         [Request(ids, 1) for ids in prompts],

@@ -1,11 +1,11 @@
-"""What a run carries from step to step, and the two halves of a step on it.
+"""The state that a run keeps from step to step, and the two halves of a step.
 
 How this works. `Loop.begin` chooses rows, samples and judges them, and gives credit (`step.py:collect_and_credit`); it returns a
-`StepBatch`. TRL updates the policy. `Loop.close` records the step: outcomes to the selection of rows, samples and metrics to
-the run's folder, all of it to the display. `RolloutParts` is what sampling and judging are made of.
+`StepBatch`. TRL updates the policy. `Loop.close` records the step: the selection of rows gets the outcomes, the run's
+folder gets samples and metrics, the display gets all of it. `RolloutParts` holds the parts of sampling and judging.
 
-A step is counted when it is closed. Until then only the order of rows has moved, which is taken back where the engine is
-lost, so that a checkpoint taken there stands between two steps.
+A step is counted when it is closed. Until then only the order of rows has changed. If the engine is lost this change is
+undone, so that a checkpoint saved at that moment is one between two steps.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
 
 ENOUGH = 64
-"""Samples from which the share without a verdict may stop a run."""
+"""Smallest number of samples for which the share without a verdict may stop a run."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class StepAccount:
         signals: of each group that was drawn, whether it has signal.
         records: one a sample that is trained on.
         batch: metrics of those samples.
-        drawn: metrics of all samples that were drawn, those among them that are not trained on.
+        drawn: metrics of all samples that were drawn, including those that are not trained on.
     """
 
     before: StepBatch
@@ -76,7 +76,7 @@ class StepAccount:
         step, size = before.step + 1, recipe.sample.group
         A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
-        # without a critic there are no values; a record has a place for them either way
+        # records have a field for values, which is empty without a critic
         values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)
         records = [
             record
@@ -101,7 +101,7 @@ class StepAccount:
             if own
         ]
         drawn: dict[str, Any] = {
-            # how sure the policy was, unless truncation hides it
+            # how certain the policy was; unknown if top-k or top-p truncate the distribution
             "entropy/sampled": None if sampling(recipe).truncates or not logps else -math.fsum(logps) / len(logps),
             "tokens/drawn": sum(group.tokens for group in before.drawn),
         }
@@ -112,9 +112,10 @@ class StepAccount:
 
 @dataclass(frozen=True)
 class RolloutParts:
-    """What turns rows into judged groups, as a recipe asks: `engine` samples for `policy`, `judge` compares with `golds`.
+    """The parts that turn rows into judged groups: `engine` samples for `policy`, `judge` compares with `golds`.
 
-    `golds` are the compiled answers of every verifier, one a row; `ranks` the processes that share the work, None: this one.
+    `golds` are the compiled golds of every verifier, one a row. `ranks` are the processes that share the work; None
+    means this process alone.
     """
 
     recipe: Recipe
@@ -127,7 +128,7 @@ class RolloutParts:
 
 
 def judged_rollouts(parts: RolloutParts, progress: Progress) -> Collect[Group]:
-    """Rows to judged groups, as a recipe asks.
+    """The function that makes judged groups of rows, by a recipe.
 
     Raises:
         RecipeError: a shaping term with an option that it does not have.
@@ -142,7 +143,7 @@ def judged_rollouts(parts: RolloutParts, progress: Progress) -> Collect[Group]:
 
 
 class Loop:
-    """A run between its steps; `steps_done` of them are closed."""
+    """The state of a run between two steps; `steps_done` steps are closed."""
 
     def __init__(
         self,
@@ -160,7 +161,7 @@ class Loop:
         if clusters is not None:
             spec = train.ads or AdsSpec()
             active = min(spec.active, len(clusters.members))
-            # rounded up: a step may draw less than a window, never more than all of them
+            # rounded up: a step may draw fewer rows than the windows hold, but never more
             width = math.ceil(recipe.sample.prompts / active)
             strategy = Ads(clusters, ids, active=active, width=width, reset=spec.reset)
         self.select = Selection(train.select, ids, train.seed, strategy)
@@ -172,7 +173,7 @@ class Loop:
 
     @classmethod
     def of(cls, parts: RolloutParts, run: RunFolder, display: Display, clusters: Clusters | None = None) -> Loop:
-        """The loop over the rows of `parts`; `clusters` of them where `select: ads` asks for some.
+        """The loop over the rows of `parts`; `clusters` are the row clusters for `select: ads`.
 
         Raises:
             RecipeError: a shaping term with an option that it does not have.
@@ -192,8 +193,9 @@ class Loop:
         """The half before the update.
 
         Raises:
-            TrainingError: none of the first step's samples has a verdict, or too few of all; with the commonest failure.
-            ServerLost: everything a checkpoint keeps of this object is as it was before the call.
+            TrainingError: no sample of the first step has a verdict, or too few samples of the run have one; the
+            message names the most frequent failure.
+            ServerLost: the engine is lost. The state that a checkpoint saves is as it was before the call.
         """
         # the only state that moves before the step is closed
         order = self.select.order_state()
@@ -210,7 +212,7 @@ class Loop:
             for judgement in group.judgements:
                 found.add(judgement.verdicts, row.place or row.id, row.fields)
         self.lines.see(found)
-        # in the first step at once: a broken verifier would otherwise burn the whole of it again and again
+        # checked in the very first step: otherwise a broken verifier would waste many steps
         samples, errors = self._seen(before.drawn)
         allowed, text = self.recipe.stop.verifier_errors, ""
         if self.samples_seen == 0 and samples == errors and allowed < 1:
@@ -224,7 +226,7 @@ class Loop:
         return before
 
     def choose(self, step: int, n: int, had: Collection[int]) -> RowChoice:
-        """Rows for `n` groups, twice as many where they are screened."""
+        """Rows for `n` groups, or twice as many if rows are screened."""
         screens = self.select.screens
         return RowChoice(self.select.choose(step, 2 * n if screens else n, had), n, screens)
 
@@ -235,13 +237,14 @@ class Loop:
         return metrics
 
     def account(self, before: StepBatch) -> StepAccount:
-        """The records and metrics of a batch; made once, by the first caller: the trainer calls while the device computes."""
+        """The records and metrics of a batch, computed at the first call. The trainer calls early, while the device
+        still computes."""
         if self._account is None or self._account.before is not before:
             self._account = StepAccount.of(before, self.recipe, self.rows, self.method)
         return self._account
 
     def follow(self, recipe: Recipe) -> None:
-        """Learn by this recipe, of which something was measured since the loop was made."""
+        """Continue with this recipe, in which a measured value was filled in after the loop was made."""
         self.recipe, self.method = recipe, method_of(recipe)
 
     def row_ids(self, before: StepBatch, samples: Sequence[int]) -> list[str]:
@@ -262,10 +265,10 @@ class Loop:
         self.samples_seen, self.errors_seen = state.samples_seen, state.errors_seen
 
     def _record(self, done: StepRecord) -> dict[str, Any]:
-        """Note what the rows came to, write the step's records, show them, and return its metrics."""
+        """Record the outcomes of the rows, write and show the step's records, and return its metrics."""
         before, account = done.before, self.account(done.before)
         self._account = None
-        # `select: ads` follows how hard rows pull; a row may stand in the batch twice, so its pull is given out once
+        # `select: ads` uses the pull of each row; a row may be in the batch twice, but its pull counts once
         pulls = pulls_of(before.groups, before.credit, leaves_cut=self.recipe.train.mask_truncated)
         outcomes = [
             RowOutcome(g.row, g.right, g.judged, has_signal, pulls.pop(g.row, 0.0))
@@ -274,25 +277,25 @@ class Loop:
         self.select.update(before.step, outcomes)
         self.steps_done = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
-        # later names win: what the update measured stands above what the batch shows of the same name
+        # later names win: a metric of the update replaces one of the batch with the same name
         metrics: dict[str, Any] = {"step": done.step, **account.batch}
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
-        if torch.cuda.is_available():  # peak and whole memory of this process's card
+        if torch.cuda.is_available():  # peak memory and total memory of this process's GPU
             card = torch.cuda.get_device_properties(torch.cuda.current_device())
             metrics |= {
                 "memory/peak_gib": torch.cuda.max_memory_allocated() / 2**30,
                 "memory/total_gib": card.total_memory / 2**30,
             }
         metrics |= account.drawn
-        # the clock starts anew here: what follows, an evaluation or a checkpoint, is a pause of the next step
+        # the clock restarts here: an evaluation or a checkpoint that follows counts as a pause of the next step
         phases, whole = self.clock.split()
         if self.utilisation is not None and phases["update"] > 0:
-            # a group without signal needs no arithmetic: where its rows are computed all the same, that is no use of the card
+            # groups without signal need no FLOPs: computing their rows anyway does not count as utilisation
             trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
             lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
             done_share = self.utilisation.share(lengths, self.recipe.train.inner_epochs, phases["update"])
-            metrics["mfu"] = done_share / self.ranks.world  # every process has a card and an equal part of the rows
+            metrics["mfu"] = done_share / self.ranks.world  # every process has one GPU and an equal share of the rows
         metrics |= timing_stats(
             phases,
             metrics["tokens/drawn"],
@@ -300,7 +303,8 @@ class Loop:
             recent_s=self.recent_s,
             steps_left=self.recipe.train.steps - done.step,
         )
-        # twenty steps: enough for a steady estimate of the time left, few enough to follow growing answers
+        # the last twenty steps: enough for a steady estimate of the remaining time, few enough to follow growing
+        # answers
         self.recent_s = [*self.recent_s[-19:], whole]
         # samples before metrics: a line of metrics means that the samples of its step are on disk
         self.run.write_samples(done.step, account.records)
@@ -310,7 +314,8 @@ class Loop:
         return metrics
 
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
-        """Samples of the whole run, and those without a reward or in a world that raised, with these among them."""
+        """Counts of the whole run including these samples: all samples, those without a reward, those whose environment
+        raised."""
         samples = self.samples_seen + sum(len(group.rewards) for group in drawn)
         judged = [judgement for group in drawn for judgement in group.judgements]
         raised = [any(v.reason == "environment_raised" for v in judgement.verdicts.values()) for judgement in judged]
@@ -319,14 +324,14 @@ class Loop:
 
 
 def method_of(recipe: Recipe) -> CreditMethod:
-    """What a recipe's steps learn from their samples."""
+    """The method that gives credit to a step's samples, by a recipe."""
     return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:
-    """How hard each row of a step pulls: the sum of |advantage| over the model's own tokens of all its samples, by row.
+    """The pull of each row of a step: the sum of |advantage| over the model's own tokens in all samples of the row.
 
-    `leaves_cut`: a cut sample is left out of the loss, so that it pulls nothing.
+    `leaves_cut`: truncated samples are left out of the loss, so their pull is 0.
     """
     tokens_PG = torch.tensor(
         [[0 if leaves_cut and c.finish == "length" else c.sampled_tokens for c in g.completions] for g in groups]

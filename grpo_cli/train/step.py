@@ -7,7 +7,8 @@
     learned = learn(...)           loss(advantages) → gradient → optimizer step
     record(...)                    ledger, statistics, files and display, which read the finished step and nothing else
 
-A sample without a verdict is NaN: it leaves the baseline, gets advantage 0, and is counted. `learn` may be any
+The reward of a sample without a verdict is NaN: the sample is not in the baseline, gets advantage 0, and is counted.
+`learn` may be any
 update: thirty lines of torch (`examples/minimal_grpo.py`, which calls `grpo_step`), or TRL's. In `grpo train` TRL owns the
 outer loop, so nothing calls `grpo_step` there: TRL's hooks call its halves and what stands between them, in this order.
 
@@ -66,7 +67,7 @@ class StepBatch:
 
 @dataclass(frozen=True)
 class Learned:
-    """What the update of a batch measured, by metric name: means over its optimizer steps."""
+    """Metrics of the update of a batch: means over its optimizer steps."""
 
     metrics: Mapping[str, float]
 
@@ -102,7 +103,7 @@ def grpo_step(
     """Step `at`, counted from 0.
 
     Raises:
-        ServerLost: nothing was learned, and only `choose` has moved on.
+        ServerLost: the engine is lost; nothing was learned, and only `choose` has advanced.
     """
     before = collect_and_credit(at, recipe, choose=choose, collect=collect, method=method)
     # in `grpo train` the next line is TRL's: padding, shuffling, micro-batches, loss, gradient, clipping, optimizer
@@ -113,7 +114,7 @@ def grpo_step(
 def collect_and_credit(
     at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: CreditMethod
 ) -> StepBatch:
-    """The half before the update: P groups of G samples, and what each sample is worth."""
+    """The half before the update: P groups of G samples, and the credit of each sample."""
     step_groups = StepGroups(at, recipe.sample.group, collect)
 
     def sample(n: int) -> list[Group]:

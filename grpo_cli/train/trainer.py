@@ -8,11 +8,12 @@
     (optimizer step)                  TRL
     log                               ours: `loop.close`    the record of the step
 
-What it closes: a NaN loss shown as 0, an optimizer step on non-finite gradients, zero-variance rows that cost a
-forward and backward pass, and row order that depends on a sampler that is not saved.
+This corrects four things in TRL: a NaN loss is shown as 0, the optimizer steps on non-finite gradients, rows without
+advantage cost a forward and backward pass, and the order of rows depends on a sampler that is not saved.
 
-Three parts: the hooks (`Trainer`), the loss of a micro-batch (`hooked_loss`), and what is decided once, when the trainer is
-made (`packed_source` and what stands below it). B rows of a micro-batch, T completion tokens, P prompts, G samples.
+The file has three parts: the hooks (`Trainer`), the loss of a micro-batch (`hooked_loss`), and decisions made once,
+when the trainer is created (`packed_source` and the functions after it). B rows of a micro-batch, T completion tokens,
+P prompts, G samples.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Trainer(ShardedTrainer):
     """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
 
     before: StepBatch
-    """The step that is under way: all that one hook leaves for another."""
+    """The current step: the state that one hook leaves for another."""
 
     def __init__(
         self,
@@ -101,21 +102,21 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        absolute = needs_positions(model)  # measured while the weights are whole
+        absolute = needs_positions(model)  # a forward pass, so before the weights are sharded
         super().__init__(
             recipe.launch.strategy,
             replica,
             model=model,
             reward_funcs=[reward],
             args=args,
-            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL needs one; `rows` replace it below
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL requires a data set; `rows` replace it below
             processing_class=tokenizer,
             callbacks=callbacks,
         )
         self.train_dataset = rows
         self.remove_callback(PrinterCallback)
         if replica is not None:
-            # TRL has given the policy an output head of its own; the copy that generates must compute the same
+            # TRL has patched the policy's output head; the copy that generates must compute the same
             copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
             add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
             if self.strategy == "zero3":
@@ -125,7 +126,7 @@ class Trainer(ShardedTrainer):
                 assert head is not None
                 for parameter in head.parameters():  # TRL gathers the head of any model under ZeRO-3
                     parameter.ds_status = ZeroParamStatus.AVAILABLE  # type: ignore[attr-defined]
-        # whether rows of like length are put into the same micro-batch
+        # whether rows of similar length are put into the same micro-batch
         self.sorts = args.gradient_accumulation_steps > 1 and may_sort(train.loss, acts_on_every_row(train.trl))
         # whether the log-probs that samples were drawn with are those of the policy before the update
         self.takes_logps = bool(
@@ -136,8 +137,8 @@ class Trainer(ShardedTrainer):
         self.fused: list[Patch] = update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         trl = TrlLogProbs(absolute)
-        # our own forward pass computes the same from fewer tokens: each prompt once. What is named here needs TRL's own:
-        # other ranks wait in it, or it computes more than we do
+        # our forward pass computes the same from fewer tokens, because each prompt is computed once. These settings
+        # need TRL's own pass: other ranks wait in it, or it computes more than ours
         shares = (
             loop.ranks.world == 1
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
@@ -154,12 +155,13 @@ class Trainer(ShardedTrainer):
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
-        """TRL's, with the model's small operations fused where that was proved to change nothing."""
+        """TRL's training loop, with the model's small operations fused if a check found that this changes nothing."""
         with patched(self.fused):
             return super().train(*args, **named)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Transformers' own. What it refuses of this model's layers is a sentence; the rest was tried before they were loaded."""
+        """transformers' method. If it refuses this model's layers the error becomes one sentence; other settings were
+        tried before the model was loaded."""
         with loading_failures("no optimizer can be made of `train.trl` for this model"):
             made: torch.optim.Optimizer = super().create_optimizer(model)
             return made
@@ -170,12 +172,13 @@ class Trainer(ShardedTrainer):
         self.sync_weights()
         try:
             before = self.before = self.loop.begin()
-        except ServerLost:  # the weights are intact, and so is the rest: it stands between two steps
+        except ServerLost:
+            # nothing of the step has changed weights or state: a checkpoint here is one between two steps
             done = self.loop.steps_done
             if done and not self.loop.run.checkpoint_path(done).exists():
                 self._save_checkpoint(self.model, None)
             raise
-        # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
+        # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
@@ -189,7 +192,7 @@ class Trainer(ShardedTrainer):
         if self.reference is not None:
             penalty = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
             if penalty is not None:
-                # the KL is taken off the rewards: credit is given once more, since baseline and spread move too
+                # the KL penalty changes the rewards, so baseline and spread change too: compute the credit again
                 penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
                 before = replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
         self.before = before
@@ -210,7 +213,8 @@ class Trainer(ShardedTrainer):
     def _calculate_rewards(
         self, inputs: Batch, prompts: list[Prompt], completions: list[Prompt], completion_ids_list: list[list[int]]
     ) -> torch.Tensor:
-        """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `put_credit` replaces."""
+        """(samples of all ranks, 1) rewards, as TRL gathers them. TRL's advantages from them are replaced by
+        `put_credit`."""
         rewards = [reward for group in self.before.groups for reward in group.rewards]
         return torch.tensor(rewards, dtype=torch.float64, device=self.accelerator.device).unsqueeze(1)
 
@@ -221,7 +225,7 @@ class Trainer(ShardedTrainer):
         inputs: Batch = super()._prepare_inputs(generation_batch)
         buffered: list[Batch] = self._buffered_inputs  # type: ignore[has-type]
         again = self.mini.further_pass(self._step)
-        # TRL has buffered a new batch, or begins a further pass over the old one
+        # TRL has buffered a new batch, or begins another pass over the old one
         if buffered is not previous or again:
             self._buffered_inputs = redistributed(self, buffered, again)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
@@ -257,13 +261,13 @@ class Trainer(ShardedTrainer):
             self.source = usual
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
-        self.loop.account(self.before)  # a device is still at the backward pass, and the norm waits for it
+        self.loop.account(self.before)  # the device still computes the backward pass, and the norm would wait for it
         norm: Norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if self.mini.skips_update(self._step, model):
             return norm
         kept = self.guard.gradient(norm, self.before.step + 1, model)
         if kept is None and norm is not None:
-            # a NaN would stay in TRL's running sum for good
+            # a NaN would never leave TRL's running sum
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
         if self.critic is not None and self.critic.warms:
             model.zero_grad(set_to_none=True)  # an optimizer leaves parameters without a gradient as they are
@@ -273,7 +277,7 @@ class Trainer(ShardedTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
-            return  # the closing summary of transformers' loop; the end card shows the same and more
+            return  # skip transformers' closing summary; the end card shows more
         self.updates.optimizer_step(logs, self._metrics["train"])
         if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as the recipe has it
             more = self.rank_memory() | self.mini.metrics()
@@ -281,20 +285,20 @@ class Trainer(ShardedTrainer):
             super().log(self.loop.close(self.before, learned), start_time)
 
     def train_state(self) -> TrainState:
-        """What a checkpoint keeps in addition to TRL's own."""
+        """The state that a checkpoint saves in addition to TRL's."""
         return self.loop.state(self.guard.skipped)
 
     def load_train_state(self, state: TrainState) -> None:
-        """Go on from a checkpoint, whose weights TRL loads."""
+        """Restore the state of a checkpoint; TRL loads its weights."""
         self.loop.load_state(state)
         self.guard.skipped = state.skipped_steps
-        # counted anew: on another number of processes a batch has another number of micro-steps
+        # recomputed: with another number of processes a batch has another number of micro-steps
         self._step = state.generation * self.args.steps_per_generation * self.num_iterations
 
     def _save_checkpoint(self, model: nn.Module, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
-        if loop.ranks.is_main and not loop.run.path.is_dir():  # TRL would make it anew, with nothing else in it
+        if loop.ranks.is_main and not loop.run.path.is_dir():  # TRL would recreate the folder empty
             raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             check_space(loop.run.path, checkpoint_bytes(self.model))
@@ -314,26 +318,25 @@ def hooked_loss(
 ) -> Tensor:
     """The recipe's loss of one micro-batch: a scalar with its graph.
 
-    TRL's loss, with ours around it: dead rows and padding are cut first, imitation and the KL terms that TRL lacks are
-    added after. TRL asks for the policy's log-probs while it computes; `RecordedLogProbs` keeps them with their graph, so that
-    the added terms need no forward pass of their own.
+    Before TRL's loss, dead rows and padding are cut; after it, imitation and the KL terms that TRL lacks are added.
+    `RecordedLogProbs` keeps the log-probs that TRL requests, with their graph, so the added terms need no forward pass.
 
     Args:
-        trainer: whose objective, settings and metrics.
+        trainer: its objective, settings and metrics are used.
         compute: TRL's own `_compute_loss`.
         model: what TRL passes to it.
         inputs: the micro-batch.
-        largest: the largest of a number over all ranks.
+        largest: returns the maximum of a number over all ranks.
     """
     objective = trainer.objective
 
     def prepare() -> tuple[Batch, float]:
-        """The rows that go into the loss, without columns of padding, and what the loss is multiplied by."""
+        """The rows that go into the loss, without columns of padding, and the factor for the loss."""
         kept, share = inputs, 1.0
         if objective.drop_dead:
             kept, share = drop_dead_rows(inputs, objective.loss, largest)
         if objective.loss in PER_ROW:
-            # a mean over the rows that pruning left, of which each micro-batch has about as many
+            # a mean over the rows that pruning left, about equally many in each micro-batch
             share /= objective.kept
         return trim(kept), share
 
@@ -350,7 +353,7 @@ def hooked_loss(
         tokens, parts = int(scored.mask_BT.sum()), int(trainer.args.steps_per_generation)
         trainer.entropy_coef = trainer.args.entropy_coef * (tokens * parts / max(items, 1.0))
     recorded = RecordedLogProbs(source, scored, trainer.accelerator, trainer.updates.micro_batch)
-    # TRL adds its KL term where `beta` is set, and would load a reference of its own if it were set from the start
+    # TRL adds its KL term if `beta` is set; set from the start, it would make TRL load a reference of its own
     trainer.beta = objective.trl_beta
     try:
         with trainer.log_probs_from(recorded):
@@ -372,7 +375,7 @@ def hooked_loss(
 
 
 def _averaged(trainer: Trainer, scored: MicroBatchLogProbs, term_BT: Tensor) -> Tensor:
-    """A term of each token, averaged as the policy's."""
+    """A per-token term, averaged as the policy's loss is."""
     return aggregate(
         term_BT,
         scored.mask_BT,
@@ -385,8 +388,8 @@ def _averaged(trainer: Trainer, scored: MicroBatchLogProbs, term_BT: Tensor) -> 
 
 
 def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Batch]:
-    """The rows of each optimizer step in the micro-batches that cost least; `again` is the further pass over the batch that
-    begins, 0 where it is new."""
+    """The rows of each optimizer step, redistributed over its micro-batches at least cost. `again` is the number of the
+    pass over the batch, 0 for the first."""
     window, drops = trainer.args.gradient_accumulation_steps, trainer.objective.drop_dead
     if again:
         batches = reshuffled(batches, step_seed(trainer.loop.recipe.train.seed, trainer.before.step + 1) + again)
@@ -395,7 +398,7 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
         batches = trainer.packed.redistributed(batches, window, group, drops)
     elif trainer.sorts:
         batches = by_length(batches, window)
-    # DeepSpeed steps in its backward pass, where nothing can be thrown away any more
+    # DeepSpeed steps inside its backward pass, so a gradient can no longer be discarded
     if not trainer.objective.every_row and not trainer.loop.recipe.launch.strategy.startswith("zero"):
         trainer.mini.find_empty(batches, trainer.loop.ranks.largest)
     return batches
@@ -404,14 +407,14 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
 def packed_source(
     trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Patch], absolute: bool
 ) -> PackedSource | None:
-    """The packed update of a CUDA device, once it has computed the same on this model; where it cannot be used, the screen
-    shows why. `absolute` as in `TrlLogProbs`."""
+    """The packed update for a CUDA device, if its self-check on this model passes; otherwise None, and the screen shows
+    the reason. `absolute` as in `TrlLogProbs`."""
     if trainer.accelerator.device.type != "cuda":
         return None
     autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
     numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
     note = partial(loop.display.note, "info")
-    # what of the run's settings needs the model's own forward pass
+    # settings of the run that need the model's own forward pass
     asked = {
         "gradient checkpointing": args.gradient_checkpointing,
         "torch.compile": args.torch_compile,

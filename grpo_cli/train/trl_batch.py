@@ -1,7 +1,7 @@
-"""The batch of a step in the shapes that TRL wants, and back.
+"""Converts the batch of a step to TRL's data format, and back.
 
-How this works: TRL's data loader delivers empty rows (`EmptyRows`), since the loop chooses the rows itself. For TRL's
-`_generate` this rank's stretch of the groups becomes `RankSamples`. TRL pads them, and its advantages and its mask are
+How this works: TRL's data loader delivers empty rows (`EmptyRows`), since the loop chooses the rows itself. This rank's
+part of the groups becomes `RankSamples`, for TRL's `_generate`. TRL pads them, and its advantages and its mask are
 replaced by ours: `leave_out_cut` takes cut answers out of the loss mask, `put_credit` writes the advantages. B rows, T completion
 tokens.
 """
@@ -44,8 +44,8 @@ images, tool calls."""
 
 @dataclass(frozen=True)
 class EmptyRows:
-    """A data set of so many rows without content. The rows are chosen in the loop: TRL's loader has only to deliver batches
-    of the right size, and it reads a whole batch for each micro-batch."""
+    """A data set of a given number of empty rows. The loop chooses the rows, so TRL's loader only has to deliver
+    batches of the right size; it reads a whole batch for each micro-batch."""
 
     count: int
 
@@ -61,7 +61,7 @@ class EmptyRows:
 
 @dataclass(frozen=True)
 class RankSamples:
-    """This rank's stretch of a batch; a group may go on on the next rank."""
+    """This rank's part of a batch; a group may continue on the next rank."""
 
     completions: list[Completion]
     texts: list[str]
@@ -71,8 +71,8 @@ class RankSamples:
 
     @classmethod
     def of(cls, before: StepBatch, rows: Sequence[Row], places: range) -> RankSamples:
-        """The samples at these places of the batch, counted group by group."""
-        # group by group, as `A_PG.flatten()` counts: a place means the same sample everywhere
+        """The samples at these indices of the batch, counted group by group."""
+        # group by group, the order of `A_PG.flatten()`: an index means the same sample everywhere
         flat = [
             (completion, text, group.prompt_ids, rows[group.row])
             for group in before.groups
@@ -87,9 +87,9 @@ class RankSamples:
         )
 
     def generated(self, with_logps: bool) -> Generated:
-        """As TRL's `_generate` would return them: no second tokenising, decoding or counting.
+        """The samples in the form that TRL's `_generate` returns, without tokenising, decoding or counting again.
 
-        With vLLM TRL weighs the loss by how far its log-probs are from the model's own.
+        With vLLM, TRL weights the loss by the ratio of the model's probabilities to vLLM's.
         """
         is_chat = not isinstance(self.prompts[0], str)
         answers: list[Prompt] = [[{"role": "assistant", "content": text}] if is_chat else text for text in self.texts]
@@ -102,29 +102,30 @@ class RankSamples:
 
 
 def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:
-    """As arrays, of which torch makes a tensor in a tenth of the time; a list that comes again is read once."""
-    # by identity: the samples of a group share one list of prompt ids
+    """The lists as arrays, which torch converts ten times faster; a list that occurs repeatedly is converted once."""
+    # look up by identity: the samples of a group share one list of prompt ids
     made = {id(one): np.asarray(one, dtype=np.int64) for one in lists}
     return [made[id(one)] for one in lists]
 
 
 def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Accelerator) -> None:
-    """Take cut completions out of the loss (DAPO's overlong filtering). TRL's own switch looks at end tokens only, and would take
-    an answer that a stop word ended for cut."""
+    """Remove truncated completions from the loss (DAPO's overlong filtering). TRL's own option checks only for end
+    tokens, so it would remove answers that a stop text ended."""
     whole_B = torch.tensor([c.finish == "stop" for c in completions], device=accelerator.device)
     out["completion_mask"] = out["completion_mask"] * whole_B[:, None].int()
-    # TRL has counted before the mask changed, and divides the loss by it
+    # TRL divides the loss by a token count from before the mask changed: correct it
     out["num_items_in_batch"] = accelerator.gather(loss_mask(out).sum()).sum()
 
 
 def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bool) -> dict[str, Any]:
-    """This rank's batch, whose samples stand at `places` of the whole, with advantages, (B,) or (B, T), and those places.
+    """This rank's batch with its advantages, (B,) or (B, T), and with `places`, the indices of its samples in the whole
+    batch.
 
-    `prunes`: samples that are left out do not count in the normaliser either; every rank has to call.
+    `prunes`: samples that are left out do not count in the normaliser either. Every rank must call this.
     """
     # a group may be split over ranks: places count through the whole batch
     own, mask = slice(places.start, places.stop), loss_mask(out)
-    # TRL has made its own of the rewards. Ours are float64 up to here: the loss multiplies them by float32
+    # TRL has computed its own advantages. Ours are float64 up to here; the loss multiplies them by float32
     out["advantages"] = credit.rows(own, mask.shape[1]).to(mask.device, torch.float32)
     if prunes:
         # TRL divides by the tokens of the whole batch, counted before anything was left out
@@ -135,7 +136,7 @@ def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bo
 
 
 def reward(**_: object) -> list[float]:
-    """Named for TRL's log only: verdicts come from `_calculate_rewards`.
+    """Exists only as a name in TRL's log: `_calculate_rewards` returns the rewards.
 
     Raises:
         AssertionError: TRL called it.

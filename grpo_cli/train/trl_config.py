@@ -1,4 +1,4 @@
-"""From our recipe to TRL's `GRPOConfig`: which of our words sets which of its fields.
+"""Makes TRL's `GRPOConfig` from our recipe: which of our keys sets which of its fields.
 
 How this works. `check_hooks` compares the signatures of TRL's methods that `trainer.py` overrides with those it was built for.
 `grpo_config` makes the fields of one run; `train.trl` of the recipe is merged over them last. `refuse_settings` asks TRL and
@@ -84,18 +84,18 @@ HINTS = {
 ADAM = {"adam_beta1", "adam_beta2", "adam_epsilon"}
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 MODEL_MADE = ("galore", "apollo", "lomo", "adalomo")
-"""What the names of optimizers begin with that are made of a model's own layers."""
+"""Prefixes of the names of optimizers that are built from a model's layers."""
 
 
 def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> None:
-    """Try what training makes of `train.trl`, on a model of two numbers.
+    """Build what training builds from `train.trl`, on a model with two parameters.
 
     Raises:
         RecipeError: a field that a library does not take; the place names it.
-        SetupError: another TRL than ours, or no trainer can be made whatever `train.trl` has.
+        SetupError: an incompatible version of TRL, or no trainer can be made even without `train.trl`.
     """
     check_hooks()
-    # the strategies act on the process, and are checked elsewhere
+    # distributed strategies change the process, so they are checked elsewhere
     plain = recipe.model_copy(update={"launch": recipe.launch.model_copy(update={"strategy": "ddp"})})
     trl = recipe.train.trl
     batch = batching(recipe, 0, processes, on_gpu=device.type == "cuda")
@@ -124,7 +124,8 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
 
 
 def _dry_run(config: GRPOConfig, stated: Collection[str]) -> None:
-    """Make the optimizer, the schedule and what else reads the settings in the first step; raises what the libraries raise.
+    """Make the optimizer, the schedule, and the other objects that read the settings in the first step. Errors of the
+    libraries pass through.
 
     `stated`: the names in `train.trl`.
     """
@@ -170,7 +171,7 @@ def _dry_run(config: GRPOConfig, stated: Collection[str]) -> None:
 
 
 def _refuse_unread(config: GRPOConfig, stated: Collection[str]) -> None:
-    """Raise ValueError for what transformers drops without a word: an argument that this optimizer does not read."""
+    """Raise ValueError for an argument that this optimizer does not read; transformers silently drops it."""
 
     def made(**changed: object) -> dict[str, Any]:
         other = copy(config)
@@ -191,7 +192,7 @@ def _refuse_unread(config: GRPOConfig, stated: Collection[str]) -> None:
             is_read = made(optim_args=f"{name}=no-such-value") != made(optim_args=None)
         except Exception:  # noqa: BLE001 - it asked for a number, or for a name of its own
             is_read = True
-        # the groups of parameters have a weight decay of their own, that of `train.trl.weight_decay`
+        # the parameter groups set weight decay from `train.trl.weight_decay`
         if not is_read or name == "weight_decay":
             raise ValueError(f"`{optim}` reads no `{name}` of it")
 
@@ -210,24 +211,24 @@ def grpo_config(
         "num_generations": max(recipe.sample.group, 2),
         "num_iterations": train.inner_epochs,
         "max_completion_length": recipe.sample.max_tokens,
-        # TRL counts optimizer steps, and ours are batches
+        # TRL counts optimizer steps; our steps are batches
         "max_steps": train.steps * train.updates,
         "learning_rate": train.lr,
         "lr_scheduler_type": scheduler(train.schedule),
         "warmup_steps": (train.lr_warmup_steps or 0) * train.updates,
         "max_grad_norm": train.max_grad_norm,
         "temperature": recipe.sample.temperature,
-        "beta": 0.0,  # set around TRL's loss only: the reference is ours, not a second download
+        "beta": 0.0,  # set only around TRL's loss: we hold the reference, so TRL need not load a second model
         "use_bias_correction_kl": train.kl.estimator == "k3_corrected",
         "loss_type": train.loss,
         "scale_rewards": train.scale,
         "importance_sampling_level": "sequence" if train.ratio == "sequence" else "token",
         "epsilon": train.clip.low,
         "epsilon_high": train.clip.high if train.clip.cap is None else train.clip.cap,
-        # TRL's own default is the model's coefficient: a term that rows left out for a zero advantage would miss
+        # TRL's default is the model's coefficient; rows dropped for a zero advantage would be missing from that term
         "router_aux_loss_coef": 0.0,
         "logging_steps": 1,
-        # it would put a mean of earlier losses in a NaN's place
+        # transformers' filter would replace a NaN by a mean of earlier losses
         "logging_nan_inf_filter": False,
         # checkpoints are ours: at the end of a batch, whole or not at all
         "save_strategy": "no",
@@ -239,7 +240,7 @@ def grpo_config(
         "seed": train.seed,
         "shuffle_dataset": False,
         "dataloader_num_workers": 0,
-        "dataloader_pin_memory": False,  # the loader delivers places only
+        "dataloader_pin_memory": False,  # the loader delivers only indices
         "ddp_find_unused_parameters": False,
         "remove_unused_columns": False,
         # on resume TRL would draw all earlier batches; rows are chosen in the loop
@@ -250,16 +251,17 @@ def grpo_config(
     strategy = recipe.launch.strategy
     config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
     if strategy == "fsdp2" and bf16:
-        # parameters travel and compute in bfloat16; left to itself accelerate also sums gradients and hands out log-probs in it
+        # parameters are sent and used in bfloat16; by default accelerate would also sum gradients and return log-probs
+        # in it
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         config.fsdp_plugin_args["mixed_precision_policy"] = policy
     return config
 
 
 def vllm_fields(recipe: Recipe, banned: Collection[int] = ()) -> dict[str, Any]:
-    """What TRL needs to start vLLM and to sample with it."""
+    """TRL's fields to start vLLM and to sample with it."""
     sample, vllm = recipe.sample, dict(recipe.sample.vllm)
-    if vllm.get("server_base_url"):  # with a slash at its end TRL would look for the server for ever
+    if vllm.get("server_base_url"):  # with a trailing slash TRL would search for the server forever
         vllm["server_base_url"] = address(vllm)
     rules: dict[str, Any] = {name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
     more = stop_and_ban(sample.stop, banned)
@@ -269,5 +271,5 @@ def vllm_fields(recipe: Recipe, banned: Collection[int] = ()) -> dict[str, Any]:
 
 
 def scheduler(name: str) -> str:
-    """What transformers calls a schedule of ours."""
+    """transformers' name of our schedule."""
     return "constant_with_warmup" if name == "constant" else name

@@ -1,10 +1,10 @@
-"""The optimizer steps of a batch: which rows each is made of, whether it is applied, and what it measured.
+"""The optimizer steps of a batch: which rows each uses, whether it is applied, and its metrics.
 
 How this works: TRL shuffles a batch and splits it into micro-batches; `MiniBatches` counts which optimizer step and which pass
-they belong to. Within an optimizer step rows may change their micro-batch: `by_length` and `by_group` put rows of like length
-together, since a micro-batch is as wide as its longest row and padding costs as much as tokens. Which rows make up an
-optimizer step stays as it is, so its gradient does. `NonFinite` keeps a loss or gradient that is not finite from the
-weights. `UpdateMetrics` averages what the updates of a batch measured.
+they belong to. Within an optimizer step rows may move to another micro-batch: `by_length` and `by_group` put rows of
+similar length together, since a micro-batch is as wide as its longest row and padding costs as much as tokens. The rows
+of an optimizer step stay the same, and so does its gradient. `NonFinite` prevents updates with a loss or gradient that
+is not finite. `UpdateMetrics` averages what the updates of a batch measured.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Rows = dict[str, Any]
 
 @dataclass
 class MiniBatches:
-    """The optimizer steps that one batch is used up in: `count` mini-batches, `epochs` times.
+    """The optimizer steps on one batch: `count` mini-batches, `epochs` times.
 
     TRL shuffles a batch once; here each further pass shuffles its rows again, as PPO does (arXiv 1707.06347), with a seed
-    that depends on the step and the pass. A mini-batch without a row that teaches something makes no update (Adam would go on by its momentum)
-    and is counted; the learning rate goes on all the same, on all ranks alike.
+    that depends on the step and the pass. A mini-batch in which no row has signal makes no update, because Adam would
+    still move by its momentum. It is counted, and the learning rate schedule advances on all ranks.
     """
 
     count: int
@@ -54,25 +54,26 @@ class MiniBatches:
         return self.count * self.epochs
 
     def further_pass(self, micro_steps: int) -> int:
-        """Which further pass over a batch begins after so many micro-batches; 0 where none does."""
+        """The number of the further pass that begins after this many micro-batches; 0 if none begins."""
         done, within = divmod(micro_steps, self.count * self.micro)
-        # one mini-batch a batch has the same rows in every pass, and nothing to shuffle
+        # with a single mini-batch every pass has the same rows: nothing to shuffle
         return done % self.epochs if self.count > 1 and not within else 0
 
     def find_empty(self, batches: list[Rows], largest: Callable[[int], int]) -> None:
-        """Note which mini-batches have no advantage on any token that counts, on all ranks; `largest` of a number over them."""
+        """Record the mini-batches in which no token that counts has an advantage on any rank; `largest` is a maximum
+        over ranks."""
         teaches = []
         for batch in batches:
             advantages = batch["advantages"]
             per_token = advantages if advantages.dim() > 1 else advantages[:, None]
-            # of a row that is left out of the loss, as a cut one may be, no advantage has a gradient
+            # a row that is left out of the loss (a truncated one, for example) has no gradient whatever its advantage
             teaches.append(bool((per_token * loss_mask(batch)).any()))
         windows = [teaches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
-        # on all ranks alike: one that steps alone would have other weights from then on
+        # decide for all ranks together: a rank that steps alone would have different weights from then on
         self.empty = [largest(sum(window)) == 0 for window in windows]
 
     def skips_update(self, micro_steps: int, model: nn.Module) -> bool:
-        """Whether the mini-batch that ended after so many micro-batches makes no update; its gradients are thrown away."""
+        """Whether the mini-batch that ended after this many micro-batches is skipped; its gradients are discarded."""
         at = (micro_steps - 1) // self.micro % self.count
         if not self.empty or not self.empty[at]:
             return False
@@ -94,8 +95,8 @@ def reshuffled(batches: list[Rows], seed: int) -> list[Rows]:
 
 
 def may_sort(loss: str, extras: list[str]) -> bool:
-    """Whether the loss of an optimizer step is the same however its rows are spread over micro-batches: not where a
-    micro-batch has a mean or a quantile over its own tokens; `extras` are TRL fields that have one."""
+    """Whether the loss of an optimizer step is independent of how its rows are spread over micro-batches. It is not if
+    a term is a mean or a quantile over one micro-batch's tokens; `extras` are TRL fields with such a term."""
     return loss not in PER_TOKEN and not extras
 
 
@@ -121,13 +122,14 @@ def by_group(batches: list[Rows], window: int, group: int, drops_dead: bool) -> 
         masks = torch.cat([batch["completion_mask"].sum(dim=1) for batch in own])
         if drops_dead:
             alive = torch.cat([batch["advantages"] for batch in own]) != 0
-            # they are dropped before the pass, so they cost nothing
+            # dead rows are dropped before the pass, so they cost nothing
             masks = masks * (alive if alive.dim() == 1 else alive.any(dim=1))
         members: dict[int, list[int]] = {}
         for place, sample in enumerate(samples):
             members.setdefault(sample // group, []).append(place)
         tokens = masks.tolist()
-        # the largest first, each to the micro-batch that has least so far and room for it; what is left fills the gaps
+        # largest group first, each into the micro-batch with fewest tokens and enough room; the remaining rows fill the
+        # gaps
         largest = sorted(members.values(), key=lambda rows: -sum(tokens[row] for row in rows))
         room = [len(batch["sample"]) for batch in own]
         filled: list[list[int]] = [[] for _ in own]
@@ -167,11 +169,11 @@ def _in_order(batches: list[Rows], order: list[int]) -> list[Rows]:
 
 
 # A loss or gradient that is not finite never reaches the weights: the run stops, or the step is skipped and counted.
-# TRL shows a NaN loss as 0 and lets the optimizer step on it. Here the gradient is examined before the optimizer runs,
-# and a skipped step throws its gradients away.
+# TRL logs a NaN loss as 0 and lets the optimizer step on it. Here the gradient is checked before the optimizer runs,
+# and a skipped step discards its gradients.
 
 Norm = Tensor | float | None
-"""A gradient's norm as the trainer or its engine gives it; None where there was none."""
+"""The gradient norm from the trainer or DeepSpeed; None if it gave none."""
 
 
 @dataclass
@@ -184,15 +186,15 @@ class NonFinite:
     _culprits: str = ""
 
     def loss(self, loss: torch.Tensor, rows: Callable[[], Sequence[str]]) -> None:
-        """Note whose scalar loss is not finite; the gradient it makes is refused below, on all ranks alike."""
+        """Record whether the scalar loss is not finite; `gradient` then refuses the gradient on all ranks."""
         if not torch.isfinite(loss):
             self._culprits = f"the loss is {loss.item()} on rows {', '.join(list(rows())[:4])}"
 
     def gradient(self, norm: Norm, step: int, model: nn.Module) -> Norm:
-        """The norm of a gradient that may be applied; None after a refused one was thrown away.
+        """The norm of a gradient that may be applied; None if the gradient was refused and discarded.
 
         Raises:
-            TrainingError: it is not finite, and that stops the run.
+            TrainingError: the gradient is not finite, and the recipe stops the run for it.
         """
         if norm is None or math.isfinite(float(norm)):
             return norm
@@ -221,11 +223,12 @@ MEASURED = {
     "clip_ratio/high_mean": "clip/high",
     "cispo_clip_ratio": "clip/total",
 }
-"""TRL's names of what the optimizer step measured -> ours."""
+"""TRL's metric names of the optimizer step, and ours."""
 
 
 class UpdateMetrics:
-    """What the updates of a batch measure. `by_row`: the loss has one ratio a row, whose clipping is a mean over rows."""
+    """Averages the metrics of a batch's updates. `by_row`: the loss has one ratio a row, and TRL averages clipping over
+    rows."""
 
     def __init__(self, by_row: bool = False) -> None:
         self.by_row = by_row
@@ -237,10 +240,11 @@ class UpdateMetrics:
         self._sizes.append(size_3)
 
     def optimizer_step(self, logs: Mapping[str, float], metrics: dict[str, list[float]]) -> None:
-        """An optimizer step is done. `logs` are transformers' log of it, `metrics` TRL's: a list each, emptied here."""
+        """Take the metrics of a finished optimizer step: `logs` is transformers' log, `metrics` are TRL's lists, which
+        are emptied."""
         tokens, rows, counted = torch.stack(self._sizes).T.tolist()
         self._sizes.clear()
-        # with one ratio a row TRL's clipping is a mean over rows, of which some are masked
+        # with one ratio a row TRL averages clipping over all rows, including masked ones
         means = {
             key: _mean(values, rows, counted) if self.by_row and "clip_ratio" in key else _mean(values, tokens, tokens)
             for key, values in metrics.items()
@@ -251,7 +255,7 @@ class UpdateMetrics:
 
     def end_of_batch(self, **more: float) -> Learned:
         """Means over the updates since the last call, with `more` added."""
-        # a union of keys: what is measured once a batch is in the first update only
+        # take the union of keys: a metric measured once a batch is only in the first update
         keys = dict.fromkeys(key for update in self._updates for key in update)
         found = {key: fmean(u[key] for u in self._updates if key in u) for key in keys}
         self._updates.clear()
@@ -259,10 +263,10 @@ class UpdateMetrics:
 
 
 def _mean(values: list[float], sizes: list[int], counted: list[int]) -> float | None:
-    """The mean over all of what has a mean over the `sizes` of each micro-batch, of which `counted` count.
+    """The overall mean from means over `sizes` entries of each micro-batch, of which only `counted` entries count.
 
-    Micro-batches differ in size, most where they go by length. None where nothing counted: an update of cut answers alone
-    has no entropy, and one of 0 would pull down the mean over updates.
+    Micro-batches differ in size, most of all when sorted by length. None if nothing counted: an update of truncated
+    answers alone has no entropy, and a 0 would lower the mean over updates.
     """
     if len(values) != len(sizes):  # measured once a batch
         sizes = counted = [1] * len(values)

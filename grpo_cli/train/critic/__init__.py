@@ -1,1 +1,1 @@
-"""A critic in addition to the policy: what it is made of, how it learns, and advantages of tokens from its values."""
+"""A critic next to the policy: its network, its update, and token advantages from its values."""

@@ -1,7 +1,8 @@
-"""The critic: values of a batch before anything learns from it, and its own update, apart from the policy's.
+"""The critic: values of a batch, computed before any update, and an update of its own.
 
 A value is read at the position that predicts its token (the last of the prompt for the first), never at the token itself.
-The head counts in deviations of the returns, so that neither its rate nor its clipping depend on the unit of the reward.
+The head predicts returns in units of their standard deviation, so that learning rate and clipping do not depend on the
+scale of the reward.
 Ranks hold the same critic: each adds the gradient of its own rows, and the sum is applied on all. B rows of this rank,
 T completion tokens, S prompt and completion tokens.
 """
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 
 FILE = "critic.pt"
 LONGEST = 1.0
-"""The longest gradient of a critic's update; the policy's has a bound of its own."""
+"""Clipping norm of the critic's gradient; the policy has its own."""
 
 
 @dataclass(frozen=True)
 class Numerics:
-    """How passes of the critic are run: in which numbers, how many rows at once, and how ranks add up."""
+    """How the critic runs its passes: dtype, rows per pass, and the sum over ranks."""
 
     autocast: torch.dtype | None
     rows: int
@@ -47,8 +48,8 @@ class Numerics:
 
 @dataclass(frozen=True)
 class ValueTarget:
-    """What the values of a batch should have been: (B, T) returns, the values of before, both float64 and in the reward's unit,
-    and 1 where a token counts."""
+    """The targets of a batch: (B, T) returns and the values before the update, both float64 and in the reward's unit,
+    and a mask that is 1 where a token counts."""
 
     returns_BT: Tensor
     old_BT: Tensor
@@ -63,7 +64,7 @@ class Critic:
         embeddings = causal_model(model).get_input_embeddings().weight
         config: Any = causal_model(model).config.get_text_config()
         self.head = nn.Linear(int(config.hidden_size), 1, device=embeddings.device, dtype=torch.float32)
-        # at 0 the first advantages are the returns, as without a critic; a random value would be noise in
+        # with values of 0 the first advantages are the returns, as without a critic; random values would be noise in
         # them
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -73,7 +74,7 @@ class Critic:
 
     @property
     def mib(self) -> float:
-        """What its own weights and its optimizer's state take on this process."""
+        """Bytes of the critic's own weights and optimizer state in this process."""
         held: list[Tensor] = [*self.trained] + [
             value for state in self.optimizer.state.values() for value in state.values() if torch.is_tensor(value)
         ]
@@ -81,13 +82,13 @@ class Critic:
 
     @torch.no_grad()
     def values(self, out: Batch) -> Tensor:
-        """[B, T + 1] float64 values of what stands before each token of the completions, and behind the last column; no graph."""
+        """[B, T + 1] float64 values of the states before each completion token and after the last column; no graph."""
         parts = torch.split(torch.arange(len(out["completion_ids"])), self.numbers.rows)
         return self.unit.back(torch.cat([self._head_values(out, rows) for rows in parts]))
 
     @torch.no_grad()
     def follow(self, returns: Moments) -> None:
-        """Take the returns of a batch, of all ranks, into the unit; no value changes by it."""
+        """Update the unit with the returns of a batch of all ranks, and rescale the head so that no value changes."""
         old, new = self.unit, self.unit.after(returns)
         if new == old:
             return
@@ -97,7 +98,7 @@ class Critic:
         self.unit = new
 
     def _head_values(self, out: Batch, rows: Tensor) -> Tensor:
-        """[rows, T + 1] float32 what the head returns, in its unit."""
+        """[rows, T + 1] float32 outputs of the head, in its unit."""
         at = rows.to(out["completion_ids"].device)
         ids_BS = torch.cat([out["prompt_ids"][at], out["completion_ids"][at]], dim=1)
         mask_BS = torch.cat([out["prompt_mask"][at], out["completion_mask"][at]], dim=1)
@@ -109,12 +110,13 @@ class Critic:
         return found
 
     def fit(self, out: Batch, target: ValueTarget, places: range, whole: int, seed: int) -> dict[str, float]:
-        """Learn the returns; what the updates measured, means over tokens, the loss in squared deviations.
+        """Learn the returns. Returns metrics of the updates: means over tokens, with the loss in squared units of the
+        head.
 
         Args:
             out: the rows of this rank, which are
             places: these of the `whole` batch.
-            target: what their values should have been.
+            target: returns and earlier values of these rows.
             seed: of the order of rows, the same on all ranks.
 
         Raises:
@@ -124,7 +126,7 @@ class Critic:
         whole_old_BT, whole_returns_BT = self.unit.of(target.old_BT), self.unit.of(target.returns_BT)
         for rows in self._mini_batches(places, whole, seed):
             own = target.mask_BT[rows.to(target.mask_BT.device)].sum().float()
-            # by the tokens of all ranks, so that a mini-batch is the same however its rows are spread
+            # divide by the tokens of all ranks: the distribution of rows over ranks then does not matter
             tokens = self.numbers.summed(own.clone())
             if not float(tokens):
                 continue
@@ -134,24 +136,24 @@ class Critic:
                 found = value_loss(self._head_values(out, part)[:, :-1], old_BT, returns_BT, mask_BT, self.spec.clip)
                 (found.loss_BT.sum() / tokens).backward()  # type: ignore[no-untyped-call]
                 seen[:2] += torch.stack([found.loss_BT.detach().sum(), found.clipped_BT.sum().float()])
-            # of this rank alone; `summed` below adds the ranks
+            # this rank's sums; `summed` below adds those of all ranks
             seen[2] += own
             self._step()
         loss, clipped, counted = self.numbers.summed(seen).tolist()
         return {"critic/loss": loss / max(counted, 1.0), "critic/clip": clipped / max(counted, 1.0)}
 
     def _mini_batches(self, places: range, whole: int, seed: int) -> Iterator[Tensor]:
-        """The rows of this rank in each mini-batch of the whole batch, epoch by epoch; there may be none."""
+        """This rank's rows in each mini-batch of the whole batch, epoch by epoch; a mini-batch may have none."""
         order = torch.Generator().manual_seed(seed)
         for _ in range(self.spec.epochs):
             for part in torch.randperm(whole, generator=order).chunk(self.spec.mini_batches):
                 own = part[(part >= places.start) & (part < places.stop)]
-                # in order, so that a row's numbers do not depend on where the shuffle put it
+                # sorted, so that a row's numerics do not depend on its place in the shuffle
                 yield own.sort().values - places.start
 
     def _step(self) -> None:
         """One update with the gradients of all ranks."""
-        # every rank, also one without rows in this mini-batch: all wait in the sum
+        # every rank calls this, also one without rows in this mini-batch: the sum waits for all
         for p in self.trained:
             # summed, not averaged: each rank has divided by the tokens of all
             p.grad = self.numbers.summed(torch.zeros_like(p) if p.grad is None else p.grad)
@@ -165,14 +167,14 @@ class Critic:
         self.optimizer.zero_grad(set_to_none=True)
 
     def save(self, folder: Path) -> None:
-        """Weights, unit and optimizer, into a folder that is made."""
+        """Save weights, unit and optimizer into a folder, which is created."""
         folder.mkdir(parents=True, exist_ok=True)
         weights, unit = [p.detach().cpu() for p in self.trained], asdict(self.unit)
         held = {"weights": weights, "unit": unit, "optimizer": self.optimizer.state_dict()}
         torch.save(held, folder / FILE)
 
     def load(self, folder: Path) -> None:
-        """Back from `save`.
+        """Restore what `save` wrote.
 
         Raises:
             FileNotFoundError: the checkpoint is one of a run without a critic.
@@ -183,47 +185,47 @@ class Critic:
         with torch.no_grad():
             for p, value in zip(self.trained, weights, strict=True):
                 p.copy_(value)
-        # one that was saved before there was a unit counts in the reward's own, and takes one from the next batch
+        # a critic saved by a version without units predicts in the reward's unit, and gets a unit from the next batch
         self.unit = ReturnUnit(**held.get("unit", {}))
         self.optimizer.load_state_dict(held["optimizer"])
         for group in self.optimizer.param_groups:
-            group["lr"] = self.lr  # a run may go on at another rate
+            group["lr"] = self.lr  # a resumed run may use another learning rate
 
 
 class CriticLayers:
-    """Layers without an output head, which a critic reads an answer with: a copy of the policy's, the policy's own with a second
-    adapter in place of the policy's, or the policy's as they are at the moment."""
+    """The critic's network without an output head: a copy of the policy's layers, the policy's layers with a second
+    adapter in place of the policy's, or the policy's current layers."""
 
     def __init__(self, base: Any, trained: list[nn.Parameter], swapped: dict[str, Tensor], *, absolute: bool) -> None:
-        """`trained` is what the critic changes, `swapped` what stands in for parameters of `base` during a call; `absolute`: the
-        layers need the positions of tokens as an input."""
+        """`trained` are the parameters that the critic updates. `swapped` replace parameters of `base` during a call.
+        `absolute`: the layers need position ids as an input."""
         self.base, self.trained, self.swapped, self.absolute = base, trained, swapped, absolute
 
     @classmethod
     def copied(cls, model: nn.Module, *, absolute: bool) -> CriticLayers:
-        """The layers of the policy as it is now, in memory of their own, all of them trained."""
+        """A copy of the policy's current layers, all of them trained."""
         # without the head, which would be a vocabulary's worth of unused weights
         base = deepcopy(causal_model(model).base_model).eval().requires_grad_(True)
         return cls(base, list(base.parameters()), {}, absolute=absolute)
 
     @classmethod
     def adapter(cls, model: nn.Module, *, absolute: bool) -> CriticLayers:
-        """An adapter of the critic's own, on the policy's base: one base, in memory once."""
+        """The critic's own adapter on the policy's base, which is in memory once."""
         base = causal_model(model).base_model
         own = {name: nn.Parameter(p.detach().clone()) for name, p in base.named_parameters() if p.requires_grad}
         return cls(base, list(own.values()), dict[str, Tensor](own), absolute=absolute)
 
     @classmethod
     def policy(cls, model: nn.Module, *, absolute: bool) -> CriticLayers:
-        """The policy itself: the critic is a head on it and changes nothing below."""
+        """The policy's layers themselves: the critic is a head on them and does not update them."""
         return cls(causal_model(model).base_model, [], {}, absolute=absolute)
 
     def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        """(B, S, hidden) the states of the last layer, without dropout: else a value of the start would differ from the same value
-        of the update; without a graph where nothing is trained."""
+        """(B, S, hidden) states of the last layer. Dropout is off, so that the values before the update equal those
+        inside it. There is no graph if nothing is trained."""
         inputs = {"input_ids": ids_BS, "attention_mask": mask_BS, "use_cache": False}
         inputs |= {"position_ids": positions_of(mask_BS)} if self.absolute else {}
-        # `evaluating` switches gradients off, and an update of the critic wants them
+        # `evaluating` switches gradients off, but an update of the critic needs them
         grad = torch.is_grad_enabled() and bool(self.trained)
         with evaluating(self.base), torch.set_grad_enabled(grad):
             found: Tensor = torch.func.functional_call(self.base, self.swapped, kwargs=inputs).last_hidden_state

@@ -2,8 +2,8 @@
 
 How this works. `CriticLearning.learn` takes the critic's values of the batch, `critic_credit` makes advantages of tokens from
 rewards and values (GAE, `algorithm/gae.py`), then the critic learns the returns; the policy's loss finds the advantages in the
-batch. `worth_of` and `credit_of` carry what came of it into the step's `Credit`, for the records. In the first
-`warmup_steps` steps the policy is left as it is. B rows of this rank, T completion tokens, P prompts, G samples.
+batch. `worth_of` and `credit_of` put the results into the step's `Credit`, for the records. In the first `warmup_steps`
+steps the policy is not updated. B rows of this rank, T completion tokens, P prompts, G samples.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class TokenKlPenalty:
 
 @dataclass(frozen=True)
 class CriticCredit:
-    """What came of a batch: (B, T) whitened advantages, what the critic should learn, the numbers to show, and the moments of
-    the returns of all ranks."""
+    """Results for a batch: (B, T) whitened advantages, the critic's targets, metrics, and the moments of the returns of
+    all ranks."""
 
     advantages_BT: Tensor
     target: ValueTarget
@@ -85,14 +85,14 @@ def critic_credit(
     Args:
         spec: lambda, gamma.
         completions: the rows, which may be episodes of several turns.
-        rewards: one a row; NaN where there is no verdict: nothing is learned from it.
+        rewards: one a row; nothing is learned from a row with NaN (no verdict).
         values_BT1: (B, T + 1) as `Critic.values` gives them.
         mask_BT: 1 on the tokens that the model generated and that count.
-        pull: the KL, if it is paid.
-        gathered: from this rank's moments to those of all ranks, in the same order on each.
+        pull: the KL penalty, if there is one.
+        gathered: turns this rank's moments into those of all ranks, in the same order on each.
     """
     device, known = mask_BT.device, torch.tensor([not math.isnan(r) for r in rewards], device=mask_BT.device)
-    # a sample without a verdict is no lesson, of no advantage and of no value
+    # a sample without a verdict gets no advantage, and the critic does not learn from it
     counted_BT = mask_BT * known[:, None].to(mask_BT)
     masks, kept = counted_BT.tolist(), values_BT1.tolist()
     logps, ref = ([], []) if pull is None else (pull.logps_BT.tolist(), pull.ref_BT.tolist())
@@ -124,7 +124,7 @@ def critic_credit(
     }
     explained = explained_variance(whole_returns, whole_errors)
     shown |= {} if explained is None else {"critic/explained_variance": explained}
-    # over all tokens of all ranks, as PPO's advantages are usually scaled: a rank alone would have another unit
+    # over the tokens of all ranks, as usual in PPO: scaled by rank, advantages would have different units
     white = [whitened(row.gains, row.mask, whole) for row in rows]
     target = ValueTarget(
         torch.tensor([row.returns for row in rows], dtype=torch.float64, device=device),
@@ -142,13 +142,13 @@ def _row(
     mask: list[int],
     kl: tuple[float, list[float], list[float]],
 ) -> _Row:
-    # each list counts through the completion's tokens, those of the environment among them
+    # each list has an entry for every completion token, including the environment's
     beta, logps, ref = kl
     turns = completion.episode.turns if completion.episode is not None else ()
     steps = [(turn.end, turn.reward) for turn in turns]
-    # the value of going on in place of the outcome, never both: values that are paid to themselves run away
+    # bootstrap with the value instead of the outcome, never with both: the values would diverge
     goes_on = spec.cut == "value" and completion.finish == "length"
-    # a cut episode keeps what its steps were paid; the value behind it takes the place of its end
+    # a truncated episode keeps its step rewards; the value after its last token replaces the final reward
     outcome = 0.0 if math.isnan(reward) else sum(r for _, r in steps) if goes_on else reward
     paid = token_rewards(outcome, mask, beta=beta, logps=logps, ref=ref, steps=steps)
     after = values[len(completion.token_ids)] if goes_on else 0.0
@@ -156,7 +156,7 @@ def _row(
     is_adaptive = spec.decay == "adaptive"
     decay = adaptive_decay(tokens) if isinstance(spec.decay, str) else spec.decay
     gains = advantages(paid, own, mask, gamma=spec.gamma, decay=decay, after=after)
-    # VAPO: the critic learns from returns at lambda 1, which its own errors do not enter
+    # VAPO: the critic learns returns with lambda 1, which do not contain its own errors
     ahead = advantages(paid, own, mask, gamma=spec.gamma, decay=1.0, after=after) if is_adaptive else gains
     returns = [a + v if m else 0.0 for a, v, m in zip(ahead, own, mask, strict=True)]
     return _Row(paid, own, mask, gains, returns)
@@ -164,8 +164,8 @@ def _row(
 
 @dataclass(frozen=True)
 class SampleWorth:
-    """Of one sample, for the records: its mean advantage and the sum of their sizes over its tokens, those of its tokens where
-    it has turns, a value before each turn."""
+    """One sample's numbers for the records: its mean advantage, the sum of |advantage| over its tokens, the advantages
+    of its tokens if it has turns, and the value before each turn."""
 
     advantage: float
     pull: float
@@ -176,13 +176,14 @@ class SampleWorth:
 def worth_of(
     completions: Sequence[Completion], advantages_BT: Tensor, values_BT1: Tensor, mask_BT: Tensor
 ) -> list[SampleWorth]:
-    """What this rank's samples came to; (B, T) advantages, 0 where `mask_BT` is, and (B, T + 1) values."""
+    """The worth of this rank's samples, from (B, T) advantages, which are 0 where `mask_BT` is 0, and (B, T + 1)
+    values."""
     means = (advantages_BT.sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)).tolist()
     pulls = advantages_BT.abs().sum(dim=1).tolist()
     found = []
     for at, completion in enumerate(completions):
         turns = completion.episode.turns if completion.episode is not None else ()
-        # before each turn: there the state is complete, and the critic judges it without the turn
+        # the value before a turn judges the complete state without that turn
         starts = [turn.start for turn in turns] or [0]
         tokens = advantages_BT[at, : len(completion.token_ids)].tolist() if turns else []
         found.append(SampleWorth(means[at], pulls[at], tokens, values_BT1[at, starts].tolist()))
@@ -190,8 +191,8 @@ def worth_of(
 
 
 def credit_of(before: Credit, worth: Sequence[SampleWorth]) -> Credit:
-    """The credit of a whole batch with what the critic made of it, from the samples of all ranks."""
-    # `worth` comes from all ranks in the order of the batch, so that it falls into groups again
+    """The credit of a whole batch with the critic's results, gathered from all ranks."""
+    # `worth` comes from all ranks in the order of the batch, so it can be split into groups again
     P, G = before.A_PG.shape
     rows, pull = (torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True))
     width, A_PGT = max(len(one.of_tokens) for one in worth), None
@@ -207,11 +208,11 @@ FOLDER = "critic"
 
 
 WARMUP = 20
-"""Steps of warm-up where the recipe leaves them open, and the run is ten times as long."""
+"""Default number of warm-up steps, for runs of at least ten times as many steps."""
 
 
 class CriticTrainer(KlTrainer, Protocol):
-    """What this needs of the trainer in addition to what the KL needs."""
+    """The members of the trainer that this module uses in addition to those of `KlTrainer`."""
 
     takes_logps: bool
 
@@ -235,8 +236,8 @@ class CriticLearning:
         *,
         absolute: bool,
     ) -> CriticLearning | None:
-        """The critic of the recipe, made while the policy's weights are whole; `whole` is what scores while
-        they are not. None where the recipe has none.
+        """The critic of the recipe; None if it has none. Call it while the policy's weights are not sharded; `whole`
+        scores later, when they are.
 
         Raises:
             SetupError: the model that it is to start from cannot be loaded, or reads other tokens than the policy.
@@ -256,15 +257,15 @@ class CriticLearning:
 
     @property
     def warms(self) -> bool:
-        """Whether the policy is left as it is in the step that is under way."""
-        # left open, a tenth of the run at most: a short run would learn nothing in its warm-up
+        """Whether the current step leaves the policy unchanged."""
+        # by default at most a tenth of the run: otherwise a short run would consist of warm-up only
         asked, steps = self.critic.spec.warmup_steps, self.loop.recipe.train.steps
         return self.loop.steps_done < (min(WARMUP, steps // 10) if asked is None else asked)
 
     def learn(
         self, trainer: CriticTrainer, before: StepBatch, out: Batch, samples: RankSamples
     ) -> tuple[StepBatch, Tensor]:
-        """The step with what its samples are worth by the critic, and (B, T) advantages of this rank's tokens.
+        """The step with the critic's credit for its samples, and (B, T) advantages of this rank's tokens.
 
         Raises:
             TrainingError: the critic's gradient is not finite.
@@ -275,7 +276,7 @@ class CriticLearning:
         own, mask_BT = rewards[places.start : places.stop], loss_mask(out)
 
         with self.loop.clock.phase("critic"):
-            # values first: all that is learned of this batch is learned from the critic as it was
+            # compute the values first: policy and critic both learn from the critic before its update
             values = self.critic.values(out)
             pull, beta = None, self.objective.token_beta
             if beta:
@@ -285,7 +286,7 @@ class CriticLearning:
                 pull = TokenKlPenalty(beta, logps, ref)
             found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, ranks.gathered)
             self.critic.follow(found.returns)
-            # of the step: a run that is resumed splits its rows alike
+            # the seed depends on the step, so that a resumed run splits its rows in the same way
             seed = step_seed(self.loop.recipe.train.seed, before.step + 1)
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
         if self.objective.imitates:
@@ -313,7 +314,7 @@ class CriticLearning:
 def _layers(
     loop: Loop, spec: Spec, model: nn.Module, whole: nn.Module, tokenizer: Tokenizer, absolute: bool
 ) -> tuple[CriticLayers, nn.Module]:
-    """What the critic reads with, and the model whose sizes it has."""
+    """The critic's network, and the model whose sizes it has."""
     if spec.share:
         return CriticLayers.policy(whole, absolute=absolute), whole
     named = spec.model(loop.recipe.model)

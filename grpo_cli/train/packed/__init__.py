@@ -8,5 +8,5 @@
     self_check.py  whether it may be used for a model: the same numbers, shown on the model itself
     source.py      the answer to TRL's calls for log-probs, and which rows share a micro-batch
 
-Where one of these does not hold, the trainer goes TRL's way, and the screen shows once why.
+If the packed update cannot be used, the trainer uses TRL's own pass and shows the reason once.
 """

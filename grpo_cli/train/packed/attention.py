@@ -1,7 +1,7 @@
 """Attention within the sequences of a packed row, by the interface of transformers.
 
-On a CUDA device torch's variable-length attention, which is causal from the last key backwards: a completion sees its
-whole prompt and what stands before each of its own tokens. Elsewhere a sequence at a time: the reference.
+A CUDA device uses torch's variable-length attention. Its causal mask is aligned to the last key, so a completion sees
+its whole prompt and its own earlier tokens. Other devices compute one sequence at a time; this is the reference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grpo_cli.train.packed.layout import PackedFields, TokenCopies
 NAME = "grpo_packed"
 """What transformers calls it; it makes no mask for a name that it has no mask for."""
 IGNORED = {"is_causal", "use_cache", "position_ids", "cache_position", "output_attentions"}
-"""Arguments of models that change nothing here; any other that is set is refused."""
+"""Arguments of models that do not affect this attention; any other argument that is set is refused."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Forward and backward pass of a packed row as CUDA graphs: a processor that is busy or slow costs nothing.
 
-A micro-batch is two replays with TRL's loss between them. Gradients are added up in buffers of their own, which become
-the parameters' `.grad`; whoever sets those to None (an optimizer step is over, a step is skipped) starts them at 0.
-The weights are read where they lie, so that a step needs no new capture.
+A micro-batch is two replays with TRL's loss between them. Gradients are added up in separate buffers, which become the
+parameters' `.grad`; setting `.grad` to None (after an optimizer step or a skipped one) restarts the sum at 0. The
+graphs read the weights in place, so a step needs no new capture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from grpo_cli.train.packed.layout import STEP, Packed, PackedShape, PackingPlan,
 from grpo_cli.train.packed.score import ScoreNumerics, score
 
 WARM = 2
-"""Passes before a capture: what a first call builds (kernels, workspaces) cannot be captured."""
+"""Warm-up passes before a capture: kernels and workspaces that the first call creates cannot be captured."""
 
 
 class NotCaptured(RuntimeError):
@@ -89,7 +89,7 @@ class Graphs:
     def _captured(self, plan: PackingPlan) -> CapturedGraph:
         shape = self.choice.of(self.held, plan.need, plan.rows * plan.width - plan.need.targets)
         if shape in self.held:
-            self.held[shape] = self.held.pop(shape)  # the last one used goes last
+            self.held[shape] = self.held.pop(shape)  # move the shape to the end: the order is that of last use
             return self.held[shape]
         while len(self.held) >= MOST:
             del self.held[to_drop(self.held)]
@@ -98,7 +98,7 @@ class Graphs:
             # smaller shape that comes again finds its blocks in the larger's
             self.held.clear()
             self.pool = GraphMemory()
-            gc.collect()  # what a loss still holds of the last replay
+            gc.collect()  # tensors of the last replay that a loss still refers to
             torch.cuda.empty_cache()
         self.held[shape] = CapturedGraph(self, plan.fill(shape, self.hook.device))
         return self.held[shape]
@@ -128,7 +128,7 @@ class CapturedGraph:
         parameters = graphs.parameters
         before = [p.grad for p in parameters]
         self.forward_graph, self.backward_graph = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        gc.collect()  # passes that only a cycle still holds, with all that they keep
+        gc.collect()  # free passes that only a reference cycle keeps alive, with their tensors
         try:
             self._warm(parameters)
             renew_nodes(parameters)
@@ -152,7 +152,7 @@ class CapturedGraph:
         renew_nodes(parameters)
         with graphs.pool.working():
             for parameter, total in zip(parameters, graphs.sums, strict=True):
-                # the sums of an optimizer step that is under way stay what they are: 0 is added to them
+                # gradients already summed in this optimizer step do not change: the passes add 0
                 parameter.grad = total
             for _ in range(WARM):
                 logps, _entropies = score(graphs.base, self.held, graphs.numbers)

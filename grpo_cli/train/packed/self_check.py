@@ -67,7 +67,7 @@ def difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch]) -
 
 
 def replay_difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch]) -> str | None:
-    """The same of a captured pass, replayed."""
+    """The difference of a captured pass that is replayed."""
     base: Any = causal_model(model)
     batch, graphs = _Rows.random(base), Graphs(model, numbers)
 
@@ -96,7 +96,7 @@ def _compared(
             logps, shape = packed_pass()
             packed = batch.laid().places(shape.targets, device).put(logps)
             grads = _gradients(packed, pull, model)
-    # any model can be handed in, and whatever it raises means that its rows cannot be packed
+    # the model may be any model: any exception means that its rows cannot be packed
     except Exception as err:  # noqa: BLE001
         return f"{type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
     expected = alone(base, batch.ids, batch.mask, batch.keep, numbers)
@@ -117,7 +117,8 @@ def _compared(
 
 
 def _gradients(values: Tensor, pull: Tensor, model: nn.Module) -> list[Tensor]:
-    """Of a few parameters, by way of `.grad`, where a replay puts them; each has afterwards what it had before."""
+    """The gradients of a few parameters, read from `.grad`, where a replay puts them; `.grad` is restored
+    afterwards."""
     trained = [p for p in model.parameters() if p.requires_grad]
     before = [p.grad for p in trained]
     for parameter in trained:

@@ -1,6 +1,7 @@
-"""The packed update as the trainer meets it: it answers TRL's calls for log-probs, and spreads a batch over micro-batches.
+"""The packed update's interface to the trainer: it answers TRL's requests for log-probs, and spreads a batch over
+micro-batches.
 
-What it needs of a micro-batch it reads on a stream of its own, while the device is still busy with the one before.
+It reads a micro-batch on a separate CUDA stream, while the device still computes the previous one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class PackedSource:
             plan(ids, mask, request.keep)
             for ids, mask in zip(torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True)
         ]
-        # one row that cannot be packed sends the whole call to TRL: the answer is one tensor
+        # the answer is one tensor, so one row that cannot be packed sends the whole request to TRL
         found = [self._scored(laid) for laid in plans if laid is not None]
         if len(found) < len(plans):
             return self.trl(request)
@@ -73,7 +74,7 @@ class PackedSource:
             # the graphs' pool is released only when nothing refers to them any more
             gc.collect()
             torch.cuda.empty_cache()
-        # no gradient is wanted, or no graph fits: an eager pass in the same numbers
+        # no gradient is needed, or no graph fits: run an eager pass in the same dtype
         shape = shape_for(laid.need)
         logps, entropies = score(self.base, laid.fill(shape, self.device), self.numbers)
         places = laid.places(shape.targets, self.device)
@@ -89,7 +90,7 @@ class PackedSource:
         return batches
 
     def ahead(self, prepare: Callable[[], tuple[Rows, float]]) -> tuple[tuple[Rows, float], LogProbSource]:
-        """What `prepare` makes of a micro-batch, and the source of its log-probs, laid out ahead of its loss."""
+        """The micro-batch after `prepare`, and a source for its log-probs that was laid out before the loss runs."""
         with self.aside.reading():
             rows, share = prepare()
             ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
@@ -113,7 +114,7 @@ class _Aside:
             self.stream, self.ready = torch.cuda.Stream(device), torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def mark(self) -> None:
-        """What was launched on the device so far is what later readers see."""
+        """Mark the work launched so far: later readers see its results."""
         if self.ready is not None:
             self.ready.record()
 

@@ -15,10 +15,10 @@ IGNORED = -100
 
 
 class FreePairTrainer(GuardedTrainer):
-    """What CPO (SimPO) and ORPO share: rows that hold token ids as well as texts."""
+    """The common part of CPO (SimPO) and ORPO: rows hold token ids as well as texts."""
 
     def tokenize_row(self, feature: Mapping[str, Any], model: nn.Module | None = None) -> Inputs:
-        """The columns that TRL makes of texts, of the ids themselves."""
+        """The columns that TRL makes from texts, made from token ids instead."""
         prompt: list[int] = feature["prompt_ids"]
         found: Inputs = {"prompt_input_ids": prompt, "prompt_attention_mask": [1] * len(prompt)}
         for name in ("chosen", "rejected"):
@@ -35,7 +35,7 @@ class SimpoTrainer(FreePairTrainer, CPOTrainer):  # type: ignore[misc]
 
 
 class OrpoTrainer(FreePairTrainer, ORPOTrainer):  # type: ignore[misc]
-    """ORPO. The loss on winners covers their prompts too, as TRL has it."""
+    """ORPO. As in TRL, the loss on winners includes their prompts."""
 
 
 KINDS: dict[str, type[GuardedTrainer]] = {"orpo": OrpoTrainer, "simpo": SimpoTrainer}

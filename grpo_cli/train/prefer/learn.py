@@ -34,11 +34,13 @@ from grpo_cli.train.updates import NonFinite
 # From our recipe to the configurations of TRL's preference trainers.
 
 BETA = {"simpo": 2.0}
-"""Where it is not 0.1: SimPO's is a weight of mean log-probs a token, and CPO's default of 0.1 would hardly move it."""
+"""Default `beta` of losses for which it is not 0.1. SimPO's weighs mean log-probs a token: with 0.1 it would learn very
+little."""
 
 GAMMA = 0.5
 MOST = 1 << 24
-"""No answer is cut by ORPO and SimPO: what was too long was cut while sampling, and is in no pair."""
+"""A length limit that never truncates in ORPO and SimPO: answers that were too long were cut while sampling, and are in
+no pair."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,22 @@ class Update:
 
 
 def update_of(prefer: Prefer, examples: int, longest: int, device: torch.device) -> Update:
-    """How `examples` are split into updates: all of one at once on a CPU, what fits a budget of tokens on a GPU.
+    """How `examples` are split into updates. A CPU computes an update in one pass; a GPU takes as many examples as fit
+    a token budget.
 
     Args:
-        prefer: whose batch and micro-batch count.
+        prefer: its batch and micro-batch sizes are used.
         examples: pairs (KTO: answers) to learn from, epochs among them.
         longest: tokens of the longest prompt with its longer answer.
         device: where the model is.
     """
-    # fewer examples than a batch are one batch, so that a step with few pairs learns too
+    # fewer examples than a batch form one batch, so that a step with few pairs learns too
     batch = min(prefer.batch, examples)
     most = batch if prefer.micro_batch is None else min(prefer.micro_batch, batch)
     if prefer.micro_batch is None and device.type == "cuda":
         most = max(1, GPU_TOKENS_A_FORWARD // (2 * max(longest, 1)))
-    least = 2 if prefer.loss == "kto" and batch > 1 else 1  # its KL needs another prompt's answer for each
+    # KTO's KL term needs an answer to another prompt for each example
+    least = 2 if prefer.loss == "kto" and batch > 1 else 1
     fits = [size for size in range(least, batch + 1) if batch % size == 0]
     micro = max((size for size in fits if size <= most), default=fits[0])
     return Update(micro, batch // micro, examples // batch)
@@ -94,7 +98,7 @@ def trl_config(
         "max_grad_norm": train.max_grad_norm,
         "train_sampling_strategy": "sequential",  # the order is ours
         "logging_steps": 1,
-        # it would put a mean of earlier losses in a NaN's place
+        # transformers' filter would replace a NaN by a mean of earlier losses
         "logging_nan_inf_filter": False,
         # the trainer lasts for one step; checkpoints are the run's
         "save_strategy": "no",
@@ -160,25 +164,25 @@ RENAMED = {
     "nll_loss": "prefer/nll",
     "entropy": "entropy",
 }
-"""What TRL logs, and what it is called in `metrics.jsonl`; the rest is left out."""
+"""TRL's metric names and ours in `metrics.jsonl`; other metrics are left out."""
 LAST = ("loss", "chosen/logps", "rejected/logps", "prefer/margin", "prefer/accuracy")
-"""Of these the last update's too: how far the step came, in addition to the mean over it."""
+"""Metrics of which the last update's value is logged too, in addition to the mean over the step."""
 
 
 NO_PAIRS = "`grpo probe RECIPE` says what the model is right and wrong on; more rows, samples or tokens may help"
 
 
 class PairLearner:
-    """Learns from the pairs of a step, in place. The optimizer and the schedule are each step's own, the reference too."""
+    """Learns from the pairs of a step, in place. Each step has its own optimizer, schedule and reference."""
 
     def __init__(self, recipe: Recipe, policy: Policy, folder: Path, guard: NonFinite) -> None:
         self.recipe, self.policy, self.folder, self.guard = recipe, policy, folder, guard
         self.method = PairMethod.of(recipe)
 
     def learn(self, at: int, groups: Sequence[Group], on_update: Callable[[int, int], None]) -> dict[str, float]:
-        """Update the policy on the pairs of step `at` (from 0); what it measured.
+        """Update the policy on the pairs of step `at` (from 0); returns metrics.
 
-        A later step without any pair learns nothing, writes a line and is counted (`updates` is 0).
+        A later step without pairs makes no update; it is logged with `updates` 0.
 
         Raises:
             TrainingError: no pair in the first step, or a loss that is not finite.
@@ -187,7 +191,7 @@ class PairLearner:
         return self.learn_from(at, PairSet.of_groups(groups, found), on_update)
 
     def learn_from(self, at: int, pairs: PairSet, on_update: Callable[[int, int], None]) -> dict[str, float]:
-        """The same with pairs that are made.
+        """Update the policy on given pairs.
 
         Raises:
             TrainingError: as `learn`.
@@ -198,7 +202,7 @@ class PairLearner:
                 raise TrainingError(why_no_pairs(summary), hint=NO_PAIRS)
             self.guard.note(f"step {at + 1}: {why_no_pairs(summary)}; nothing is learned")
             return {**summary_metrics(summary), "updates": 0}
-        # dropout and whatever else TRL leaves to chance, the same after a resume
+        # seed dropout and TRL's other randomness, so that a resumed run repeats it
         torch.manual_seed(step_seed(self.recipe.train.seed, at + 1))
         recipe, policy, prefer, log = self.recipe, self.policy, self.recipe.prefer, UpdateLog(on_update)
         assert prefer is not None
@@ -219,7 +223,7 @@ class PairLearner:
             trainer.guard, trainer.at = self.guard, at + 1
             trainer.train()
         finally:
-            # what TRL puts around the model's forward pass is taken off, else every step would add a layer of it
+            # remove the wrapper that TRL puts around the model's forward pass: otherwise every step would add one
             if own is None:
                 inner.__dict__.pop("forward", None)
             else:
@@ -239,7 +243,7 @@ class PairLearner:
         assert prefer is not None
         if prefer.loss != "kto":
             return [*in_order(pairs.pairs, prefer.epochs, prefer.batch, seed)]
-        if len({one.label for one in pairs.answers}) < 2:  # of one kind there is nothing to prefer
+        if len({one.label for one in pairs.answers}) < 2:  # without both kinds of answers there is nothing to prefer
             return []
         ordered = in_order(pairs.answers, prefer.epochs, prefer.batch, seed)
         width = max(one.width for one in ordered)
@@ -268,7 +272,7 @@ def make_pair_trainer(
     tokenizer: PreTrainedTokenizerBase,
     log: UpdateLog,
 ) -> GuardedTrainer:
-    """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
+    """TRL's trainer for one step on these examples. The reference's log-probs, if needed, are computed here."""
     kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer
     if loss in ("orpo", "simpo"):
         from grpo_cli.train.prefer.free import KINDS  # TRL's experimental ones, imported where asked for

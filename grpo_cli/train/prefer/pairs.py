@@ -1,9 +1,9 @@
-"""What one step of preference learning learns from: pairs as token ids, made of a step's groups or read from a file.
+"""The pairs of one step of preference learning, as token ids: made from a step's groups, or read from a file.
 
-How this works. `PairMethod` is the method of a `prefer` recipe and decides for each group: which samples of a group make pairs, and whether it
-gives any. `PairSet` holds the pairs of a step as `PairExample` or, for KTO, `LabelledExample`. `in_order` is the order in
-which they are learned. Samples keep the ids that were sampled, so that what is learned is what was drawn; only the texts
-of a file are tokenised.
+How this works. `PairMethod` is the method of a `prefer` recipe; it decides which samples of a group make pairs, and
+whether there are any. `PairSet` holds the pairs of a step as `PairExample` or, for KTO, `LabelledExample`. `in_order`
+is the order in which they are learned. Samples keep the sampled ids, so the model learns exactly what it drew; only the
+texts of a file are tokenised.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs as token ids, every answer in them that is usable alone, and what they are worth."""
+    """Pairs as token ids, the answers usable without a pair, and their credit."""
 
     summary: PairSummary
     pairs: Sequence[PairExample]
@@ -52,7 +52,7 @@ class PairSet:
 
     @classmethod
     def of_groups(cls, groups: Sequence[Group], found: Sequence[RowPairs]) -> PairSet:
-        """What `found` has of these groups, with the ids that were sampled."""
+        """The pairs that `found` has for these groups, with the sampled ids."""
         pairs, answers = list[PairExample](), list[LabelledExample]()
         for group, row in zip(groups, found, strict=True):
             ids = [c.token_ids for c in group.completions]
@@ -77,10 +77,10 @@ class PairSet:
         """The pairs of a file, whose texts are tokenised.
 
         Args:
-            source: the file, whose name counts from `base`.
-            policy: whose tokens they become; pairs that do not fit its context are left out, and `note` gets their number.
-            rows: training rows, which the pairs must be of.
-            held_out: rows that they must not be of.
+            source: the file; its name is relative to `base`.
+            policy: its tokenizer is used; pairs that do not fit its context are left out, and `note` gets their number.
+            rows: training rows; every pair must belong to one.
+            held_out: rows that no pair may belong to.
             stop: texts that end an answer without an end token.
             placebo: the seed with which right and wrong are shuffled among the answers of each row.
 
@@ -88,7 +88,7 @@ class PairSet:
             DataError: as `read_pair_lines` and `pairs_of_rows`, and where no pair fits the model.
         """
         pairs = pairs_of_rows(read_pair_lines(source, base), rows, held_out)
-        # by row: a prompt is tokenised once, and a text that stands in several pairs is one answer
+        # row by row: a prompt is tokenised once, and a text in several pairs is one answer
         by_row: dict[int, list[FilePair]] = {}
         for pair in pairs:
             by_row.setdefault(pair.row, []).append(pair)
@@ -122,11 +122,11 @@ class _RowSet:
 
     @classmethod
     def of(cls, pairs: Sequence[FilePair], policy: Policy, row: Row, stop: Sequence[str]) -> _RowSet:
-        """The pairs of one row that fit the policy's context; each text is one answer, in however many pairs it stands."""
+        """The pairs of one row that fit the policy's context; a text that occurs in several pairs is one answer."""
         index, prompt, ids = pairs[0].row, policy.encode(row), dict[str, list[int]]()
         for text in dict.fromkeys(text for pair in pairs for text in (pair.chosen, pair.rejected)):
             ids[text] = policy.encode_answer(text, stop)
-        # a pair is whole or out: an answer that was cut would be learned as one that ends there
+        # a pair that does not fit is left out, not cut: the model would learn that the answer ends there
         room = None if policy.context is None else policy.context - len(prompt)
         fits = [p for p in pairs if room is None or max(len(ids[p.chosen]), len(ids[p.rejected])) <= room]
         labels = {p.chosen: True for p in fits} | {p.rejected: False for p in fits}
@@ -153,7 +153,8 @@ class _RowSet:
 
 
 def _shuffled_anew(rows: Sequence[_RowSet], seed: int) -> list[_RowSet]:
-    """The placebo of a file: its texts, of each row as many called right, paired by the widest limits that the file kept to."""
+    """The placebo of a file: labels are shuffled inside each row, keeping their number, and texts are paired within the
+    widest limits that the file itself observes."""
     pairs = [pair for row in rows for pair in row.found.pairs]
     uses = Counter(
         (row.index, one.text) for row in rows for pair in row.found.pairs for one in (pair.chosen, pair.rejected)
@@ -207,25 +208,25 @@ E_co = TypeVar("E_co", PairExample, LabelledExample)
 
 
 def in_order(examples: Sequence[E_co], epochs: int, batch: int, seed: int) -> list[E_co]:
-    """What is learned, one epoch after the other, each shuffled anew; what does not fill a last batch is left out.
+    """The examples of all epochs, each shuffled anew; an incomplete last batch is left out.
 
-    Fewer than one batch is one batch, whole.
+    Fewer examples than a batch form one batch.
     """
-    # Python's generator and not torch's: the order depends on the seed alone, and needs no torch
+    # Python's random generator, not torch's: the order depends on the seed alone
     draw, found = random.Random(seed), list[E_co]()
     for _ in range(epochs):
         epoch = list(examples)
         draw.shuffle(epoch)
         found += epoch
-    # an update of fewer pairs than the others would have noisier gradients at the same rate
+    # an update with fewer pairs would have a noisier gradient at the same learning rate
     return found[: max(len(found) // batch * batch, min(len(found), batch))]
 
 
 def keep_rows_apart(examples: Sequence[E_co], batch: int) -> list[E_co]:
-    """The same, with examples of one row moved away from each other, as far as the rows allow.
+    """These examples, reordered so that neighbours belong to different rows where possible.
 
-    TRL's KTO takes its KL from each prompt with the answer of the example before it in the micro-batch, and the first with
-    the last one's: of one row that would be an answer to the very prompt.
+    TRL's KTO estimates its KL from each prompt with the answer of the previous example in the micro-batch (the first
+    with the last one's). If both were of one row, the answer would belong to that prompt.
     """
     rest, found = list(examples), list[E_co]()
     while rest:
@@ -233,21 +234,22 @@ def keep_rows_apart(examples: Sequence[E_co], batch: int) -> list[E_co]:
         near = {found[-1].row} if place else set[int]()
         if place and (place == batch - 1 or len(rest) == 1):
             near.add(found[len(found) - place].row)
-        # none is left that differs: the first, as it comes
+        # no example of another row is left: take the first
         at = next((i for i, one in enumerate(rest) if one.row not in near), 0)
         found.append(rest.pop(at))
     return found
 
 
-# Groups of samples as pairs: what each sample is worth, and whether a group teaches anything.
+# Groups of samples as pairs: the credit of each sample, and whether a group has signal.
 
 
 @dataclass(frozen=True)
 class PairMethod:
     """`train.method: prefer`, which gives credit to groups as `Method` does.
 
-    An advantage is the number of pairs that a sample wins less those that it loses (`kto`: 1 or -1 for every usable
-    sample), so that 0 means here too that nothing is learned from it. `placebo` shuffles labels inside a row by this seed.
+    An advantage is the number of pairs that a sample wins minus the number it loses (`kto`: 1 or -1 for every usable
+    sample). As elsewhere, 0 means that nothing is learned from the sample. `placebo` shuffles labels inside a row by
+    this seed.
     """
 
     prefer: Prefer
@@ -276,12 +278,12 @@ class PairMethod:
         ]
         limits = PairLimits(a_row=self.prefer.pairs_a_row, gap=self.prefer.length_gap)
         placebo = None
-        if self.placebo is not None:  # chance by what was drawn, whatever batch or process it stands in
+        if self.placebo is not None:  # seed the shuffle by the samples: it then does not depend on batch or process
             placebo = f"{self.placebo}/{zlib.crc32(repr(group.texts).encode('utf-8', 'surrogatepass'))}"
         return pairs_of_row(str(group.row), samples, limits, placebo)
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
-        """What each sample of these groups, all of one size, is worth; nothing is taken off here."""
+        """The credit of each sample of these groups, all of one size; there is no penalty here."""
         assert penalty_PG is None, "a KL is in these losses, or there is none"
         A_PG = torch.tensor([self._worth(group) for group in groups], dtype=torch.float64)
         return Credit(A_PG, torch.ones_like(A_PG, dtype=torch.bool), A_PG.ne(0).any(dim=1))

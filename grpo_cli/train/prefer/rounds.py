@@ -1,6 +1,6 @@
-"""Runs whose step is no TRL rollout step: sample, learn, record, then what callbacks want, until the last step.
+"""Runs whose steps are not TRL's rollout steps: each step samples, learns, records and runs the callbacks.
 
-transformers' `Trainer` is here for what surrounds a step alone: callbacks, saving and loading weights.
+transformers' `Trainer` is used only for callbacks, and to save and load weights.
 
 How this works. `RoundTrainer.train` calls `_step` until the last step is done, then the callbacks, which may ask for a checkpoint or
 for the end. `PairRounds` learns from sampled pairs, `PairPasses` from the pairs of a file, `SupervisedTrainer` from
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundSetup:
-    """What each of these trainers is made of: the run's loop and policy, the `folder` that a checkpoint is written in, the
-    `callbacks` of each step, and what completes a checkpoint."""
+    """The parts of each of these trainers: the run's loop and policy, the `folder` for checkpoints, the `callbacks` of
+    each step, and a function that completes a checkpoint."""
 
     loop: Loop
     policy: Policy
@@ -53,13 +53,14 @@ class RoundSetup:
 
 
 class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
-    """What methods share whose steps are not TRL's: what one does is `_step`.
+    """Base class of methods whose steps are not TRL's; a subclass defines `_step`.
 
-    A checkpoint stands between two steps; a step's optimizer ends with it, so the weights and the counters are all of it.
+    A checkpoint is saved between two steps. The optimizer lasts for one step only, so a checkpoint consists of weights
+    and counters.
     """
 
     kl_watch = None
-    """The pull to the start is in the losses; it is not measured in addition."""
+    """There is no KL monitor: the losses contain the pull to the start."""
 
     def __init__(self, setup: RoundSetup) -> None:
         loop, policy = setup.loop, setup.policy
@@ -73,7 +74,7 @@ class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
                 output_dir=str(setup.folder),
                 max_steps=recipe.train.steps,
                 save_strategy="no",
-                save_only_model=True,  # a step's optimizer ends with it
+                save_only_model=True,  # the optimizer lasts for one step only
                 report_to=list(recipe.run.track),
                 use_cpu=policy.device.type == "cpu",
                 disable_tqdm=True,
@@ -84,7 +85,7 @@ class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
         self.remove_callback(PrinterCallback)
 
     def train(self, resume_from_checkpoint: str | None = None, **_: object) -> None:
-        """Step after step, from the one that the loop stands at.
+        """Run the remaining steps, from the loop's current step.
 
         Raises:
             TrainingError: nothing to learn from, or a loss that is not finite.
@@ -92,13 +93,13 @@ class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
         if resume_from_checkpoint is not None:
             self._load_from_checkpoint(resume_from_checkpoint)
         handler, control = self.callback_handler, TrainerControl()
-        # callbacks read them: to them a run of rounds is any run of transformers
+        # callbacks read these fields, as in any run of transformers
         self.state.max_steps, self.state.global_step = self.loop.recipe.train.steps, self.loop.steps_done
         control = handler.on_train_begin(self.args, self.state, control)
         while self.loop.steps_done < self.loop.recipe.train.steps:
             metrics = self._step()
             self.state.global_step = self.loop.steps_done
-            # an answer holds for one step; transformers' own loop resets it in places that are not reached here
+            # a callback's request holds for one step; transformers resets it in code that does not run here
             control.should_save = control.should_training_stop = False
             control = handler.on_log(self.args, self.state, control, metrics)
             if control.should_save:
@@ -109,10 +110,10 @@ class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _step(self) -> dict[str, Any]:
-        """Go on by one step, or by several with a line of metrics each; the metrics of the last."""
+        """Run one step, or several with a line of metrics each; returns the metrics of the last."""
 
     def _record(self, measured: Mapping[str, Any]) -> dict[str, Any]:
-        """Count a step that drew no samples, write what it measured, show it; the step's metrics."""
+        """Count a step that drew no samples, write and show its metrics, and return them."""
         loop = self.loop
         loop.steps_done += 1
         phases, whole = loop.clock.split()
@@ -126,18 +127,18 @@ class RoundTrainer(Trainer, ABC):  # type: ignore[misc]
         """Nothing to do: the engine reads the weights in place."""
 
     def train_state(self) -> TrainState:
-        """What a checkpoint keeps in addition to the weights."""
+        """The state that a checkpoint saves in addition to the weights."""
         return self.loop.state(self.guard.skipped)
 
     def load_train_state(self, state: TrainState) -> None:
-        """Go on from a checkpoint, whose weights `train` loads."""
+        """Restore the state of a checkpoint; `train` loads its weights."""
         self.loop.load_state(state)
         self.guard.skipped = state.skipped_steps
 
     def _save_checkpoint(self, model: object, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
-        if loop.ranks.is_main and not loop.run.path.is_dir():  # TRL would make it anew, with nothing else in it
+        if loop.ranks.is_main and not loop.run.path.is_dir():  # TRL would recreate the folder empty
             raise loop.run.gone()
         with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             check_space(loop.run.path, checkpoint_bytes(self.model))
@@ -177,12 +178,12 @@ class PairPasses(RoundTrainer):
 
 
 # `train.method: sft`: the recipe's `sft` phases as a run of their own, measured before and after.
-# Its optimizers are not saved: a run that is killed in a phase begins the phase again, and ends with the same weights, since
-# chance depends on the seed alone.
+# Its optimizers are not saved. A run that is killed in a phase repeats the phase and ends with the same weights,
+# because randomness depends on the seed alone.
 
 
 class SupervisedTrainer(RoundTrainer):
-    """All phases are one stretch to what surrounds them; each of its steps has its line in `metrics.jsonl`."""
+    """Runs all phases without a checkpoint in between; each optimizer step is a step of the run with its line of metrics."""
 
     def __init__(self, setup: RoundSetup, phases: Sequence[tuple[WarmupPhase, Sequence[Row]]]) -> None:
         super().__init__(setup)
@@ -197,7 +198,7 @@ class SupervisedTrainer(RoundTrainer):
         for i, (phase, rows) in enumerate(self.phases):
             shown, plan = demonstrations(policy, phase, rows, seed + i, encoded), plan_of(phase)
 
-            # bound as defaults: a closure would see the last phase's
+            # bound as defaults: a closure would see the values of the last phase
             def note(step: int, loss: float, plan: Phase = plan, count: int = len(shown)) -> None:
                 last.clear()
                 rate = plan.lr * schedule(step - 1, plan)

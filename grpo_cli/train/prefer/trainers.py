@@ -1,7 +1,8 @@
-"""TRL's preference trainers with our tokens, our reference and our guard; their losses are theirs.
+"""TRL's preference trainers with our token ids, our reference and our guard; the losses are TRL's.
 
-DPO (also IPO and IRPO) and KTO need the log-probs of a reference: they are computed once, before the first update, by the
-very weights that drew the samples, so that no second model is held. ORPO and SimPO have none, and stand in `free.py`.
+DPO (also IPO and IRPO) and KTO need the log-probs of a reference. They are computed once, before the first update, with
+the weights that drew the samples, so no second model is needed. ORPO and SimPO have no reference; they are in
+`free.py`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Inputs = dict[str, Any]
 
 
 class GuardedTrainer(Trainer):  # type: ignore[misc]
-    """Whatever the loss: one that is not finite never reaches the weights. `at` is the step of the run, for messages."""
+    """Stops on a loss that is not finite before it reaches the weights. `at` is the step of the run, for messages."""
 
     guard: NonFinite
     at: int
 
     def compute_loss(self, model: nn.Module, inputs: Inputs, *more: object, **named: object) -> torch.Tensor:
-        """TRL's loss, a scalar, looked at before anybody differentiates it."""
+        """TRL's scalar loss, checked before the backward pass."""
         loss: torch.Tensor = super().compute_loss(model, inputs, *more, **named)
         self.guard.loss(loss.detach(), lambda: ["of this update"])
         return loss
@@ -37,7 +38,7 @@ class GuardedTrainer(Trainer):  # type: ignore[misc]
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         kept = self.guard.gradient(norm, self.at, model)
         if kept is None and norm is not None:
-            # a NaN would stay in the running sum for good
+            # a NaN would never leave TRL's running sum
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
         return kept
 
@@ -46,7 +47,7 @@ Logs = Mapping[str, float]
 
 
 class WithReference(GuardedTrainer):
-    """What DPO and KTO share: rows come as token ids, and the reference is measured here."""
+    """The common part of DPO and KTO: rows are token ids, and the reference's log-probs are computed here."""
 
     columns: tuple[str, ...]
 
@@ -55,7 +56,7 @@ class WithReference(GuardedTrainer):
 
     @torch.no_grad()
     def _precompute_ref_logps(self, dataset: Dataset, name: str, batch_size: int) -> Dataset:
-        """The data set with log-probs of the weights of now; TRL would go through a file of a cache."""
+        """The data set with log-probs of the current weights; TRL would use a cache file."""
         # without dropout: the reference is what drew the samples
         was_training = self.model.training
         self.model.eval()
@@ -66,8 +67,8 @@ class WithReference(GuardedTrainer):
             found.append(tuple(part.float().cpu() for part in self.compute_ref_log_probs(self.model, batch)))
         self.model.train(was_training)
         if "ref" in getattr(self.model, "peft_config", {}):
-            self.model.delete_adapter("ref")  # TRL's copy of the adapter, which is no longer needed
-        # TRL's collators look for them under these names, and make no reference model then
+            self.model.delete_adapter("ref")  # drop TRL's copy of the adapter
+        # under these names TRL's collators find the log-probs, and TRL makes no reference model
         for column, parts in zip(self.columns, zip(*found, strict=True), strict=True):
             dataset = dataset.add_column(column, torch.cat(parts).tolist())
         return dataset
@@ -95,7 +96,7 @@ class UpdateLog(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Logs, **_: object
     ) -> None:
-        """The line of an update; the closing summary is none."""
+        """Record the log of an update; the closing summary is not one."""
         if "loss" in logs:
             self.updates.append({key: float(value) for key, value in logs.items()})
             self.on_update(len(self.updates), state.max_steps)
@@ -117,7 +118,7 @@ def data_set(examples: Sequence[Example], micro: int) -> Dataset:
     for start in range(0, len(labelled), micro):
         window = labelled[start : start + micro]
         for place, one in enumerate(window):
-            other = window[place - 1]  # the answer before, of the first the last: TRL's rotation
+            other = window[place - 1]  # TRL's rotation: each prompt with the previous answer, the first with the last
             rows.append(
                 {
                     "prompt_ids": one.prompt_ids,
