@@ -2,7 +2,7 @@
 
 How this works. Rewards are (P, G): P prompts, G samples each; NaN is a sample without a verdict. A step goes down this file:
 
-1. `gate` decides what a group is paid. Where its outcomes are equal, only they are paid.
+1. `gate` decides what a group is paid. A group with equal outcomes is paid only the outcomes.
 2. `kept_mask` may leave samples out of the loss (pruning; with `by: advantage` it runs after 3).
 3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO) or `normalise_then_sum` (GDPO) makes
    (P, G) advantages.
@@ -17,10 +17,11 @@ With r_i the rewards of one group, n those with a verdict, m and s their mean an
     RLOO                   A_i = (r_i - m) n / (n - 1)  arXiv 2402.14740
     GDPO                   A_i = sum_k w_k (r_ik - m_k) / s_k, scaled over the batch
 
-Edge cases, the same in every function: a sample without a verdict leaves the baseline and gets advantage 0. A group whose
+Edge cases, the same in every function: a sample without a verdict is not in the baseline and gets advantage 0. A group
+whose
 spread is below `floor` gets exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent
-a signal. Whether it is below is decided by the group alone: a batch only scales what is there. So whether a
-group has signal is known before its batch is complete.
+a signal. This test reads the group alone, never the rest of the batch. So whether a group has signal is known before
+its batch is complete.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from torch import Tensor
 Scale = Literal["group", "batch", "none"]
 
 LEAST = 1e-12
-"""No floor is lower: a spread of 0 divides nothing."""
+"""The lowest floor: it keeps a spread of 0 from being a divisor."""
 
 ROUNDING = 2 * torch.finfo(torch.float64).eps
-"""Nor lower than this share of the largest reward: sums that ought to be equal differ by as much."""
+"""The floor is at least this share of the largest reward: sums that should be equal differ by rounding."""
 
 
 def group_advantages(
@@ -47,19 +48,19 @@ def group_advantages(
     """(P, G) rewards to (P, G) advantages: reward minus the group's mean, over the std of group or batch.
 
     `scale="group"` is GRPO (DeepSeekMath, arXiv 2402.03300), `"batch"` REINFORCE++-baseline, `"none"` Dr.GRPO
-    (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
-    the samples with a verdict only; with `weights_PG` a sample stands in them that many times.
+    (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are taken over
+    the samples with a verdict only; `weights_PG` is how often each sample counts.
     """
     # float64: the sums decide whether a group is exactly 0, and the loss multiplies by float32 only at the end
     rewards, floor, known = rewards_PG.double(), max(floor, LEAST), ~rewards_PG.isnan()
     rounding = rewards.nan_to_num(0.0).abs().amax(dim=1, keepdim=True) * ROUNDING
-    # less the lowest of the group: equal rewards are 0 then, and a large common part costs no digits
+    # subtract the group's minimum: equal rewards become exactly 0, and a large common part costs no precision
     lowest = rewards.masked_fill(~known, math.inf).amin(dim=1, keepdim=True)
     rewards = rewards - lowest
     times = known if weights_PG is None else weights_PG.double() * known
     count = times.sum(dim=1, keepdim=True)
     mean = (rewards.nan_to_num(0.0) * times).sum(dim=1, keepdim=True) / count.clamp(min=1)
-    # an unknown reward is 0 from here on, so that it adds nothing to a spread
+    # from here on an unknown reward is 0, which adds nothing to a spread
     centred = torch.where(known, rewards - mean, 0.0)
     spread = _std(centred, count, ddof, weights_PG)
     # a single sample with a verdict was compared with nothing
@@ -82,7 +83,7 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
     known = ~rewards_PG.isnan()
     count = known.sum(dim=1, keepdim=True)
     centred = group_advantages(rewards_PG, scale="none", floor=floor)
-    # r - (sum - r) / (n - 1) = (r - mean) n / (n - 1); a sample that is alone has 0 already
+    # r - (sum - r) / (n - 1) = (r - mean) n / (n - 1); a single sample already has 0
     return centred * count / (count - 1).clamp(min=1)
 
 
@@ -90,17 +91,17 @@ def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1,
     """(P, G, K) parts to (P, G) advantages, as GDPO: each part is scaled in its group, summed by weight, scaled over
     the batch.
 
-    A sample that lacks a part has no sum, so it is in none of the parts' means: each group is centred by itself, and one
-    whose sums do not spread gets exactly 0.
+    A sample that lacks a part has no sum, so it is in none of the parts' means. Each group is centred by itself; a
+    group whose sums are equal gets exactly 0.
     """
     floor = max(floor, LEAST)
-    # one part missing leaves the whole sample out: a sum over fewer parts would look like a lower reward
+    # leave out a sample with a missing part: a sum over fewer parts would look like a lower reward
     unknown = rewards_PGK.isnan().any(dim=-1)
     rewards_PGK = rewards_PGK.masked_fill(unknown.unsqueeze(-1), float("nan"))
     parts = [group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])]
     total = torch.stack(parts, dim=-1) @ weights_K.to(rewards_PGK.dtype)
     total = total.masked_fill(unknown, float("nan"))
-    # parts may cancel: a group whose sums are equal has nothing to teach, whatever its parts are
+    # parts may cancel: a group with equal sums has no signal, whatever its parts are
     known = ~total.isnan()
     count = known.sum(dim=1, keepdim=True)
     mean = total.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
@@ -112,48 +113,47 @@ def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1,
 
 
 def _std(centred: Tensor, count: Tensor, ddof: int, weights: Tensor | None = None) -> Tensor:
-    # `count - ddof` is 0 for a sample that is alone; its squares are 0 too
+    # for a single sample `count - ddof` is 0, and so are its squares
     squares = centred.square() if weights is None else centred.square() * weights
     return (squares.sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()
 
 
-# The outcome gate. A reward is R = T + S: T what the outcome pays, S all that is paid in addition (a format, a length, a
-# penalty). In a group whose T is equal the only spread is that of S, and dividing by it makes advantages of full size
-# whatever the weight of S. So R is replaced by T there, before anything is computed of it. The measurement behind it is
-# verl-recipe, issue 125.
+# The outcome gate. A reward is R = T + S: T pays the outcome, S pays everything else (format, length, penalties). If T
+# is equal in a group, all its spread comes from S, and dividing by that spread makes advantages of full size however
+# small the weight of S. So in such a group R is replaced by T before anything else is computed. The measurement behind
+# it is verl-recipe, issue 125.
 
 
 def told_apart(outcomes_PG: Tensor, *, ddof: int = 1, floor: float = LEAST) -> Tensor:
-    """(P,) bool of (P, G) outcomes: whether they spread by at least `floor`. NaN is unknown; fewer than two known ones do
-    not spread."""
-    # the one definition of a spread: that of the advantages
+    """(P,) bool from (P, G) outcomes: whether they spread by at least `floor`. NaN is unknown; fewer than two known
+    outcomes do not spread."""
+    # the same definition of a spread as for advantages
     return group_advantages(outcomes_PG, scale="none", ddof=ddof, floor=floor).ne(0).any(dim=1)
 
 
 def gate(outcomes_PG: Tensor, rewards_PG: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """(P, G) what is paid, and (P,) bool whether the outcomes of a group spread.
+    """(P, G) gated rewards, and (P,) bool whether the outcomes of a group spread.
 
-    Outcomes count where the reward is known. NaN, no verdict, stays NaN.
+    An outcome counts only if its reward is known. NaN (no verdict) stays NaN.
     """
-    # an outcome whose reward is unknown was never paid, so it must not keep a group alive
+    # an outcome without a reward is never paid, so it must not keep a group alive
     known_PG = outcomes_PG.masked_fill(rewards_PG.isnan(), math.nan)
     alive_P = told_apart(known_PG, ddof=ddof, floor=floor)
     return torch.where(alive_P[:, None], rewards_PG, known_PG), alive_P
 
 
 # Pruning: sample many, train on few. PODS (arXiv 2504.13818) keeps the subset whose rewards vary most and forms advantages
-# within it; CPPO (arXiv 2503.22342) forms advantages over the whole group and keeps the largest. What is left out
-# takes no part in the loss's mean either. It saves update time only: worth it where updates are the bottleneck,
-# not generation.
+# within it; CPPO (arXiv 2503.22342) forms advantages over the whole group and keeps the largest. Samples left out are
+# not in the loss's mean either. It saves update time only: worth it where updates are the bottleneck, not generation.
 
 By = Literal["variance", "advantage"]
 
 
 def most_varied(rewards: Sequence[float], keep: int) -> list[int]:
-    """Places of the `keep` rewards of largest variance: always some lowest and some highest of the sorted ones
-    (as PODS shows), so that keep + 1 splits are tried and not every subset.
+    """Indices of the `keep` rewards with the largest variance. PODS shows that these are always some of the lowest and
+    some of the highest, so only keep + 1 splits of the sorted rewards are tried, not every subset.
 
-    Samples without a reward come last. Among equally varied splits the one with the most high rewards is taken.
+    Samples without a reward come last. Among splits of equal variance the one with most high rewards is taken.
     """
     known = sorted((i for i, r in enumerate(rewards) if not math.isnan(r)), key=lambda i: rewards[i])
     unknown = [i for i, r in enumerate(rewards) if math.isnan(r)]
@@ -170,13 +170,13 @@ def most_varied(rewards: Sequence[float], keep: int) -> list[int]:
     if not keep_known:
         return unknown[:keep]
     spreads = [spread(high) for high in range(keep_known + 1)]
-    # splits that differ in the last bits only count as equal, in whatever unit the rewards are
+    # splits that differ only in the last bits count as equal, relative to the scale of the rewards
     best = max(high for high, one in enumerate(spreads) if one >= max(spreads) * (1 - 1e-9))
     return sorted(split(best) + unknown[: keep - keep_known])
 
 
 def largest(advantages: Sequence[float], keep: int) -> list[int]:
-    """Places of the `keep` advantages of largest size; the earlier of equals."""
+    """Indices of the `keep` advantages with the largest absolute value; among equals the earlier ones."""
     return sorted(sorted(range(len(advantages)), key=lambda i: (-abs(advantages[i]), i))[:keep])
 
 

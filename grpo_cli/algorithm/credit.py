@@ -1,17 +1,17 @@
-"""From the rewards of a batch to what its loss is weighted with, and the one definition of a group that teaches something.
+"""Turns the rewards of a batch into the weights of its loss, and defines when a group has signal.
 
 How this works. `credit` reads a recipe's `train` section and makes a `Credit`: `_outcome` makes one advantage a sample
-(`algorithm/advantage.py`), `_joined` adds what is finer than a sample (`TokenCredit`: turns, plans), pruning leaves samples out.
-A KL penalty on the reward runs the whole once more, since it moves the baseline and the spread too. The advantage of
-token t of sample i is
+(`algorithm/advantage.py`), `_joined` adds credit finer than a sample (`TokenCredit`: turns, plans), pruning leaves
+samples out. With a KL penalty on the reward everything is computed again, because baseline and spread change too. The
+advantage of token t of sample i is
 
     A_it = A_i u_it + p_it      u_it 1 where the sample's own advantage applies, p_it the part of its turn
 
 and 0 on all tokens that the model did not generate.
 
-A group has *signal* when some advantage of it is not 0. Every method decides that by the group alone, in any batch,
-so that it is known before the batch is complete. `train/credit.py` is the other half: it turns judged groups
-into these tensors. P prompts, G samples, K parts of a reward, T completion tokens.
+A group has *signal* if one of its advantages is not 0. In every method this depends on the group alone, so it is known
+before the batch is complete. `train/credit.py` is the other half: it turns judged groups into these tensors. P prompts,
+G samples, K parts of a reward, T completion tokens.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Credit:
-    """What each sample of a batch is worth to the update.
+    """The advantages and related results for each sample of a batch.
 
     Args:
         A_PG: (P, G) advantages; where tokens differ, the mean over those that the model generated.
         kept_PG: (P, G) bool, False where pruning leaves a sample out.
-        signal_P: (P,) bool, of the judged rewards: a KL taken off them moves every group and is no signal.
+        signal_P: (P,) bool, from the judged rewards before a KL penalty, which would spread every group.
         A_PGT: (P, G, T) advantages of tokens, 0 on tokens that are not the model's own; None where they are one number a sample.
-        metrics: what is shown of how they were made.
+        metrics: numbers to show about how the advantages were made.
         values: of each sample the critic's values before its answer or before each turn of it; None without a critic.
         pull_PG: (P, G) the sum of |advantage| over its tokens; None without a critic.
     """
@@ -53,14 +53,15 @@ class Credit:
     pull_PG: Tensor | None = None
 
     def pulls(self, tokens_PG: Tensor) -> Tensor:
-        """(P, G) how hard each sample pulls: |advantage| summed over the tokens that the model generated, so many of them."""
+        """(P, G) the pull of each sample: |advantage| summed over the model's tokens, whose number is given."""
         if self.pull_PG is not None:
             return self.pull_PG
-        # advantages of both signs would cancel in the mean that A_PG is then
+        # A_PG is then a mean over tokens, in which advantages of both signs cancel
         return self.A_PG.abs() * tokens_PG if self.A_PGT is None else self.A_PGT.abs().sum(dim=-1)
 
     def rows(self, own: slice, width: int) -> Tensor:
-        """(B,) or (B, width) advantages of these samples, counted through the batch, in rows padded to `width` tokens."""
+        """(B,) or (B, width) advantages of the samples with these indices in the batch; rows are padded to `width`
+        tokens."""
         if self.A_PGT is None:
             return self.A_PG.flatten(0, 1)[own]
         # this rank's batch is padded to its own width, which differs from the widest row of all ranks
@@ -98,11 +99,11 @@ def credit(
         parts_PGK: (P, G, K) scores behind the rewards and
         weights_K: (K,) their weights; used with `reward_combine: normalise_then_sum` only.
         penalty_PG: (P, G) what a KL takes off each reward.
-        finer: what the tokens of a sample are worth in addition; baseline, scale and KL are of the sample alone.
+        finer: additional credit of single tokens; baseline, scale and KL apply to the sample's own advantage only.
 
-    With `baseline: critic` the advantages are the rewards themselves, until a critic makes its own of them.
+    With `baseline: critic` the advantages are the rewards; the critic computes its own advantages from them later.
     """
-    # a critic compares with its own values, not with a group: every reward has signal
+    # a critic compares a reward with its own values, not with a group: every reward has signal
     if train.baseline == "critic":
         known_PG = ~rewards_PG.isnan()
         return Credit(rewards_PG.nan_to_num(0.0), torch.ones_like(known_PG), known_PG.any(dim=1))
@@ -112,34 +113,34 @@ def credit(
     if penalty_PG is None:
         return judged
     lively_P = A_PG.ne(0).any(dim=1)
-    # from the start once more: the penalty moves the baseline and the spread too
+    # compute everything again: the penalty changes baseline and spread too
     A_PG, kept_PG = _outcome(train, rewards_PG - penalty_PG, parts_PGK, weights_K, times_PG)
     moved = replace(_finished(train, A_PG, kept_PG, finer), signal_P=judged.signal_P)
     if train.scale == "group" or (train.scale == "batch" and not lively_P.any()):
-        # the only spread would be the penalty's own: divided by itself it is as large at any beta
+        # without signal the only spread is the penalty's: divided by itself it would not depend on beta
         still = _joined(torch.where(lively_P[:, None], A_PG, 0.0), moved.kept_PG, finer)
         return replace(still, kept_PG=moved.kept_PG, signal_P=judged.signal_P)
     return moved
 
 
 def _finished(train: Train, A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | None) -> Credit:
-    """With what is finer than a sample, and pruned by advantage where the recipe asks."""
+    """The credit with per-token parts added, and pruned by advantage if the recipe asks for it."""
     prune = train.prune
     if prune is not None and prune.by == "advantage":
         whole = _joined(A_PG, kept_PG, finer)
-        # how hard a sample pulls: token advantages of both signs would cancel in their mean
+        # the pull is computed from tokens: in a mean, token advantages of both signs would cancel
         size_PG = A_PG if whole.A_PGT is None else whole.A_PGT.abs().sum(dim=-1)
         kept_PG = kept_mask(size_PG, prune.keep, "advantage")
     return _joined(A_PG, kept_PG, finer)
 
 
 def _joined(A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | None) -> Credit:
-    # a sample that pruning left out has no advantage; its tokens leave the normaliser in `put_credit`
+    # a pruned sample has advantage 0; `put_credit` removes its tokens from the normaliser
     A_PG = A_PG * kept_PG
     if finer is None:
         return Credit(A_PG, kept_PG, A_PG.ne(0).any(dim=1))
     A_PGT = A_PG[..., None] * finer.outcome_PGT + finer.part_PGT * kept_PG[..., None]
-    # over the model's own tokens only: observations have no advantage, and would dilute the mean
+    # average over the model's own tokens: observations have no advantage and would lower the mean
     rows_PG = A_PGT.sum(dim=-1) / finer.model_PGT.sum(dim=-1).clamp(min=1)
     return Credit(rows_PG, kept_PG, A_PGT.ne(0).flatten(1).any(dim=1), A_PGT)
 
@@ -152,7 +153,7 @@ def _outcome(
     kept_PG = torch.ones(rewards_PG.shape, dtype=torch.bool, device=rewards_PG.device)
     if prune is not None and prune.by == "variance":
         kept_PG = kept_mask(rewards_PG, prune.keep, "variance")
-        # as if they had no verdict: PODS forms mean and spread among those that are kept
+        # treat pruned samples as having no verdict: PODS computes mean and spread of the kept ones
         rewards_PG = rewards_PG.masked_fill(~kept_PG, math.nan)
     if train.reward_combine == "normalise_then_sum":
         assert parts_PGK is not None and weights_K is not None

@@ -1,16 +1,16 @@
 """PPO's arithmetic: rewards of tokens, generalised advantage estimation, the critic's unit and its loss.
 
-How this works, one answer at a time and in plain numbers: `token_rewards` puts the outcome on the tokens, `advantages` walks
-back over them,
+How this works. All functions take one answer at a time, as lists of floats. `token_rewards` puts the outcome on the
+tokens, `advantages` goes backwards over them,
 
     d_t = r_t + gamma V_(t+1) - V_t        A_t = d_t + gamma lambda A_(t+1)        (GAE, arXiv 1506.02438)
 
-`whitened` scales them by the `Moments` of the whole batch, which ranks can join. The critic learns the returns A_t + V_t
-by `value_loss`, in numbers of a `ReturnUnit`.
+`whitened` scales them by the `Moments` of the whole batch, which can be combined over ranks. The critic learns the
+returns A_t + V_t by `value_loss`, in the scale of a `ReturnUnit`.
 
-A list holds one number a completion token. Where `mask` is 0 an environment wrote, or nothing stands there: such a token is
-skipped, the value behind it and the running advantage are carried across, and it gets 0. Sums are in Python's floats, so
-that a batch gives the same sums on two ranks as on one. B rows, T completion tokens.
+A list holds one number a completion token. `mask` is 0 on an environment's tokens and on padding: these are skipped and
+get 0, while the next value and the running advantage are carried across. Sums use Python floats, so that a batch gives
+the same sums on two ranks as on one. B rows, T completion tokens.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def token_rewards(
     ref: Sequence[float] = (),
     steps: Iterable[tuple[int, float]] = (),
 ) -> list[float]:
-    """What each token is paid: `outcome` at the last token that counts, `steps` (end of a turn, its reward) at the last
-    token of their turn, less beta (log p - log p of the reference) at every one.
+    """The reward of each token: `outcome` at the last token that counts, `steps` (end of a turn, its reward) at the
+    last token of their turn, minus beta (log p - log p of the reference) at every token.
 
-    The steps' rewards are part of the outcome: the last token gets what they leave of it, so that a row sums to it.
+    The steps' rewards are part of the outcome: the last token gets the rest, so that a row sums to the outcome.
     """
-    # without a token of its own there is nothing to pay, and no last token
+    # a row without model tokens has no token to pay
     paid = [0.0] * len(mask)
     own = [t for t, counts in enumerate(mask) if counts]
     if not own:
         return paid
     rest = outcome
     for end, reward in steps:
-        # a turn without a token of the model (cut at once) keeps its reward in the rest
+        # the reward of a turn without model tokens (cut at once) goes to the last token
         written = [t for t in own if t < end]
         if written:
             paid[written[-1]] += reward
@@ -71,10 +71,10 @@ def advantages(
 ) -> list[float]:
     """A_t = d_t + gamma decay A_(t+1) with d_t = r_t + gamma V_(t+1) - V_t; `decay` is the lambda of the paper.
 
-    `after` is the value behind the last token: 0 where the answer ended, the critic's where it was cut.
+    `after` is the value after the last token: 0 if the answer ended, the critic's value if it was truncated.
     """
     found = [0.0] * len(mask)
-    # from the end: each token needs the value and the advantage of the model's next one
+    # backwards: each token needs the value and the advantage of the model's next token
     running, behind = 0.0, after
     for t in range(len(mask) - 1, -1, -1):
         if mask[t]:
@@ -85,13 +85,13 @@ def advantages(
 
 
 def adaptive_decay(tokens: int) -> float:
-    """VAPO's lambda for an answer of so many tokens: .5 at 40, .9 at 200, .98 at 1,000; never below 0."""
+    """VAPO's lambda for an answer with this many tokens: .5 at 40, .9 at 200, .98 at 1,000; never below 0."""
     return max(0.0, 1.0 - 1.0 / (ADAPTIVE * max(tokens, 1)))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, mean and summed squares around the mean of some numbers; parts of a batch are joined in any grouping."""
+    """Count, mean and sum of squared deviations of some numbers; parts of a batch can be combined in any grouping."""
 
     n: int = 0
     mean: float = 0.0
@@ -107,7 +107,7 @@ class Moments:
 
     @classmethod
     def joined(cls, parts: Iterable[Moments]) -> Moments:
-        """Of all the parts together (Chan et al. 1983)."""
+        """The moments of all parts together (Chan et al. 1983)."""
         whole = cls()
         for part in parts:
             n = whole.n + part.n
@@ -125,7 +125,7 @@ class Moments:
 
     @property
     def differ(self) -> bool:
-        """Whether they are apart by more than rounding: the mean of equal numbers may be off in its last bit."""
+        """Whether the numbers differ by more than rounding: the mean of equal numbers may be off in its last bit."""
         return self.std > 1e-12 * abs(self.mean)
 
 
@@ -142,27 +142,27 @@ def explained_variance(returns: Moments, errors: Moments) -> float | None:
     return 1.0 - errors.squares / returns.squares if returns.squares > 1e-12 and returns.differ else None
 
 
-# The critic: the unit that it counts in, and its loss. Returns of .01 or of 100 would need another rate each; in a unit of
-# their own mean and spread one rate fits.
+# The critic: the scale of its predictions, and its loss. Returns of .01 and of 100 would need different learning rates;
+# normalised by their mean and spread they need only one.
 
 SHARE = 0.1
-"""What a batch adds to the averages of the unit."""
+"""Weight of a new batch in the unit's running averages."""
 LEAST_STD = 1e-6
-"""Returns that spread by less are not scaled up."""
+"""Smallest spread used: smaller ones are not scaled up."""
 
 
 @dataclass(frozen=True)
 class ReturnUnit:
-    """What a critic counts in: x = (return - mean) / std, both of them exponential averages over batches (as in PopArt, van
-    Hasselt et al. 2016, arXiv 1602.07714). An output of x is the value mean + std x."""
+    """The scale of a critic's predictions: x = (return - mean) / std, with exponential averages over batches (as in
+    PopArt, van Hasselt et al. 2016, arXiv 1602.07714). An output of x is the value mean + std x."""
 
     mean: float = 0.0
     std: float = 1.0
     batches: int = 0
-    """How many have been averaged; the first sets both."""
+    """Number of batches averaged; the first one sets mean and std."""
 
     def after(self, returns: Moments) -> ReturnUnit:
-        """With the returns of a further batch, of all ranks; returns that do not differ leave the unit as it is."""
+        """The unit updated with another batch's returns, of all ranks; equal returns leave it unchanged."""
         if not returns.differ:
             return self
         share = SHARE if self.batches else 1.0
@@ -180,7 +180,7 @@ class ReturnUnit:
 
 
 class ValueLoss(NamedTuple):
-    """(B, T) the loss of each token, 0 where the mask is; (B, T) whether the clipped value is the one that counts."""
+    """(B, T) the loss of each token, 0 where the mask is 0; (B, T) whether the clipped value determines it."""
 
     loss_BT: Tensor
     clipped_BT: Tensor
@@ -190,9 +190,10 @@ def value_loss(values_BT: Tensor, old_BT: Tensor, returns_BT: Tensor, mask_BT: T
     """.5 max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2) of each token (PPO's value clipping, as in OpenAI's
     baselines).
 
-    Where the clipped value is further off the value has left its bounds for the better, and has no gradient.
+    If the clipped value is further from the return, the value has moved past its bounds towards the return and gets no
+    gradient.
     """
-    # the larger of the two losses: a value may not move further than `clip` from what the batch was sampled with
+    # the larger of the two losses: a value may move at most `clip` from its value before the update
     near_BT = torch.clamp(values_BT, old_BT - clip, old_BT + clip)
     plain_BT, bounded_BT = (values_BT - returns_BT).square(), (near_BT - returns_BT).square()
     mask_BT = mask_BT.to(values_BT.dtype)

@@ -1,12 +1,12 @@
-"""The loss of a micro-batch, as far as TRL has no flag for it: which tokens count, KL terms, dead rows, GSPO-token.
+"""The parts of a micro-batch's loss that TRL has no option for: which tokens count, KL terms, dead rows, GSPO-token.
 
 How this works. TRL computes ratio, clip, k3 and the mean over tokens; `hooked_loss` of `train/trainer.py` puts this around it:
 `drop_dead_rows` and `trim` cut what has no gradient, `MicroBatchLogProbs` keeps the log-probs that TRL computes,
-`kl_per_token` and `aggregate` make the terms that TRL lacks. `loss_mask` is the one definition of a token that counts.
-`Objective` is what a recipe sets of all this. B rows, T completion tokens.
+`kl_per_token` and `aggregate` make the terms that TRL lacks. `loss_mask` is the only definition of a token that counts.
+`Objective` holds the recipe's settings for all this. B rows, T completion tokens.
 
 An episode of many turns is one row in which observations stand between the model's turns. They are attended to, so
-`completion_mask` holds them; nothing that is averaged, summed or counted over what the model wrote may.
+`completion_mask` includes them. Means, sums and counts over the model's tokens must exclude them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 Span = tuple[int, int, float]
-"""[start, end) of a row's tokens, and the number that each of them gets."""
+"""[start, end) of a row's tokens, and the value for each of them."""
 
 
 def loss_mask(batch: Mapping[str, Any]) -> Tensor:
     """[B, T] 1 where a token counts in the loss: the model generated it, and its row is not left out.
 
-    The only product of masks; `batch` is one of TRL's, in which `tool_mask` is 0 on what an environment wrote.
+    No other code multiplies masks. `batch` is one of TRL's, in which `tool_mask` is 0 on an environment's tokens.
     """
     # a row that is left out (`leave_out_cut`) has a `completion_mask` of zeros
     mask: Tensor = batch["completion_mask"]
@@ -41,7 +41,7 @@ def loss_mask(batch: Mapping[str, Any]) -> Tensor:
 
 
 def spread(rows: Sequence[Sequence[Span]], width: int) -> Tensor:
-    """[B, width] float64: the number of each span on its tokens, 0 elsewhere; later spans win where they overlap."""
+    """[B, width] float64: the value of each span on its tokens, 0 elsewhere; where spans overlap the later one wins."""
     out_BT = torch.zeros(len(rows), width, dtype=torch.float64)
     for row, spans in enumerate(rows):
         for start, end, value in spans:
@@ -51,8 +51,8 @@ def spread(rows: Sequence[Sequence[Span]], width: int) -> Tensor:
 
 # Estimates of KL(policy || the model the run started from) from log-probs of samples. `k1_loss` has an expected gradient of
 # zero (E[grad log p] = 0), so as a loss it anchors nothing; `k2` and `k3_corrected` have the gradient of
-# KL(policy || reference), plain `k3` that of KL(reference || policy). `k1_reward` is no loss term at all: it is taken off
-# the rewards before the advantages are formed.
+# KL(policy || reference), plain `k3` that of KL(reference || policy). `k1_reward` is not a loss term: it is subtracted
+# from the rewards before advantages are computed.
 
 
 def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
@@ -64,7 +64,8 @@ def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
     Args:
         logps: log-probs of the sampled tokens under the policy, [B, T].
         ref: the same tokens under the reference, [B, T].
-        estimator: a name of the recipe's `train.kl.estimator`; `k3_corrected` is k3 here, its weight is the loss's.
+        estimator: a name of the recipe's `train.kl.estimator`; `k3_corrected` is k3 here, the loss multiplies it by the
+        ratio.
 
     Returns:
         [B, T] nats, with the gradient of `logps`; padding is not masked.
@@ -84,18 +85,18 @@ def answer_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor, accelerator: Accelerator) -> float:
-    """k3 in nats, averaged over all tokens of all ranks (long answers weigh more): what is shown as `kl`.
+    """k3 in nats, averaged over the tokens of all ranks (long answers weigh more): the metric `kl`.
 
-    Every rank has to call, for it is summed over all; 0 where no token counts.
+    Every rank must call it, because it sums over ranks. 0 if no token counts.
     """
     summed = (kl_per_token(logps_BT, ref_BT, "k3") * mask_BT).sum()
     total_2: Tensor = accelerator.reduce(torch.stack([summed, mask_BT.sum().to(summed)]), reduction="sum")
     return float(total_2[0] / total_2[1].clamp(min=1))
 
 
-# Dead rows: a row whose advantage is 0 adds nothing to the gradient, so leaving it out before the forward pass saves its
-# cost. Exact only without a KL term and an entropy bonus, and only with the normaliser of the whole batch: losses
-# that average over the rows or tokens they are given are scaled by the share that was kept.
+# Dead rows: a row with advantage 0 adds nothing to the gradient, so leaving it out before the forward pass saves its
+# cost. This is exact only without a KL term or entropy bonus, and with the normaliser of the whole batch. Losses that
+# average over the rows or tokens they get are multiplied by the share that was kept.
 
 PER_BATCH = {"dapo", "cispo", "vespo"}  # normalised by the token count of the whole generation batch
 PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
@@ -113,10 +114,10 @@ def drop_dead_rows(
     Args:
         inputs: one of TRL's micro-batches: tensors whose first axis is B are cut, the rest stays.
         loss: TRL's name of the loss.
-        most: from rows that this process keeps to rows that every process keeps.
+        most: turns the number of rows kept by this process into the number that every process keeps.
 
     Raises:
-        ValueError: no factor makes this loss what it was of all rows.
+        ValueError: for this loss no factor restores the loss of all rows.
     """
     alive = inputs["advantages"] != 0
     if alive.dim() > 1:
@@ -125,7 +126,7 @@ def drop_dead_rows(
     keep = most(max(1, int(alive.sum())))
     if keep == n:
         return inputs, 1.0
-    # rows of advantage 0 fill up to what all ranks keep: they add nothing but their cost
+    # fill up with rows of advantage 0 to the number that all ranks keep: they cost time but change nothing
     alive[torch.nonzero(~alive).flatten()[: keep - int(alive.sum())]] = True
     mask = loss_mask(inputs)
     if loss in PER_BATCH:
@@ -145,9 +146,9 @@ def drop_dead_rows(
 
 
 def trim(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The batch without the columns that are padding in every row of it.
+    """The batch without columns that are padding in all rows.
 
-    Two stay: TRL takes a single column for one value a row, and counts rows that are masked.
+    At least two columns stay: TRL takes a single column for one value a row, and then counts masked rows too.
     """
     width = max(int(inputs["completion_mask"].sum(dim=1).max()), 2)
     full = inputs["completion_ids"].shape[1]
@@ -176,11 +177,11 @@ class Objective:
     kept: float = 1.0
     """Share of each group that pruning leaves in the loss."""
     every_row: bool = False
-    """A term has a gradient on rows of advantage 0 too: a KL in the loss, an entropy bonus, the router's, imitation."""
+    """Whether some term has a gradient on rows with advantage 0: a KL or entropy term, a router's loss, imitation."""
 
     @classmethod
     def of(cls, train: Train, group: int) -> Objective:
-        """The objective of a recipe's `train` section, with groups of this size."""
+        """The objective of a recipe's `train` section, for groups of this size."""
         in_loss = train.kl.beta > 0 and train.kl.estimator not in ("k1_reward", "k1_token")
         kept = train.prune.keep / group if train.prune else 1.0
         imitates = train.critic.positive if train.critic else 0.0
@@ -205,17 +206,17 @@ class Objective:
 
     @property
     def reward_beta(self) -> float:
-        """The weight with which the KL of a whole answer is taken off its reward."""
+        """The weight of an answer's KL that is subtracted from its reward."""
         return self.beta if self.estimator == "k1_reward" else 0.0
 
     @property
     def token_beta(self) -> float:
-        """The weight with which the KL of a token is taken off its own reward."""
+        """The weight of a token's KL that is subtracted from the token's reward."""
         return self.beta if self.estimator == "k1_token" else 0.0
 
 
 class MicroBatchLogProbs:
-    """One micro-batch on its way through TRL's loss: sees the log-probs TRL computes, with their graph."""
+    """One micro-batch during TRL's loss: keeps the log-probs that TRL computes, with their graph."""
 
     def __init__(self, objective: Objective, inputs: dict[str, Any]) -> None:
         self.objective, self.inputs = objective, dict(inputs)
@@ -230,7 +231,7 @@ class MicroBatchLogProbs:
         """Called with the policy's log-probs before TRL looks up the old ones."""
         self.logps_BT = logps_BT
         old = self.inputs.get("old_per_token_logps")
-        # without old log-probs TRL takes those of now: every ratio is 1, and so is the sequence's
+        # without old log-probs TRL uses the current ones: every token's ratio is 1, and so is the sequence's
         if self.objective.ratio == "sequence_token" and old is not None:
             self.inputs["old_per_token_logps"] = sequence_token_old(logps_BT, old, self.mask_BT)
 
@@ -272,7 +273,7 @@ def aggregate(
         mask_BT: 1 where a token counts.
         loss: grpo and sapo average the rows' means (arXiv 2402.03300, eq. 3), bnpo the tokens of this micro-batch, dr_grpo
             the rows' sums over `max_tokens` (arXiv 2503.20783), luspo the rows' sums; the others divide by `items`.
-        items: tokens of the whole generation batch on one process, which is used up in
+        items: tokens of the whole generation batch on one process, which is split into
         generation: micro-batches.
         accumulate: micro-batches of an optimizer step, whose losses add up.
         max_tokens: the most tokens a completion may have.
@@ -280,7 +281,7 @@ def aggregate(
     Returns:
         A scalar with the graph of `per_token_BT`.
     """
-    # the same divisors as TRL 1.16's `_compute_loss`: a term of ours with another one would change its weight with length
+    # the divisors of TRL 1.16's `_compute_loss`: with others the weight of our terms would depend on length
     summed_B, count_B = (per_token_BT * mask_BT).sum(dim=1), mask_BT.sum(dim=1)
     if loss in ("grpo", "sapo"):
         return (summed_B / count_B.clamp(min=1)).mean() / accumulate

@@ -1,8 +1,8 @@
 """Credit for the turns of an episode: lists in, lists out, no tensors.
 
-How this works. Each method is given all episodes of *one* row and returns, for each, a number a turn that is added to the
-episode's own advantage (`p_it` of `algorithm/credit.py`; `train/credit.py` puts it on the tokens of the turn). All of them
-compare a turn with turns that stood at the same place, and differ in what a place is:
+How this works. Each method gets all episodes of *one* row and returns one number a turn, which is added to the
+episode's own advantage (`p_it` of `algorithm/credit.py`; `train/credit.py` puts it on the tokens of the turn). Each
+compares a turn with other turns at the same place. They differ in the definition of a place:
 
     gigpo        the same state, in whichever episode     discounted return     GiGPO, arXiv 2505.10978
     milestones   the same segment between milestones      gamma^(turns left)    BEACON, arXiv 2605.06078
@@ -10,8 +10,8 @@ compare a turn with turns that stood at the same place, and differ in what a pla
 
     p = (value - mean of the place) / (std of the place + 1e-6), or without the division
 
-Edge cases: an episode without a verdict (`known` False) is in no mean and gets zeros. A turn that differs from nothing it is
-compared with gets exactly 0, as rounding would otherwise invent a signal.
+Edge cases: an episode without a verdict (`known` False) is in no mean and gets zeros. A turn equal to all turns that it
+is compared with gets exactly 0: rounding must not create a signal.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ EPSILON = 1e-6
 """Added to a standard deviation, as GiGPO's code does."""
 
 ROUNDING = 2**-50
-"""A spread below this share of the largest value is none: returns that ought to be equal are added up in other orders."""
+"""A spread below this share of the largest value counts as 0: equal returns that are summed in different orders differ
+by rounding."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """One episode as input of credit: a reward, a state and perhaps a milestone a turn; `known`: it has a verdict."""
+    """One episode as input of credit: for each turn a reward, a state and perhaps a milestone. `known`: the episode has
+    a verdict."""
 
     rewards: Sequence[float]
     states: Sequence[str] = ()
@@ -46,7 +48,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Anchors:
-    """The step part of GiGPO. `share` of the turns stand in groups of two or more, of `size` turns on average."""
+    """The step part of GiGPO. `share` of the turns are in groups of two or more, which have `size` turns on average."""
 
     parts: list[list[float]]
     shared: int
@@ -55,8 +57,7 @@ class Anchors:
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """What each turn and all that follow are paid, each later turn discounted by `gamma` once more: G_t = r_t + gamma
-    G_(t+1)."""
+    """The discounted return of each turn: G_t = r_t + gamma G_(t+1)."""
     found, after = [], 0.0
     for reward in reversed(rewards):
         after = reward + gamma * after
@@ -72,17 +73,18 @@ def gigpo(
     similarity: float | None = None,
     floor: float = EPSILON,
 ) -> Anchors:
-    """GiGPO's step part (arXiv 2505.10978, section on anchor state grouping): each turn's discounted return less the mean
-    over all turns that saw the same state, in whichever episode; 0 for a state seen once.
+    """GiGPO's step part (arXiv 2505.10978, section on anchor state grouping): each turn's discounted return minus the
+    mean over all turns in the same state, in any episode; 0 for a state that occurs once.
 
     Args:
-        episodes: of one row; a loop puts several turns of one episode into one group.
+        episodes: of one row; if an episode returns to a state, several of its turns are in one group.
         gamma: discount a turn.
         norm: `std` divides by the group's standard deviation (n - 1).
-        similarity: states this much alike (difflib's ratio) as the first of a group belong to it; None: equal ones.
-        floor: a spread below this is none.
+        similarity: a state belongs to a group if its similarity to the group's first state (difflib's ratio) is at
+        least this; None: only equal states.
+        floor: a spread below this counts as 0.
     """
-    # state -> (episode, turn) of all that saw it; in order of appearance, so that ties do not depend on hashing
+    # state -> its (episode, turn) pairs; in order of appearance, so that ties do not depend on hashing
     groups: dict[str, list[tuple[int, int]]] = {}
     gains = [returns(episode.rewards, gamma) for episode in episodes]
     for number, episode in enumerate(episodes):
@@ -102,8 +104,8 @@ def gigpo(
 
 
 def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> list[float]:
-    """Values less their mean, over their standard deviation (n - 1) where `norm` is set to it; zeros where they do not
-    spread."""
+    """Values minus their mean, divided by their standard deviation (n - 1) if `norm` is `std`; zeros if they are
+    equal."""
     # one value was compared with nothing
     if len(values) < 2:
         return [0.0] * len(values)
@@ -118,7 +120,7 @@ def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> l
 def reached(episode: Steps, order: Sequence[str] = ()) -> list[int]:
     """The turns at which segments end: the first time that each milestone is reached.
 
-    With an `order` only its names count, each not before the one ahead of it.
+    With an `order` only its names count, and each only after the one before it.
     """
     found, seen = list[int](), set[str]()
     for turn, name in enumerate(episode.milestones):
@@ -144,11 +146,11 @@ def milestones(
     order: Sequence[str] = (),
     floor: float = EPSILON,
 ) -> list[list[float]]:
-    """BEACON's segment part (arXiv 2605.06078, and its `core_migpo.py`): inside a segment that ends in a milestone a turn
-    is worth `reward` x gamma^(turns until then), in the unfinished tail 0, less the mean over all turns of all episodes in
-    the segment of that number, tails among them: they carry the failure.
+    """BEACON's segment part (arXiv 2605.06078, and its `core_migpo.py`): a turn in a segment that ends in a milestone
+    is worth `reward` x gamma^(turns until then), a turn in the unfinished tail 0. From this the mean over all turns of
+    all episodes in the segment with that number is subtracted, including tails, which represent failure.
     """
-    # the nearer a turn is to its milestone, the more it is worth; a tail that reached none is worth 0
+    # a turn closer to its milestone is worth more; a tail without a milestone is worth 0
     shaped, where = [], []
     for episode in episodes:
         ends = reached(episode, order)
@@ -161,12 +163,13 @@ def milestones(
 def subgoals(
     episodes: Sequence[Steps], starts: Sequence[Sequence[int]], *, norm: Norm = "std", floor: float = EPSILON
 ) -> list[list[float]]:
-    """The executor's part of planner and executor (after HiPER, arXiv 2602.16165, whose code is not public): the k-th
-    subgoal of an episode is worth what its own turns are paid, compared with the k-th subgoals of the other episodes.
+    """The executor's part of planner and executor (after HiPER, arXiv 2602.16165, whose code is not public): the value
+    of an episode's k-th subgoal is the sum of its turns' rewards, compared with the k-th subgoals of the other
+    episodes.
 
-    `starts` are the turns of each episode at which a subgoal begins; a number a turn comes back, its subgoal's.
+    `starts` are the turns of each episode at which a subgoal begins. Returns one number a turn, that of its subgoal.
     """
-    # once an episode, not once a turn: a long subgoal must not weigh more in the mean of its place
+    # count once an episode, not once a turn: a long subgoal must not weigh more in the mean of its place
     paid = list[dict[int, float]]()
     where = list[list[int]]()
     for episode, begins in zip(episodes, starts, strict=True):

@@ -1,1 +1,1 @@
-"""Which rows come next: orders, strategies, what is known of each row, groups drawn again. No trainer, no model."""
+"""Chooses the next rows: orders, strategies, the history of each row, resampling of groups. No trainer, no model."""

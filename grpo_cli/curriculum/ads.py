@@ -1,13 +1,15 @@
-"""Adaptive data scheduling: clusters drawn by how much of them is right, and in each a window of rows at the policy's boundary.
+"""Adaptive data scheduling: clusters are drawn by their share of right answers, and each has a window of rows that the
+policy solves sometimes.
 
-After arXiv 2606.22305 and its authors' sampler. Where it differs: nothing starts over at each pass over the data unless
-that is asked for, since a window needs many steps to cross its cluster; in its place the share right of a cluster that was
-not drawn for a pass counts as unknown again, else one that was all wrong would never be drawn again. A row that
-failed twice running is stepped over; rows without a gold are ranked by how they did when first drawn.
+After arXiv 2606.22305 and its authors' sampler. It differs in four ways. Windows are not reset at each pass over the
+data unless the recipe asks for it, since a window needs many steps to cross its cluster. Instead, the rate of a cluster
+that was not drawn for a whole pass becomes unknown again: otherwise an all-wrong cluster would never be drawn again. A
+row that failed twice in a row is skipped for a pass. Rows without a gold are ranked by their rate when first drawn.
 
 How this works: `Clusters` holds the rows of each cluster from easy to hard. `Ads.pick` draws `active` clusters by `chances` and
-takes the rows of their windows. `Ads.update` then moves each window (`move_window`), takes the share right of each cluster, and
-moves the chances: p <- (1 - s) p + s rate / sum of rates, with s = `SMOOTHING`.
+takes the rows of their windows. `Ads.update` then moves each window (`move_window`), measures the share of right
+answers of each cluster (its rate), and updates the probabilities: p <- (1 - s) p + s rate / sum of rates, with s =
+`SMOOTHING`.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from grpo_cli.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Every row in one cluster, by its place among the training rows.
+    """Clusters of rows, given by their index among the training rows; each row is in exactly one.
 
-    `members` of a cluster that is `ranked` go from easy to hard, those of any other by their place: its rows have no
-    difficulty before they were drawn.
+    `members` of a `ranked` cluster go from easy to hard. The rows of any other cluster have no known difficulty until
+    they are drawn, and are sorted by index.
     """
 
     members: tuple[tuple[int, ...], ...]
@@ -44,7 +46,7 @@ class Clusters:
 
     @classmethod
     def from_json(cls, read: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Clusters:
-        """Back from there; rows that are gone since are left out, clusters keep their numbers.
+        """Restore saved clusters; rows that no longer exist are left out, and clusters keep their numbers.
 
         Raises:
             DataError: rows that belong to no cluster.
@@ -65,30 +67,31 @@ class Clusters:
 ACTIVE = 4
 """Clusters a step draws from."""
 LOW, HIGH = 0.33, 0.67
-"""Shares right between which a row keeps its place in the window."""
+"""A row whose share of right answers is between these keeps its place in the window."""
 SMOOTHING = 0.3
-"""How far the chances of the clusters move towards the shares right, each step."""
+"""How far the clusters' probabilities move towards their rates in each step."""
 START = 0.5
-"""The share right of a cluster that was not drawn yet."""
+"""The rate assumed for a cluster that was not drawn yet."""
 FAILED = 2
-"""A row that failed so many times running is stepped over, for a pass over the data."""
+"""A row that failed this many times in a row is skipped for one pass over the data."""
 
 
 def move_window(
     window: Sequence[int], rates: Mapping[int, float], size: int, skipped: Collection[int] = ()
 ) -> list[int]:
-    """The window after its rows were sampled: rows right too seldom give way to easier ones, those right too often to harder ones.
+    """The window after its rows were sampled: rows that are too hard are replaced by easier ones, rows that are too
+    easy by harder ones.
 
-    1. Rows right in a share between `LOW` and `HIGH`, and those not drawn, keep their places.
+    1. Rows with a share of right answers between `LOW` and `HIGH`, and rows that were not drawn, keep their places.
     2. Rows right less often move to the next easier place, the easiest row first.
     3. Rows right more often move to the next harder place, the hardest row first.
-    4. Where a place is taken, the nearest free one is used, of two equally near the one on the side it moves to.
+    4. If a place is taken, the nearest free place is used; of two equally near ones, that in the direction of the move.
 
     Args:
         window: places in the cluster, 0 the easiest.
-        rates: shares right of those that were drawn; a place without one stays.
+        rates: shares of right answers of the rows that were drawn; a place without one stays.
         size: places of the cluster.
-        skipped: places that are stepped over, and that nothing moves to while others are free.
+        skipped: places that no row moves to while others are free.
     """
     if len(window) >= size:  # the whole cluster: there is no other place to move to
         return sorted(window)
@@ -98,7 +101,7 @@ def move_window(
         rate = rates.get(place)
         wish[place] = 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
     found = {place for place, way in wish.items() if way == 0}
-    # 2. and 3. Outermost first, so that rows that move side by side do not take each other's places
+    # 2. and 3. Outermost rows first, so that neighbours that both move do not take each other's places
     easier = sorted(place for place, way in wish.items() if way < 0)
     harder = sorted((place for place, way in wish.items() if way > 0), reverse=True)
     for place in easier + harder:
@@ -113,7 +116,7 @@ def move_window(
 
 
 def moved_chances(chances: Sequence[float], rates: Sequence[float]) -> list[float]:
-    """The chances of the clusters, moved towards their shares right; towards equal ones where nothing is right."""
+    """The clusters' probabilities, moved towards their rates; towards equal ones if no answer is right."""
     whole = math.fsum(rates)
     wanted = [rate / whole for rate in rates] if whole > 0 else [1 / len(rates)] * len(rates)
     new = [(1 - SMOOTHING) * p + SMOOTHING * w for p, w in zip(chances, wanted, strict=True)]
@@ -122,10 +125,10 @@ def moved_chances(chances: Sequence[float], rates: Sequence[float]) -> list[floa
 
 @dataclass
 class ClusterWindow:
-    """One cluster: its rows from easy to hard, the places of its window, its share right when last drawn, and that step.
+    """One cluster: its rows from easy to hard, the places of its window, and its rate and step when last drawn.
 
-    Rows without a difficulty are drawn in their order until each was drawn once, and ranked then; `first` are their shares
-    right that time.
+    Rows without a known difficulty are drawn in order until each was drawn once, and then ranked; `first` are their
+    rates from that time.
     """
 
     rows: list[int]
@@ -140,7 +143,7 @@ class ClusterWindow:
         self.begin()
 
     def begin(self) -> None:
-        """The window as it is at first: the easiest rows, or the next without a difficulty."""
+        """The initial window: the easiest rows, or the next rows without a known difficulty."""
         if not self.is_ranked and len(self.rows) > self.width:
             unseen = [place for place, row in enumerate(self.rows) if row not in self.first]
             if unseen:
@@ -151,7 +154,7 @@ class ClusterWindow:
         self.window = list(range(min(self.width, len(self.rows))))
 
     def update(self, rates: Mapping[int, float | None], skipped: Collection[int]) -> None:
-        """What became of rows of this cluster; None where nothing was judged. `skipped` are rows too."""
+        """Record the rates of drawn rows of this cluster (None: nothing was judged). `skipped` are rows, too."""
         judged = [rate for rate in rates.values() if rate is not None]
         if not self.is_ranked:
             self.first |= {row: START if rate is None else rate for row, rate in rates.items() if row not in self.first}
@@ -186,9 +189,11 @@ class Ads(Uniform):
         width: int | None = None,
         reset: int | None = None,
     ) -> None:
-        """Without clusters all rows are one, in their order; without a `width` a window is as wide as the first draw needs.
+        """Without clusters all rows form one, in their order. Without a `width` a window is as wide as the first draw
+        needs.
 
-        `ids` name rows in a checkpoint; `reset` is after how many steps all starts over, None never.
+        `ids` name rows in a checkpoint; `reset` is the number of steps after which everything starts over (None:
+        never).
         """
         self.clusters, self.ids, self.active, self.width, self.reset = clusters, ids, active, width, reset
         self.bands: list[ClusterWindow] = []
@@ -199,11 +204,12 @@ class Ads(Uniform):
         if not self.bands:
             self._begin(order.n_rows, n)
         active = min(self.active, len(self.bands))
-        # all of them in a drawn order: those behind `active` step in where windows have too few rows
+        # draw an order of all clusters: those after the first `active` are used if the windows have too few rows
         drawn = weighted_sample(rng, dict(enumerate(self.chances)), len(self.bands))
         chosen: list[int] = []
         for turn, number in enumerate(drawn):
-            # the windows' rows are a few more than `n` where it does not divide, and others step in for small clusters
+            # the windows have a few more rows than `n` if it does not divide evenly; other clusters fill up for small
+            # ones
             room = n // active + (turn < n % active) if turn < active else n - len(chosen)
             band = self.bands[number]
             rows = [band.rows[place] for place in band.window if band.rows[place] not in exclude]
@@ -238,7 +244,7 @@ class Ads(Uniform):
         return now - entry.last_step < self._pass(ledger)
 
     def _pass(self, ledger: Ledger) -> float:
-        """Steps that draw as many rows as there are."""
+        """Number of steps that draw as many rows as the data has."""
         return len(ledger.ids) / (min(self.active, len(self.bands)) * (self.width or 1))
 
     def _begin(self, n_rows: int, n: int) -> None:
@@ -250,8 +256,8 @@ class Ads(Uniform):
         self.chances = [1 / len(self.bands)] * len(self.bands)
 
     def metrics(self) -> dict[str, float]:
-        """Share of the last draw's groups that are partly right, how deep the windows lie (0 easy, 1 hard; mean over
-        clusters), and the entropy of the clusters' chances (nats)."""
+        """Share of the last draw's groups that are partly right, mean depth of the windows (0 easy, 1 hard), and
+        entropy of the clusters' probabilities (nats)."""
         if not self.bands:
             return {}
         return {
@@ -289,8 +295,8 @@ class Ads(Uniform):
         for band, saved in zip(self.bands, state["clusters"], strict=True):
             row_of = {self._name(row): row for row in band.rows}
             band.first = {row_of[name]: rate for name, rate in saved["first"].items() if name in row_of}
-            # before the window is set: ranking sorts the rows that its places mean
-            band.begin()  # ranks rows that were all drawn
+            # before the window is set: ranking reorders the rows, and with them the meaning of places
+            band.begin()  # ranks the rows once all were drawn
             place = {self._name(row): at for at, row in enumerate(band.rows)}
             kept = [place[name] for name in saved["window"] if name in place]
             spare = [at for at in range(len(band.rows)) if at not in kept]

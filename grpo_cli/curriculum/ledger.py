@@ -1,7 +1,7 @@
-"""What is known of each training row: its pass rate when last sampled, and for how long it has carried no signal.
+"""The history of each training row: its pass rate when last sampled, and for how long it has had no signal.
 
-"Dead" means every advantage of the group was 0 that time, so nothing was learned from it. Whether leaving dead
-rows out pays depends on persistence: how often a row that was dead when last sampled is dead again.
+A row is "dead" if every advantage of its last group was 0, so that nothing was learned from it. Whether it pays to
+leave dead rows out depends on persistence: how often a dead row is dead again when it is next sampled.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DECAY = 0.5  # how much of older evidence a new outcome keeps in the Beta counts: policies move, so data go stale
-WINDOW = 128  # outcomes of rows that were dead before, over which persistence is taken
+DECAY = 0.5  # decay of the Beta counts at each new outcome: the policy changes, so old outcomes count less
+WINDOW = 128  # number of recent outcomes of dead rows from which persistence is computed
 ENOUGH = 32  # fewer show nothing
 
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """One row: how often it was sampled, the share right the last time, dead outcomes in a row, decayed Beta counts, the last
-    step, and how hard it has pulled: the sum of |advantage| times tokens over all samples trained on."""
+    """One row: how often it was sampled, its last pass rate, the number of consecutive dead outcomes, decayed Beta
+    counts, the last step, and its pull: the sum of |advantage| times tokens over all samples trained on."""
 
     outcomes: int = 0
     pass_rate: float = 0.0
@@ -33,7 +33,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """What a group showed of its row."""
+    """The outcome of a group for its row."""
 
     row: int
     right: int
@@ -44,16 +44,16 @@ class RowOutcome:
 
 @dataclass
 class Ledger:
-    """Entries by row index; saved by row id, so that rows may be added or reordered before a resume."""
+    """Entries by row index. They are saved by row id, so that rows may be added or reordered before a resume."""
 
     ids: Sequence[str]
     entries: dict[int, LedgerEntry] = field(default_factory=dict)
     again: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
-        """Note the groups of a step; one without a single verdict shows nothing."""
+        """Record the groups of a step; a group without any verdict is ignored."""
         for outcome in outcomes:
-            # a verifier that fails shows nothing of the row, and must not make it dead
+            # a failing verifier gives no information about the row, and must not mark it dead
             if not outcome.judged:
                 continue
             entry = self.entries.setdefault(outcome.row, LedgerEntry())
@@ -61,9 +61,9 @@ class Ledger:
                 self.again.append(not outcome.has_signal)
             entry.outcomes += 1
             entry.pass_rate = outcome.right / outcome.judged
-            # after persistence was noted above, which needs the streak of before
+            # update the streak only now: persistence above needs the previous one
             entry.dead_streak = 0 if outcome.has_signal else entry.dead_streak + 1
-            # old evidence is halved towards Beta(1, 1), then the new counts come on top
+            # decay the old counts towards Beta(1, 1), then add the new ones
             entry.alpha = DECAY * entry.alpha + (1 - DECAY) + outcome.right
             entry.beta = DECAY * entry.beta + (1 - DECAY) + outcome.judged - outcome.right
             entry.last_step = step
@@ -75,18 +75,19 @@ class Ledger:
         return entry.pass_rate if entry else None
 
     def dead_streak(self, row: int) -> int:
-        """Outcomes in a row, up to the last, that carried no signal."""
+        """Number of consecutive outcomes without signal, up to the last."""
         entry = self.entries.get(row)
         return entry.dead_streak if entry else 0
 
     @property
     def persistence(self) -> float | None:
-        """P(dead now | dead the time before) over the last such outcomes; None while they are too few."""
+        """P(dead now | dead the time before), estimated from recent outcomes; None while there are too few."""
         return sum(self.again) / len(self.again) if len(self.again) >= ENOUGH else None
 
     def metrics(self) -> dict[str, float | None]:
-        """Shares of all rows: seen; all right the last time; all wrong the last two or more; persistence; and
-        the share of all that was learned from so far (|advantage| times tokens) that the one hardest pulling row has."""
+        """Shares of all rows that were seen, were all right the last time, or all wrong the last two times or more;
+        persistence; and the share of the row with the largest pull in the pull of all rows (|advantage| times
+        tokens)."""
         seen, n = self.entries.values(), len(self.ids)
         pulls = [entry.pull for entry in seen]
         return {
@@ -108,7 +109,7 @@ class Ledger:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Back from a checkpoint; rows that are gone are forgotten."""
+        """Restore from a checkpoint; rows that no longer exist are dropped."""
         place = {row_id: i for i, row_id in enumerate(self.ids)}
         self.entries = {
             place[row_id]: LedgerEntry(*values) for row_id, values in state["rows"].items() if row_id in place

@@ -1,7 +1,8 @@
-"""Which rows the next rollout uses. They are chosen inside the rollout hook, after the last batch was judged: no lag.
+"""Chooses the rows of the next rollout. This happens in the rollout hook, after the last batch was judged, so the
+history is up to date.
 
-TRL's own sampler draws a batch ahead and replays epoch 0's order after a resume; it is not used. History pays
-where useless rows stay useless and costs where they soon stop being so: `auto` measures which it is (persistence).
+TRL's own sampler is not used: it draws a batch ahead, and repeats epoch 0's order after a resume. Choosing by history
+helps if rows without signal stay so, and hurts if they soon have signal again; `auto` measures this (persistence).
 """
 
 from __future__ import annotations
@@ -31,32 +32,33 @@ class Selection:
     """The rows of a run: their ledger, their order, and the strategy that `train.select` names."""
 
     def __init__(self, name: str, ids: Sequence[str], seed: int, strategy: Uniform | None = None) -> None:
-        """`strategy`: the one of that name, where it is made with more than its defaults."""
+        """`strategy`: the strategy object, if it needs more than its defaults; otherwise it is made by name."""
         self.name, self.seed = name, seed
         self.ledger, self.order = Ledger(ids), Order(len(ids), seed)
         self.strategy = strategy or SELECTORS[name]()
 
     @property
     def screens(self) -> bool:
-        """Whether rows are tried with half a group first."""
+        """Whether rows are screened, that is sampled with half a group first."""
         return isinstance(self.strategy, Screen)
 
     def choose(self, step: int, n: int, exclude: Collection[int] = ()) -> list[int]:
-        """Up to `n` different rows for this step; `exclude` were sampled in it before.
+        """Up to `n` different rows for this step, without `exclude`, which were already sampled in it.
 
-        Chance depends on the seed, the step and how much was sampled in it, so a resumed run chooses the same.
+        The random choice depends on the seed, the step and the number of rows already sampled in it, so a resumed run
+        chooses the same rows.
         """
-        # a text, whose hash random takes itself: no PYTHONHASHSEED comes into it
+        # seed with a text: `random` hashes it itself, independent of PYTHONHASHSEED
         rng = random.Random(f"{self.seed}/{step}/{len(exclude)}")
         return self.strategy.pick(self.ledger, self.order, rng, n, exclude)
 
     def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
-        """Note what every sampled group showed of its row."""
+        """Record the outcome of every sampled group for its row."""
         self.ledger.update(step, outcomes)
         self.strategy.update(self.ledger, outcomes)
 
     def metrics(self) -> dict[str, Any]:
-        """The ledger's shares, whether history decides at present, and what the strategy has of its own."""
+        """The ledger's shares, whether history currently decides, and the strategy's own metrics."""
         found: dict[str, Any] = self.ledger.metrics()
         by_history = float(getattr(self.strategy, "is_on", self.name != "uniform"))
         return found | {"rows/by_history": by_history} | self.strategy.metrics()
@@ -66,7 +68,7 @@ class Selection:
         return {"drawn": self.order.drawn, "strategy": self.strategy.state()}
 
     def roll_back(self, state: dict[str, Any]) -> None:
-        """As if nothing had been chosen since."""
+        """Undo all choices since this state was saved."""
         self.order.drawn = state["drawn"]
         self.strategy.load_state(state["strategy"])
 

@@ -1,4 +1,4 @@
-"""The groups of one step: how its rows are sampled, screened, and sampled again where groups carry no signal."""
+"""The groups of one step: rows are sampled, screened, and sampled again if groups have no signal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grpo_cli.rollout.collect import EngineCall
 
 @dataclass(frozen=True, slots=True)
 class RowChoice:
-    """Rows to sample. Where there are more than `wanted`, they are screened: sampled with half a group first."""
+    """Rows to sample. If there are more than `wanted` they are screened, that is sampled with half a group first."""
 
     rows: list[int]
     wanted: int
@@ -21,17 +21,18 @@ class RowChoice:
 
 
 Choose = Callable[[int, int, Collection[int]], RowChoice]
-"""(step, groups wanted, rows that the step had) -> what to sample."""
+"""(step, number of groups wanted, rows already used in the step) -> rows to sample."""
 
 
 class CollectGroups(Protocol):
-    """(rows, samples each, which call of the step, samples they have) -> a judged group for each row."""
+    """(rows, samples for each, number of the call in the step, samples they already have) -> a judged group for each
+    row."""
 
     def __call__(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[Group]: ...
 
 
 class StepGroups:
-    """What one step samples; lives as long as that."""
+    """The sampling of one step; created for each step."""
 
     def __init__(self, step: int, size: int, collect: CollectGroups) -> None:
         self.step, self.size, self._collect = step, size, collect
@@ -44,12 +45,12 @@ class StepGroups:
         return {group.row for group in self.groups}
 
     def collect(self, chosen: RowChoice) -> list[Group]:
-        """A group for each chosen row, or for the `wanted` ones nearest to half right where they are screened."""
+        """A group for each chosen row. If rows are screened, only for the `wanted` rows nearest to half right."""
         if not chosen.is_screened:
             groups = self._sample(chosen.rows, self.size)
         else:
             candidates = self._sample(chosen.rows, self.size // 2)
-            # a stable sort: of equals the row that was chosen first
+            # a stable sort: among equals the row chosen first wins
             candidates.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
             kept = [g.row for g in candidates[: chosen.wanted]]
             rest = self._sample(kept, self.size - self.size // 2, first=self.size // 2)
@@ -68,7 +69,7 @@ class StepGroups:
 
 @dataclass(frozen=True)
 class FilledBatch:
-    """The batch, and what it cost to fill."""
+    """The batch, and the cost of filling it."""
 
     groups: list[Group]
     rejected: list[Group]
@@ -90,16 +91,16 @@ class FilledBatch:
 def fill(
     first: Sequence[Group], sample: Callable[[int], list[Group]], has_signal: Callable[[Group], bool], most_rounds: int
 ) -> FilledBatch:
-    """A batch of `len(first)` groups with signal, as far as `most_rounds` further calls of `sample` give them.
+    """A batch of `len(first)` groups, with as many groups with signal as `most_rounds` further calls of `sample` give.
 
-    Each round asks for as many groups as the share with signal so far makes likely to be needed, at most a batch.
-    What is still missing then is filled with groups without signal, so the size never changes; a call that
-    returns fewer groups than asked for (no rows left) ends the search.
+    Each round estimates from the share with signal so far how many groups are needed, at most a batch. If groups are
+    still missing at the end, groups without signal fill the batch, so its size never changes. A call that returns fewer
+    groups than asked for (no rows left) ends the search.
     """
     size, sampled, rounds = len(first), list(first), 0
     alive = [g for g in sampled if has_signal(g)]
     while len(alive) < size and rounds < most_rounds:
-        # Laplace's rule: never 0, so that a first round without signal does not draw all there is
+        # Laplace's rule: never 0, so that a first round without signal does not ask for all rows
         share = (len(alive) + 1) / (len(sampled) + 2)
         wanted = min(size, math.ceil((size - len(alive)) / share))
         more = sample(wanted)
@@ -110,6 +111,6 @@ def fill(
             break
     kept = alive[:size]
     kept += [g for g in sampled if not has_signal(g)][: size - len(kept)]
-    # by identity: a group holds lists, which have no hash
+    # compare by identity: groups hold lists, which are not hashable
     chosen = {id(g) for g in kept}
     return FilledBatch(kept, [g for g in sampled if id(g) not in chosen], rounds)

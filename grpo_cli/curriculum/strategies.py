@@ -1,7 +1,7 @@
-"""Choosing rows by their history, so that fewer samples go to rows that are solved or impossible.
+"""Strategies that choose rows by their history, so that fewer samples go to rows that are solved or impossible.
 
-All of these keep looking at rows they think useless, now and then: a policy moves, and a ledger goes stale. A row
-never seen counts as promising as a pass rate of one half.
+Each strategy occasionally samples rows that it considers useless, because the policy changes and the ledger becomes
+outdated. A row never seen is treated like one with a pass rate of one half.
 
 How this works: `Order` is the uniform order that every strategy falls back to. A strategy is `Uniform` or a class below it: it picks
 rows from the ledger and the order before a step, gets the outcomes after it, and saves what the ledger does not hold.
@@ -19,7 +19,7 @@ from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 
 
 class Order:
-    """Every row once an epoch, in an order of its own each epoch. A position is all there is to save."""
+    """Every row once an epoch, in a new order each epoch. Only a position has to be saved."""
 
     def __init__(self, n_rows: int, seed: int) -> None:
         self.n_rows, self.seed, self.drawn = n_rows, seed, 0
@@ -30,17 +30,17 @@ class Order:
         epoch, place = divmod(self.drawn, self.n_rows)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, list(range(self.n_rows))
-            # of seed and epoch alone: after a resume the order is made again, not read
+            # depends on seed and epoch alone: after a resume the order is recomputed, not read
             random.Random(f"{self.seed}/{epoch}").shuffle(self._order)
         self.drawn += 1
         return self._order[place]
 
     def take(self, n: int, exclude: Collection[int] = ()) -> list[int]:
-        """The next `n` rows not in `exclude`; the rest of an epoch that is too small for them is dropped."""
+        """The next `n` rows not in `exclude`; if fewer are left in the epoch, these are dropped."""
         n = min(n, self.n_rows - len(exclude))
         left = self.n_rows - self.drawn % self.n_rows
         if left < n:
-            # else a batch could meet a row of the new epoch that it has already, and take fewer
+            # otherwise the new epoch could repeat a row of this batch, and the batch would have fewer rows
             self.drawn += left
         found: list[int] = []
         while len(found) < n:
@@ -57,18 +57,18 @@ class Uniform:
     """Attributes of a strategy that a checkpoint keeps."""
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
-        """`n` different rows, none of `exclude`; fewer only where no others are left."""
+        """`n` different rows that are not in `exclude`; fewer only if no others are left."""
         return order.take(n, exclude)
 
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
-        """What came of a draw; the ledger has it already."""
+        """Take the outcomes of a draw, which the ledger has already recorded."""
 
     def metrics(self) -> dict[str, float]:
         """Numbers of the strategy after a step, by metric name."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; later draws do not change it."""
+        """The state for a checkpoint, a copy that later draws do not change."""
         return {name: copy.copy(getattr(self, name)) for name in self.saved}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Priority(Uniform):
         seen = [row for row in rows if row in ledger.entries]
         stale = sorted(seen, key=lambda row: (ledger.entries[row].last_step, row))
         retested = stale[: int(n * self.retest)]
-        # p (1 - p) is the variance of a right-or-wrong reward: a group whose rewards are all equal teaches nothing
+        # p (1 - p) is the variance of a right-or-wrong reward: a group with equal rewards has no signal
         weights = {row: variance(ledger.pass_rate(row)) for row in rows if row not in retested}
         chosen = retested + weighted_sample(rng, weights, n - len(retested))
         rest = [row for row in stale if row not in chosen]
@@ -135,7 +135,7 @@ class Greso(Uniform):
         n = min(n, order.n_rows - len(exclude))
         chosen: list[int] = []
         passed_over: list[int] = []
-        # three passes at most: where nearly all are skipped the rest is filled below
+        # three passes at most: if nearly all rows are skipped, the batch is filled below
         for _ in range(3 * order.n_rows):
             if len(chosen) == n:
                 return chosen
@@ -151,7 +151,7 @@ class Greso(Uniform):
 
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         for name, target in TARGETS.items():
-            # the ledger has these outcomes already, so that its rate is the one of this step
+            # the ledger has already recorded these outcomes, so its rate is that of this step
             dead = sum(not v.has_signal and dead_kind(ledger, v.row) == name for v in outcomes)
             # a lower q skips more
             move = -0.01 if outcomes and dead / len(outcomes) > target else 0.01
@@ -159,13 +159,13 @@ class Greso(Uniform):
 
 
 def skip_chance(q: float, dead: int) -> float:
-    """How likely GRESO passes over a row that was dead this many times running."""
-    # never more than 99 in 100 times: a policy moves, and the row is looked at again some day
+    """The probability that GRESO skips a row with this many consecutive dead outcomes."""
+    # at most 99 %: the policy changes, so the row must be sampled again at some time
     return 1 - max(q**dead, 0.01)
 
 
 def dead_kind(ledger: Ledger, row: int) -> str:
-    """Whether a dead row is all right or not."""
+    """`easy` for a dead row whose answers were all right, `hard` for one whose answers were all wrong."""
     return "easy" if (ledger.pass_rate(row) or 0.0) >= 0.5 else "hard"
 
 
@@ -176,7 +176,7 @@ class Mopps(Uniform):
 
     def pick(self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]) -> list[int]:
         rows = [row for row in range(order.n_rows) if row not in exclude]
-        # Thompson sampling over a pool: a draw from each posterior, so that doubtful rows are tried now and then
+        # Thompson sampling over a pool: a draw from each posterior, so that uncertain rows are sampled occasionally
         pool = rng.sample(rows, min(len(rows), self.candidates * n))
         drawn = {}
         for row in pool:
@@ -228,7 +228,7 @@ class Auto(Uniform):
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         persistence = ledger.persistence
         if persistence is not None:
-            # two bars: at one alone the choice would flip from step to step
+            # two thresholds: with one alone the choice could flip from step to step
             self.is_on = persistence > (self.off_at if self.is_on else self.on_at)
 
 
