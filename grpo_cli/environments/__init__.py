@@ -1,1 +1,2 @@
-"""Worlds that a model acts in turn by turn: what one is, and the killable workers in which it runs. No torch, no tokens."""
+"""Environments in which a model acts turn by turn: their protocol, and the killable worker processes that run them. No
+torch, no tokens."""

@@ -1,7 +1,8 @@
-"""Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, versions 0.1 to 0.3) as a world.
+"""Runs environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, versions 0.1 to 0.3).
 
-Their own `rollout` runs here, with a client that waits for the turns of our model: state, stops, messages between turns and
-rubric are theirs, no endpoint is called. The package is imported where it is used; nothing here needs it to be installed.
+Their own `rollout` runs with a client that waits for our model's turns. State, stop rules, messages between turns and
+rubric are theirs; no endpoint is called. The package is imported where it is used; nothing here needs it to be
+installed.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Message = tuple[str, str]
 
 
 class VerifiersWorld:
-    """One episode in an environment, which serves all episodes of a process: what belongs to one is in its state."""
+    """One episode. All episodes of a process share the environment object; the data of one episode is in its state."""
 
     def __init__(self, env: Any, faults: list[Exception]) -> None:
-        """`faults` gets what the rubric's functions raise (`guarded`)."""
+        """`faults` collects exceptions of the rubric's functions (`guarded`)."""
         self.env, self.faults = env, faults
         self.state: Any = None
         self.messages: list[Message] = []
@@ -35,8 +36,8 @@ class VerifiersWorld:
         self._answer: asyncio.Future[Any] | None = None
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
-        """What the environment puts behind the row's prompt at the start, if anything."""
-        # the row's messages: its column `prompt`, as their data sets have it, else its `question`
+        """The text that the environment appends to the row's prompt at the start, if any."""
+        # the row's messages: the column `prompt`, as in their data sets, else `question`
         prompt = row.get("prompt", row.get("question", ""))
         is_chat = isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt
         self.messages = [_read_message(message) for message in prompt] if is_chat else [("user", str(prompt))]
@@ -45,7 +46,7 @@ class VerifiersWorld:
             "prompt": [{"role": role, "content": text} for role, text in self.messages],
             "example_id": row.get("example_id", 0),
         }
-        # one of their clients, whose answers are our model's turns
+        # a subclass of their client that answers with our model's turns
         base = import_module("verifiers.clients").Client
         methods: dict[str, Any] = dict.fromkeys(base.__abstractmethods__)
         methods |= {"__init__": lambda _: None, "get_response": lambda _, **asked: self.ask(**asked)}
@@ -81,7 +82,7 @@ class VerifiersWorld:
         return {"observation": [text for _, text in asked[len(before) :]]}
 
     def score(self) -> float:
-        """The rubric's weighted sum, of an episode that we ended too."""
+        """The rubric's weighted sum, also for an episode that we ended."""
         if self._rollout is None or self.state is None:
             raise BadReturn("the environment made no state")
         if not self._rollout.done():
@@ -92,18 +93,18 @@ class VerifiersWorld:
         self.faults.clear()
         own_loop().run_until_complete(self.env.rubric.score_rollout(self.state))
         if self.faults:
-            raise self.faults[0]  # the rubric itself would have made a 0 of it
+            raise self.faults[0]  # the rubric itself would count a failed function as 0
         return float(self.state["reward"])
 
     async def ask(self, prompt: Any, state: Any, **_: object) -> Any:
-        """What their rollout calls for a turn of the model."""
+        """Called by their rollout for a turn of the model."""
         self.state, self._prompt = state, list(prompt)
         self._answer = own_loop().create_future()
         self._asked.set()
         return await self._answer
 
     def _go_on(self) -> list[Message] | None:
-        """Until the model's next turn, with all messages so far; None at the end.
+        """Run the rollout until it asks for the model's next turn. Returns all messages so far; None at the end.
 
         Raises:
             whatever the environment raised.
@@ -122,10 +123,10 @@ class VerifiersWorld:
 
 
 def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]:
-    """The environment of an id, or of `MODULE:FUNCTION` that loads one, and where its rubric's exceptions are collected.
+    """The environment of an id, or the result of `MODULE:FUNCTION`, and the list that collects its rubric's exceptions.
 
     Raises:
-        BadFunction: it cannot be loaded, or plays in a way that is not taken.
+        BadFunction: it cannot be loaded, or its way of playing is not supported.
     """
     try:
         installed = version("verifiers")
@@ -140,7 +141,7 @@ def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]
         env = find(spec)(**options)
     else:
         try:
-            # a folder of that name, such as one of this repository, is a package without anything in it
+            # a folder of that name (as in this repository) is imported as an empty namespace package
             load = import_module("verifiers").load_environment
         except (ModuleNotFoundError, AttributeError) as err:
             raise BadFunction(

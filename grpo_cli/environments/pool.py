@@ -1,7 +1,8 @@
-"""The host's side: episodes spread over killable workers, each under limits of its own, and what became of them in words.
+"""The host's side: distributes episodes over killable workers with limits of their own, and describes their failures.
 
-An episode stays with the worker that began it. Where that one had to be ended for another episode's fault, it is made anew
-in the next; a fault of its own ends the episode without a verdict. The traceback of each kind of fault is logged once.
+An episode stays with the worker that began it. If that worker is killed because of another episode, the episode is
+recreated in the next worker. A fault of its own ends the episode without a verdict. The traceback of each kind of fault
+is logged once.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from grpo_verifiers.verifier import Unavailable
 log = logging.getLogger("grpo_verifiers")
 
 MOST_LOGGED = 20
-"""Different faults that are logged in full."""
+"""Number of different faults that are logged in full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Why an episode has no verdict: a short stable code, and one line for people.
 
-    `provoked`: the actions led to it twice, the second time in a world that was made anew, so they are its cause.
+    `provoked`: the actions led to the fault twice, the second time in a recreated environment, so they are its cause.
     """
 
     reason: str
@@ -39,7 +40,7 @@ class Fault:
 
 @dataclass(slots=True)
 class World:
-    """One episode's environment, as it looks from this process."""
+    """The host's handle of one episode's environment."""
 
     play: Play
     row: Mapping[str, Any]
@@ -48,7 +49,7 @@ class World:
     observed: tuple[str, ...] = ()
 
     def ask(self, what: Any, action: str | None = None) -> Ask:
-        """The question for its worker, `action` being the newest."""
+        """The request for its worker; `action` is the newest action."""
         actions = self.actions if action is None else (*self.actions, action)
         return Ask(self.play, what, None, self.seed, actions)
 
@@ -68,8 +69,9 @@ class Worlds:
         workers: int | None = None,
         env: Sequence[str] = (),
     ) -> None:
-        """`name` is the recipe's value of `kind`, of which only tools may be several; `path`: more folders to import
-        from; the limits are those of one step, memory that of a worker; `env`: variables with a secret that it may read."""
+        """`name` is the recipe's value of `kind`; only tools may be several. `path`: more folders to import from. The
+        time limit holds for one step, the memory limit for a worker. `env`: variables with secrets that the environment
+        may read."""
         specs = [name] if isinstance(name, str) else list(name)
         self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
         self._prints, self._calls = Prints(self.name), 0
@@ -111,11 +113,11 @@ class Worlds:
 
     @property
     def demonstrates(self) -> bool:
-        """Whether the class has `demonstrate`, known once it was started."""
+        """Whether the class has `demonstrate`; known after `start`."""
         return bool(self.info.get("demonstrates"))
 
     def refuse_silent(self) -> None:
-        """Raises RecipeError where the class, once started, cannot give an action that may be taken."""
+        """Raises RecipeError if the class has no `demonstrate`; call it after `start`."""
         if not self.demonstrates:
             raise RecipeError(
                 f"`{self.name}` has no method `demonstrate`, which returns an action that is possible now",
@@ -125,16 +127,16 @@ class Worlds:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """The schemas of its tools, known once it was started; empty where actions are no calls."""
+        """The schemas of its tools; known after `start`. Empty if actions are not tool calls."""
         return [dict(tool) for tool in self.info.get("tools", ())]
 
     @property
     def scores(self) -> bool:
-        """Whether it scores episodes itself, known once it was started; else verifiers judge."""
+        """Whether it scores episodes itself (else verifiers judge); known after `start`."""
         return self.kind == "python" or bool(self.info.get("scores"))
 
     def open(self, rows: Sequence[tuple[Mapping[str, Any], int]]) -> list[tuple[World, str | Fault]]:
-        """A world for each row and seed, with what `reset` returned."""
+        """An environment for each row and seed, with the result of `reset`."""
         self._calls += 1
         worlds = [World((self._calls, i), row, seed) for i, (row, seed) in enumerate(rows)]
         asks = [replace(world.ask("reset"), row=world.row) for world in worlds]
@@ -148,7 +150,7 @@ class Worlds:
         return opened
 
     def step(self, acted: Sequence[tuple[World, str]]) -> list[Step | Fault]:
-        """What each action led to; all workers at once."""
+        """The step that each action led to; all workers run at once."""
         worlds = [world for world, _ in acted]
         answers = self._answers(worlds, [world.ask("step", action) for world, action in acted], "step")
         out: list[Step | Fault] = []
@@ -162,18 +164,18 @@ class Worlds:
         return out
 
     def score(self, worlds: Sequence[World]) -> list[float | Fault | None]:
-        """The outcome of each, which ends it; None where the environment returns none."""
+        """The outcome of each episode, which this ends; None if the environment returns none."""
         answers = self._answers(worlds, [world.ask("score") for world in worlds], "score")
         return [found if isinstance(found, Fault) else found["score"] for found in answers]
 
     def demonstrate(self, worlds: Sequence[World]) -> list[str | Fault]:
-        """An action that may be taken now, for each."""
+        """A legal action for each episode."""
         answers = self._answers(worlds, [world.ask("demonstrate") for world in worlds], "demonstrate")
         return [found if isinstance(found, Fault) else str(found["action"]) for found in answers]
 
     def _answers(self, worlds: Sequence[World], asks: Sequence[Ask], what: str) -> list[Mapping[str, Any] | Fault]:
         self._prints.allow(len(asks))
-        # one call a worker, all of them at once; an episode stays with the worker that began it
+        # one call for each worker, all at once; an episode stays with the worker that began it
         parts: dict[int, list[int]] = {}
         for i, ask in enumerate(asks):
             parts.setdefault(ask.play[1] % self.workers, []).append(i)
@@ -183,15 +185,16 @@ class Worlds:
         results: dict[int, Result] = {}
         for mine, future in futures:
             results |= zip(mine, future.result(), strict=True)
-        # what an action led to is tried once more: a worker that was killed, or ran out of memory by another episode, is no
-        # cause of its own, and what happens again has the actions as its cause. Those that went with a worker come after them
+        # try a failed action once more: the worker may have been killed, or have run out of memory, because of another
+        # episode. A fault that happens again is caused by the actions. Episodes that were lost together with a worker
+        # are tried after these
         acts = what in ("step", "score")
         failed = [i for i, one in results.items() if not isinstance(one, Done)] if acts else []
         gone = [i for i, one in results.items() if isinstance(one, Done) and one.value.get("lost")]
         for i in (*sorted(failed), *sorted(gone)):
-            # with all that it takes to make the environment anew
+            # allow the time to recreate the environment
             again = replace(asks[i], row=worlds[i].row, texts_digest=digest(list(worlds[i].observed)), again=True)
-            # each action that is taken again may take as long as the first time
+            # each repeated action may take as long as the first time
             patience = [float(1 + len(again.actions))]
             for _ in range(2 if acts and i in gone else 1):
                 results[i] = self._pools[again.play[1] % self.workers].run([again], patience)[0]
@@ -207,7 +210,7 @@ class Worlds:
         if isinstance(result, Raised):
             message = " ".join(result.message.split())[:300]
             fault = Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}", is_second)
-            if result.kind in ("BadReturn", "NotRepeated"):  # our own sentences, which name the method themselves
+            if result.kind in ("BadReturn", "NotRepeated"):  # our own messages already name the method
                 fault = Fault("bad_return", result.message, is_second and result.kind == "BadReturn")
         else:
             codes = {
@@ -222,7 +225,7 @@ class Worlds:
             self._logged.add(fault.text)
             if (
                 fault.provoked or not self.scores
-            ):  # else the sample has no verdict, and that is written where verdicts are counted
+            ):  # otherwise the sample has no verdict, which is reported with the counts of verdicts
                 log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)

@@ -1,4 +1,4 @@
-"""What an environment returns: the text protocol, read strictly, so that a slip of the pen is never a reward.
+"""The protocol of environments. Return values are checked strictly, so that a typing mistake never becomes a reward.
 
     class Grid:                                       # any class; nothing of ours has to be imported
         def reset(self, row: dict, seed: int) -> str | None       # added to the last user message; None adds nothing
@@ -30,9 +30,9 @@ LONGEST = 65_536
 class Step:
     """What one action led to.
 
-    `reward` is any finite number. `state` is equal where two situations are (left out: the observation); `milestone` names a
-    part of the task that is done now; `valid` is False for an action that means nothing here. An `observation` that is a list of
-    texts is a message for each.
+    `reward` is any finite number. Equal situations have equal `state` (default: the observation). `milestone` names a
+    part of the task that is now done. `valid` is False for an action that has no meaning here. An `observation` that is
+    a list of texts becomes one message for each.
     """
 
     observation: str = ""
@@ -42,23 +42,23 @@ class Step:
     milestone: str | None = None
     valid: bool = True
     parts: tuple[str, ...] = ()
-    """The messages that the observation is made of, where it is a list of several: results of tools."""
+    """The messages of an observation that is a list: results of several tools."""
 
 
 _FIELDS = tuple(field.name for field in fields(Step) if field.name != "parts")
 
 
 def read_step(value: object, where: str) -> Step:
-    """The step that a return value means; `where` names the function in messages.
+    """The step for a return value; `where` names the function in messages.
 
     Raises:
-        BadReturn: it means none.
+        BadReturn: the value is invalid.
     """
     if isinstance(value, str) or value is None:
         return Step(observation=read_text(value, where, "the observation"))
     found: dict[str, Any]
     if isinstance(value, Mapping):
-        # a dict holds nothing else: a key that is not known is a slip, and would be a reward that is never paid
+        # refuse unknown keys of a dict: a mistyped `reward` would silently never be paid
         for name in value:
             if name not in _FIELDS:
                 raise BadReturn(f"{where} returned an unknown key `{name}`{near_or_known(str(name), _FIELDS)}")
@@ -70,7 +70,7 @@ def read_step(value: object, where: str) -> Step:
                 f"{where} returned a tuple: return a dict, `{{'observation': …, 'reward': …, 'done': …}}`"
                 " (gymnasium's `terminated or truncated` is `done`)"
             )
-        # an object may hold more, but not what is a slip of one of our names
+        # an object may have other attributes, but none that looks like a mistyped name of ours
         found = {name: getattr(value, name) for name in _FIELDS if hasattr(value, name)}
         for name in own:
             near = nearest(name, _FIELDS, 0.85)
@@ -108,7 +108,7 @@ def read_text(value: object, where: str, what: str) -> str:
     """A text; None is an empty one.
 
     Raises:
-        BadReturn: it is none, or longer than `LONGEST`.
+        BadReturn: the value is no text, or longer than `LONGEST`.
     """
     if value is None:
         return ""
@@ -135,10 +135,10 @@ def read_number(value: object, where: str, what: str) -> float:
 
 
 def method_of(owner: object, name: str, called: str) -> Any:
-    """A method that may be left out; None where it is. `called` is the owner's name in messages.
+    """An optional method; None if the class does not have it. `called` is the class's name in messages.
 
     Raises:
-        BadReturn: something else has its name, such as a number that the class keeps there.
+        BadReturn: the attribute of that name is not callable.
     """
     found = getattr(owner, name, None)
     if found is None or callable(found):
@@ -156,7 +156,8 @@ def _switch(value: object, where: str, name: str) -> bool:
 
 
 def _shown(value: Any, where: str) -> str:
-    """One text for equal states, in whichever process they are made: `repr`, but a set has no order and a number no library."""
+    """The same text for equal states in any process: like `repr`, but sets are sorted and numbers of all libraries look
+    alike."""
     if type(value) is tuple:
         inner = [_shown(one, where) for one in value]
         return f"({', '.join(inner)}{',' * (len(inner) == 1)})"
@@ -177,19 +178,19 @@ def kind_of(value: object) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
-# Coroutines of users' code, all of a process on one loop: clients are bound to the loop that they were made
+# Coroutines of users' code all run on one event loop of a process: clients are bound to the loop that they were made
 # on.
 
 _LOOPS: list[asyncio.AbstractEventLoop] = []
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process, which runs only while something is waited for."""
+    """The event loop of this process; it runs only while a result is awaited."""
     if not _LOOPS:
         _LOOPS.append(asyncio.new_event_loop())
     return _LOOPS[0]
 
 
 def awaited(value: object) -> Any:
-    """The value, waited for where it is a coroutine."""
+    """The value; a coroutine is awaited."""
     return own_loop().run_until_complete(value) if inspect.iscoroutine(value) else value

@@ -1,11 +1,11 @@
-"""The worker's side: environments are made from the recipe, and live between the turns of their episodes.
+"""The worker's side: creates environments from the recipe, and keeps them between the turns of their episodes.
 
 How this works: `load` imports what the recipe names: a class of the protocol, functions as tools, a class of TRL's, or an
 environment of the package `verifiers`. Each becomes an `EnvironmentFactory`, whose objects have `reset` and `step`. `Worker.work`
 answers one question of the host about one episode.
 
-A worker may be killed for the fault of one episode and take others with it. Those are made anew from row, seed and the
-actions so far; one that then answers otherwise than before does not repeat, and gets no verdict.
+A worker that is killed because of one episode loses its other episodes too. Those are recreated from row, seed and the
+actions so far. An episode whose environment then gives different answers gets no verdict.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ WORLDS = {
 }
 """The worlds that are shipped."""
 METHODS = {"reset": ("row", "seed"), "step": ("action",)}
-"""What an environment must have, and what they are called with."""
+"""Required methods of an environment, and their arguments."""
 PYTHON = "python"
 """The tool that is shipped: code in the sandbox."""
 
 
 @dataclass(frozen=True)
 class EnvironmentFactory:
-    """How an environment is made, its name in messages, and what it can."""
+    """Creates an environment; holds its name for messages, and its abilities."""
 
     make: Callable[..., Any]
     name: str
@@ -56,7 +56,7 @@ def environment_factory_of(kind: Kind, specs: Sequence[str], options: Mapping[st
     """Import what a recipe names.
 
     Raises:
-        BadFunction: it is not there, or not what it has to be; and whatever an import raises.
+        BadFunction: it does not exist, or is not usable as an environment. Exceptions of the import pass through.
     """
     if kind == "tools":
         return _of_functions(specs, options)
@@ -99,13 +99,13 @@ def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> Environme
 
 
 def _of_class(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
-    # `environments:NAME` is a world that is shipped; any other spec is its own place
+    # `environments:NAME` is an environment of this package; any other spec is a module path
     room, _, name = spec.partition(":")
     if room == "environments" and name not in WORLDS:
         raise BadFunction(f"unknown world `{spec}`{near_or_known(name, WORLDS)}")
     make = find(WORLDS[name] if room == "environments" else spec)
     check(make, spec, options)
-    # what a function makes has to be looked at itself
+    # for a function, inspect the object that it returns
     owner = make if inspect.isclass(make) else make(**copy.deepcopy(dict(options)))
     for method in METHODS:
         if not callable(getattr(owner, method, None)):
@@ -120,7 +120,7 @@ def _of_class(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
         try:
             signature = inspect.signature(getattr(owner, method))
         except (TypeError, ValueError):
-            continue  # a builtin has none, and shows what it takes when it is called
+            continue  # a builtin has no signature; wrong arguments show when it is called
         try:
             signature.bind(*(() if bound else (owner,)), *arguments)
         except TypeError as err:
@@ -142,7 +142,7 @@ def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
 
     def make(**given: Any) -> ToolWorld:
         inner = factory(**given)
-        # of the class: looking at the object's members would evaluate its properties
+        # inspect the class: reading the object's members would evaluate its properties
         names = [name for name, _ in inspect.getmembers(type(inner), predicate=inspect.isfunction)]
         if "reset" not in names:
             raise BadFunction(f"`{spec}` has no method `reset`: TRL's environments have `reset(**columns)`")
@@ -162,7 +162,7 @@ def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
 
 
 def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> None:
-    """Raises BadFunction where `environment.options` are not what it is made with."""
+    """Raises BadFunction if `environment.options` do not fit its constructor."""
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
@@ -174,15 +174,15 @@ def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> No
 
 
 Play = tuple[int, int]
-"""Which call of a run, and which episode of it."""
+"""Identifies an episode: the number of the call in the run, and of the episode in the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to one episode.
+    """One request to one episode.
 
-    `actions` are all that were taken, the newest last. Where `again` is set the environment may be made anew and be brought to
-    where it was; `texts_digest` is that of its texts until then.
+    `actions` are all actions taken, the newest last. `again`: the environment may be recreated and replayed to its
+    former state; `texts_digest` is the hash of the texts that it gave until then.
     """
 
     play: Play
@@ -195,12 +195,12 @@ class Ask:
 
 
 class NotRepeated(BadReturn):
-    """A world that was made anew came to other observations."""
+    """A recreated environment gave different observations."""
 
 
 @dataclass(slots=True)
 class _Live:
-    """An environment under way: the actions it has taken, and the sum of the rewards it gave."""
+    """A running environment: the actions taken, and the sum of its rewards."""
 
     inner: Any
     taken: int = 0
@@ -216,10 +216,10 @@ class Worker:
         self.live: dict[Play, _Live] = {}
 
     def work(self, ask: Ask) -> dict[str, Any]:
-        """The answer as plain data; `{"lost": true}` where the episode does not live here and may not be made anew."""
+        """The answer as plain data; `{"lost": true}` if the episode is not here and may not be recreated."""
         if ask.what == "reset":
             for play in [play for play in self.live if play[0] != ask.play[0]]:
-                del self.live[play]  # its call ended without them
+                del self.live[play]  # drop episodes of an earlier call, which has ended
             return self._reset(ask)
         live = self._at(ask)
         if live is None:
@@ -236,11 +236,11 @@ class Worker:
             return {"score": live.earned}
         fix_chance(ask.seed, live.taken + 1)
         found = awaited(score())
-        # None is no verdict, and never a 0
+        # None means no verdict, never 0
         return {"score": None if found is None else read_number(found, self._where(live, "score"), "the score")}
 
     def _at(self, ask: Ask) -> _Live | None:
-        """The environment before the newest action, or after it where only its score is asked."""
+        """The environment before the newest action, or after it if only its score is requested."""
         wanted = len(ask.actions) - (ask.what == "step")
         live = self.live.get(ask.play)
         if live is not None and live.taken == wanted:
@@ -261,7 +261,7 @@ class Worker:
 
     def _reset(self, ask: Ask) -> dict[str, Any]:
         fix_chance(ask.seed, 0)
-        # episodes of a row come with one row between them, and a world may change what it is given
+        # copy the row: episodes of a row share one object, and an environment may change it
         row, options = copy.deepcopy((dict(ask.row or {}), dict(self.options)))
         live = self.live[ask.play] = _Live(self.make(**options))
         where = self._where(live, "reset")
@@ -293,7 +293,8 @@ def digest(texts: list[str]) -> str:
 
 
 def fix_chance(seed: int, turn: int) -> None:
-    """Global chance from row and turn alone: episodes share a process, and must not draw each other's numbers."""
+    """Seed the global random generators from row and turn alone: episodes share a process, and must not affect each
+    other."""
     random.seed(f"{seed}/{turn}")
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -1,4 +1,4 @@
-"""What the screen shows of verifiers that fail: a line for each kind of failure, and one for a verifier that takes long."""
+"""The screen's lines about failing verifiers: one for each kind of failure, and one for a verifier that takes long."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from grpo_cli.statistics.failures import Failures
 
 ERRORS_HINT = "a verifier or its sandbox fails (tracebacks are in train.log); `stop.verifier_errors` sets the limit"
 MOST_LINES = 20
-"""Kinds of failures with a line of their own."""
+"""Number of kinds of failures that get a line."""
 SLOW_S = 10.0
-"""Seconds in one batch after which a verifier is named: a part that never answers keeps everything waiting."""
+"""Seconds in one batch after which a verifier is named: one that never answers blocks the run."""
 
 
 class FailureLines:
@@ -24,7 +24,7 @@ class FailureLines:
         self._slow: set[str] = set()
 
     def see(self, failures: Failures) -> None:
-        """Write the kinds that are new."""
+        """Write a line for each new kind of failure."""
         for key, failure in failures.kinds.items():
             if key in self._kinds or len(self._kinds) >= MOST_LINES or self.note is None:
                 continue
@@ -34,8 +34,8 @@ class FailureLines:
 
     @contextmanager
     def timed(self, name: str, samples: int) -> Iterator[None]:
-        """Write a line, once for a verifier, where the block takes long."""
-        # a thread of its own: this one is waiting in the verifier that takes long
+        """Write a line if the block takes long, once for each verifier."""
+        # a separate thread, because this one waits for the verifier
         timer = threading.Timer(SLOW_S, self._note_slow, (name, samples))
         timer.daemon = True  # a verifier that never returns must not keep the process alive
         if self.note is not None and name not in self._slow:

@@ -1,4 +1,4 @@
-"""One prompt's samples of this step, with their judgements and rewards, and the records of them that go to disk.
+"""The samples of one prompt in a step, with their judgements and rewards, and the records of them on disk.
 
 A reward of NaN is "no verdict", never 0. `Group.records` is the one place where a judged completion becomes a `SampleRecord`, in
 which "no verdict" is None.
@@ -20,9 +20,9 @@ from grpo_verifiers.verdict import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer, and
-    `assistant_prefix` what of the answer stands in them; `outcomes` what of each reward the outcome pays, empty where the two are
-    not known apart: then this group has no gate."""
+    """The samples of one row. `rewards` are the judge's, with shaping added. `prompt_ids` are the prompt's tokens,
+    `assistant_prefix` is the beginning of the answer that they contain. `outcomes` are the parts of the rewards that
+    the outcome pays; empty if they cannot be separated, and then this group has no gate."""
 
     row: int
     completions: list[Completion]
@@ -35,7 +35,7 @@ class Group:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all samples that are the model's own."""
+        """Number of tokens in all samples that the model generated."""
         return sum(c.sampled_tokens for c in self.completions)
 
     @property
@@ -45,22 +45,22 @@ class Group:
 
     @property
     def right(self) -> int:
-        """Samples that the primary verifier calls right."""
+        """Number of samples that the primary verifier judges right."""
         return sum(j.is_right for j in self.judgements)
 
     def parts(self, names: Iterable[str]) -> list[list[float]]:
-        """For each sample the scores of these verifiers, NaN where one gave none, and what shaping added to the sum."""
+        """For each sample the scores of these verifiers (NaN if there is none), and the sum of its shaping rewards."""
         return [
-            # NaN and not 0 for a missing score: it must leave the mean of its part, not pull it down
+            # NaN, not 0, for a missing score: it must not enter the mean of its part
             [math.nan if (score := j.verdicts[name].score) is None else score for name in names]
-            # what is in the reward and in no verdict is shaping
+            # shaping is the part of the reward that no verdict accounts for
             + [reward - (j.reward or 0.0)]
             for j, reward in zip(self.judgements, self.rewards, strict=True)
         ]
 
     def joined(self, other: Group) -> Group:
-        """More samples of the same row behind these."""
-        # verdicts of two rows in one group would give advantages that compare different questions
+        """This group with more samples of the same row appended."""
+        # with two rows in one group, advantages would compare different questions
         assert self.row == other.row
         return Group(
             self.row,
@@ -82,8 +82,8 @@ class Group:
         of_tokens: Sequence[Sequence[float]] | None = None,
         values: Sequence[Sequence[float]] | None = None,
     ) -> list[SampleRecord]:
-        """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ, `values`
-        where there is a critic."""
+        """One record a sample, as the `number`-th group of a step; `of_tokens` are token advantages if they differ,
+        `values` are those of a critic."""
         return [
             sample_record(
                 row,
@@ -118,8 +118,8 @@ def sample_record(
     advantages: Sequence[float] | None = None,
     values: Sequence[float] = (),
 ) -> SampleRecord:
-    """The record of one sample. A reward of NaN is None in it: no verdict is never a number. `advantages` are those of its
-    tokens, where they differ, `values` a critic's before each turn."""
+    """The record of one sample. A reward of NaN becomes None, since no verdict is never a number. `advantages` are
+    given if the tokens' advantages differ; `values` are a critic's values before each turn."""
     episode = completion.episode
     return SampleRecord(
         step=step,
@@ -142,7 +142,7 @@ def sample_record(
                 "observation": turn.observation,
                 "tokens": turn.tokens,
                 "reward": turn.reward,
-                # a hash, enough to tell states apart: the text of a state may be of any length
+                # a hash is enough to distinguish states, whose texts may be of any length
                 "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
                 "milestone": turn.milestone,
                 "valid": turn.valid,
@@ -154,7 +154,7 @@ def sample_record(
             for turn in (episode.turns if episode is not None else ())
         ],
         values=values,
-        # what is left of the ids was written by the environment and is in no loss
+        # the environment wrote the remaining ids, which are in no loss
         env_tokens=len(completion.token_ids) - completion.sampled_tokens,
         primary=judgement.primary,
     )

@@ -1,8 +1,9 @@
-"""From the samples of a rollout to groups with rewards: verdicts, shaping, and the placebo arm where one is asked for.
+"""Turns the samples of a rollout into groups with rewards: verdicts, shaping, and a placebo if the recipe has one.
 
-How this works. The rollout calls `listening` around its engine and `groups` after it. Where a verifier works in processes of its own,
-`StreamingJudge` judges each sample as it is finished; else `judge_finished` judges all at the end. `CreditMarker` marks the places
-that `train.credit` reads, `RewardRule` (`reward/pay.py`) makes rewards of verdicts, and a `Group` holds the result.
+How this works. The rollout calls `listening` around its engine and `groups` after it. If a verifier runs in processes
+of its own, `StreamingJudge` judges each sample when it is finished; otherwise `judge_finished` judges all samples at
+the end. `CreditMarker` marks the token positions that `train.credit` uses, `RewardRule` (`reward/pay.py`) computes
+rewards from verdicts, and a `Group` holds the result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Decode = Callable[[list[list[int]]], list[str]]
 
 
 class GroupJudge:
-    """The judge of a run's rows; samples are judged while others are generated where that pays."""
+    """The judge of a run's rows. Where it saves time, samples are judged while others are generated."""
 
     def __init__(self, recipe: Recipe, judge: Judge, tasks: RowTasks, decode: Decode) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
@@ -52,11 +53,11 @@ class GroupJudge:
         for s in sampled:
             own, completions = slice(at, at + len(s.completions)), s.completions
             at = own.stop
-            # only now is the group whole: what no answer is worth depends on the others' scores
+            # only now is the group complete: the score for no answer depends on the other samples' scores
             judged = self.judge.settled(judgements[own])
             if self.marks is not None:
                 completions = self.marks.put(completions)
-            # of the call too: a row that is sampled twice in a step has another chance as a placebo
+            # the seed depends on the call too: a row sampled twice in a step gets a new placebo draw
             place = f"{call.step}/{call.number}/{s.row}"
             tokens, invalid = [c.sampled_tokens for c in completions], [c.invalid for c in completions]
             paid = self.pay.of(judged, texts[own], tokens, place, invalid)
@@ -68,8 +69,9 @@ class GroupJudge:
 
 
 def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
-    """What a verifier reads of each: its text, or of an episode the transcript of its turns, or its final answer."""
-    # the ids of an episode hold what the environment wrote too
+    """The text that a verifier reads for each completion: its text, or for an episode the transcript or the final
+    answer."""
+    # the ids of an episode include the environment's tokens
     plain = iter(decode([c.token_ids for c in completions if c.episode is None]))
     return [next(plain) if c.episode is None else c.episode.judged for c in completions]
 
@@ -77,20 +79,20 @@ def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
 def judge_finished(
     judge: Judge, completions: Sequence[Completion], texts: Sequence[str], tasks: Sequence[Task]
 ) -> list[Judgement]:
-    """The judgement of each, in order, with what environments returned for those that are episodes."""
+    """The judgements in order; for episodes, the results of their environments are included."""
     played = [None if c.episode is None else c.episode.played for c in completions]
     return judge.judge(texts, tasks, [c.token_ids for c in completions], played)
 
 
-# Streaming: samples are judged while others are still being generated, where the verifier works in processes of its own. One
-# that runs in this process would only take turns with the generation (one interpreter lock), so those wait. One thread
-# serves the whole run: workers it starts are tied to its life on Linux, and a thread a step would end them.
+# Streaming: if a verifier runs in processes of its own, samples are judged while others are still being generated. A
+# verifier in this process would only compete with generation for the interpreter lock, so it runs at the end. One
+# thread serves the whole run: on Linux the workers end with the thread that started them.
 
 Finished = tuple[int, int, Completion]
 
 
 class StreamingJudge:
-    """Judges the samples that `listening` receives; `decode` turns token ids into texts."""
+    """Judges samples while the engine generates; `decode` turns token ids into texts."""
 
     def __init__(self, judge: Judge, decode: Decode) -> None:
         self.judge, self.decode = judge, decode
@@ -99,10 +101,11 @@ class StreamingJudge:
 
     @classmethod
     def where_it_pays(cls, judge: Judge, decode: Decode) -> StreamingJudge | None:
-        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together."""
-        # a verifier in this process would only take turns with the generation: one interpreter lock
+        """A streaming judge if a verifier of the recipe runs in processes and none needs all samples of a step
+        together; else None."""
+        # a verifier in this process would only compete with generation for the interpreter lock
         pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
-        # episodes end together, behind their environments' last step: none of them is early
+        # episodes all end after the last step of their environments: none can be judged early
         early = pays and not judge.wants_whole_batch and judge.worlds is None
         return cls(judge, decode) if early else None
 
@@ -114,13 +117,14 @@ class StreamingJudge:
         try:
             yield lambda request, sample, completion: finished.put((request, sample, completion))
         finally:
-            # also where generation failed: the thread waits for an end
+            # also if generation failed: the thread waits for the end mark
             finished.put(None)
 
     def judgements(self, sizes: Sequence[int]) -> list[Judgement]:
-        """All of them, request by request, once the last is there; `sizes` are the requests' numbers of samples."""
+        """All judgements, request by request, when the last is ready; `sizes` are the numbers of samples of the
+        requests."""
         assert self._found is not None
-        # raises what the thread raised: an error of a verifier is not lost there
+        # raises the thread's exception, so that an error of a verifier is not lost
         found = self._found.result()
         return [found[request, sample] for request, size in enumerate(sizes) for sample in range(size)]
 
@@ -131,7 +135,7 @@ class StreamingJudge:
         is_open = True
         while is_open:
             batch = [finished.get()]
-            # all that has come meanwhile in one call: a verifier's processes want batches
+            # take all samples that have arrived in one call: verifiers are faster on batches
             while not finished.empty():
                 batch.append(finished.get())
             is_open = None not in batch
@@ -143,10 +147,10 @@ class StreamingJudge:
         return found
 
 
-# Marks: what credit needs of a sample's text, as places among its tokens. Milestones in an answer, and where a plan ends.
+# Marks: token positions in a sample that credit uses, namely milestones in an answer and the end of a plan.
 
 FIRST = "first"
-"""`plan` where the first turn is the plan."""
+"""`plan` if the first turn is the plan."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ class CreditMarker:
             return [replace(c, marks=self._milestones(c.token_ids)) if self.spec.patterns else c for c in completions]
         found = list(completions)
         for i, c in enumerate(completions):
-            if c.episode is not None:  # an answer without turns has no plan apart from it
+            if c.episode is not None:  # an answer without turns has no separate plan
                 turns = []
                 for number, turn in enumerate(c.episode.turns):
                     ids = c.token_ids[turn.start : turn.end]
@@ -177,16 +181,16 @@ class CreditMarker:
         return found
 
     def _milestones(self, ids: list[int]) -> tuple[Turn, ...]:
-        """The parts of an answer, each up to where a milestone is reached for the first time, and the rest."""
-        # patterns are regular expressions over text; credit needs places among tokens, which `_tokens` finds
+        """The parts of an answer: each ends where a milestone is reached for the first time, the last is the rest."""
+        # patterns match text, but credit needs token positions, which `_tokens` finds
         text = self.decode([ids])[0]
         matches = [(name, re.search(pattern, text)) for name, pattern in self.spec.patterns.items()]
         found = [(match.end(), name) for name, match in matches if match is not None]
         parts, start = list[Turn](), 0
-        # in the order in which the text reaches them, not that of the recipe
+        # in the order of their places in the text, not of the recipe
         for end, name in sorted(found):
             stop = self._tokens(ids, text[:end])
-            if stop > start:  # of two that one token completes the first counts
+            if stop > start:  # if one token completes two milestones, the first counts
                 parts.append(Turn(start, stop, milestone=name))
                 start = stop
         if start < len(ids) or not parts:
@@ -194,8 +198,8 @@ class CreditMarker:
         return tuple(parts)
 
     def _tokens(self, ids: list[int], text: str) -> int:
-        """The fewest tokens whose text begins with this beginning of the text of `ids`."""
-        # by halves: decoding every beginning would take time with the square of the length
+        """The smallest number of tokens of `ids` whose text starts with this prefix."""
+        # bisect: decoding every prefix would take quadratic time
         low, high = 0, len(ids)
         while low < high:
             middle = (low + high) // 2

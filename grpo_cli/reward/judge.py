@@ -1,11 +1,11 @@
-"""One judge for all jobs: the recipe's verifiers, their weights, and which of them decides what right means; and the worlds
-that are acted in, where the recipe has an environment.
+"""The judge of all jobs: the recipe's verifiers with their weights, the primary verifier that decides the outcome, and
+the recipe's environment if it has one.
 
 How this works. `Judge.of` builds the verifiers of a recipe, `start` starts their workers. `judge` takes completions with their `Task`
 (prompt and compiled golds, from `RowTasks`), calls each verifier once a batch and combines its verdicts into a `Judgement`.
-`settled` comes last, when all samples of a prompt are judged.
+`settled` is called last, when all samples of a prompt are judged.
 
-A completion without a verdict has no reward; it is never scored 0 on the verifier's account.
+A completion without a verdict has no reward; a verifier's failure never counts as 0.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ class Judgement:
 
     @property
     def is_right(self) -> bool:
-        """Whether the primary verifier calls it right."""
+        """Whether the primary verifier judges it right."""
         return self.outcome is Outcome.RIGHT
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a completion is judged against: its prompt and the compiled gold of every verifier; `assistant_prefix` as in `Sample`."""
+    """The data for judging a completion: its prompt and the compiled gold of every verifier; `assistant_prefix` as in
+    `Sample`."""
 
     golds: Mapping[str, Any]
     prompt: str = ""
@@ -55,19 +56,19 @@ class Task:
 
 
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
-    """The options of one verifier; with the folders that `python` imports from, and `right_at` where the kind takes it."""
+    """The options of one verifier, including the import folders for `python`, and `right_at` if the kind has it."""
     options = dict(spec.options)
-    # kinds with scores between 0 and 1 decide by it where right begins; the others have no such option
+    # `right_at` is the score from which an answer is right; only kinds with scores between 0 and 1 have it
     if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
         options["right_at"] = spec.right_at
     if spec.kind == "python" and folders:
-        # folders of the recipe's own `path` first: what the user names goes before what lies around
+        # the recipe's `path` first: folders that the user names go before those that happen to be there
         options["path"] = [*(os.path.join(folders[0], one) for one in options.get("path", [])), *folders]
     return options
 
 
 def worlds_of(spec: Environment, base: Path | None) -> Worlds:
-    """The worlds that a recipe's `environment` describes, not started."""
+    """The environments of a recipe's `environment` section, not started."""
     return Worlds(
         spec.named,
         spec.options,
@@ -88,7 +89,7 @@ def rule_of(how: Combine) -> CombineRule:
 
 
 def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
-    """A warning for each verifier that is a learned score and no check; `specs` have a `kind`."""
+    """A warning for each verifier that is a learned score, not a check; `specs` have a `kind`."""
     said = "`{}` is a learned proxy: check samples by eye, a policy learns what it overrates"
     return [said.format(name) for name, spec in specs.items() if kind_class(spec.kind).is_learned]
 
@@ -130,7 +131,8 @@ class Judge:
         """
         if self.worlds is not None:
             self.worlds.start()
-            # only a world that is made shows whether it scores; an `environment` verifier without a score has no verdict
+            # whether an environment scores is known only once it exists; without a score the `environment` verifier
+            # gives no verdict
             for name, spec in self.specs.items():
                 if spec.kind == "environment" and not self.worlds.scores:
                     raise RecipeError(
@@ -165,14 +167,14 @@ class Judge:
         token_ids: Sequence[Sequence[int]] | None = None,
         played: Sequence[Played | None] | None = None,
     ) -> list[Judgement]:
-        """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names. `played` is what
-        environments returned for completions that are episodes.
+        """Judge a batch; the order is kept. With `combine: by` each row is judged by the verifier that it names.
+        `played` are the environments' results for completions that are episodes.
 
-        What `no_answer` and `over_limit` are worth is open until `settled` has seen all samples of a prompt.
+        The scores of `no_answer` and `over_limit` are final only after `settled` has seen all samples of a prompt.
         """
         verdicts: list[dict[str, Verdict]] = [{} for _ in completions]
         for name, verifier in self.verifiers.items():
-            # with `by` a row is compiled for the verifier that it names alone
+            # with `by` a row has a gold only for the verifier that it names
             indices = [
                 i for i, task in enumerate(tasks) if self.rule.method != "by" or task.golds.get(name) is not None
             ]
@@ -187,7 +189,7 @@ class Judge:
                 )
                 for i in indices
             ]
-            # one call a verifier: a sandbox or a model wants batches
+            # one call for each verifier: sandboxes and models are faster on batches
             with self.lines.timed(name, len(samples)):
                 found = verifier.judge(samples) if samples else []
             for i, verdict in zip(indices, found, strict=True):
@@ -195,16 +197,17 @@ class Judge:
         return [self.combine(found) for found in verdicts]
 
     def settled(self, group: Sequence[Judgement]) -> list[Judgement]:
-        """The judgements of all samples of one prompt, none of which gains by having no answer or bursting a limit."""
+        """The judgements of all samples of one prompt, adjusted so that no sample gains by giving no answer or
+        exceeding a limit."""
         out = list(group)
         for name, verifier in self.verifiers.items():
             indices = [i for i, judgement in enumerate(out) if name in judgement.verdicts]
             before = [out[i].verdicts[name] for i in indices]
-            # no answer is worth the least that the verifier can give: it must never pay more than a wrong one
+            # no answer gets the lowest score that the verifier can give: it must never pay more than a wrong one
             for i, old, new in zip(indices, before, floored(before, verifier.low), strict=True):
                 if new is not old:
                     out[i] = self.combine({**out[i].verdicts, name: new})
-        # after the floors, which look at all verdicts of a verifier
+        # after the lowest scores were set, which needs all verdicts of a verifier
         kept = without_skipped([judgement.verdicts for judgement in out])
         return [j if verdicts is j.verdicts else self.combine(verdicts) for j, verdicts in zip(out, kept, strict=True)]
 
@@ -214,32 +217,33 @@ class Judge:
         return any(verifier.wants_whole_batch for verifier in self.verifiers.values())
 
     def remarks(self) -> list[str]:
-        """What the verifiers found out about themselves, for the screen."""
+        """The verifiers' notes about themselves, for the screen."""
         return [f"`verify.{name}`: {text}" for name, v in self.verifiers.items() for text in v.remarks()]
 
     @property
     def printed(self) -> dict[str, int]:
-        """Lines that code of the user's has printed, by verifier; those that printed none are left out."""
+        """Lines printed by the user's code, by verifier; verifiers without any are left out."""
         found = {name: verifier.printed for name, verifier in self.verifiers.items() if verifier.printed}
         return found | ({"environment": self.worlds.printed} if self.worlds and self.worlds.printed else {})
 
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
-        """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""
-        # two results: the outcome by the primary one, and what all of them together pay
+        """Outcome and reward of one sample; an error of any verifier with weight leaves the sample without a reward."""
+        # two results: the outcome by the primary verifier, and the reward by all of them
         found = outcome(verdicts, self.specs)
         reward = combine(verdicts, self.specs, rule=self.rule)
         return Judgement(verdicts, found or Outcome.ERROR, reward, self.primary)
 
 
 def no_assistant_prefix(row: Row) -> str:
-    """Of an episode: what is judged is the transcript of its turns, in which each turn stands whole."""
+    """The sample of an episode: its text is the transcript, which contains every turn in full."""
     return ""
 
 
 class RowTasks:
-    """The tasks of rows by index; `assistant_prefix` gives what of the assistant's turn the prompt of a row holds already.
+    """The tasks of rows by index; `assistant_prefix` returns the beginning of the assistant's turn that a row's prompt
+    contains.
 
-    Made when a row is first asked for: rendering all rows takes its time.
+    A task is made when its row is first used, because rendering all rows takes time.
     """
 
     def __init__(

@@ -1,11 +1,12 @@
-"""What a group is paid: the judge's rewards, with shaping added, and the placebo arm's instead where one is asked for.
+"""The rewards of a group: the judge's, with shaping added, or those of a placebo if the recipe has one.
 
-How this works. `RewardRule.of` takes the judgements of one group and returns a `Pay`: the reward of each sample, and what the outcome
-alone pays of it (`OutcomeRule`), by which a group counts as alive (`train.alive_by`). The reward of a sample is
+How this works. `RewardRule.of` takes the judgements of one group and returns a `Pay`: the reward of each sample, and
+the part of it that the outcome alone pays (`OutcomeRule`), which decides whether a group is alive (`train.alive_by`).
+The reward of a sample is
 
     R = sum_v w_v score_v + sum_s w_s shape_s        v its verifiers (`combine`), s its shaping terms
 
-and NaN, no verdict, stays NaN through all of it: it is never paid 0, nor for its form.
+and NaN (no verdict) stays NaN throughout: such a sample is never paid 0, nor paid for its form.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutcomeRule:
-    """What the outcome alone pays: the verifiers that `alive_by` names, or the primary one, by the recipe's own `combine`.
+    """Computes the reward for the outcome alone: from the verifiers that `alive_by` names, or the primary one, by the
+    recipe's `combine`.
 
-    Where another verifier judges a row in their place (`combine: by`, or they skip it), that one is the outcome. All verifiers
-    together are where the recipe chooses among them (`combine: first`), or pays nothing for the primary one.
+    If another verifier judges a row in their place (`combine: by`, or they skip it), that one decides the outcome. All
+    verifiers together decide it if the recipe chooses among them (`combine: first`) or gives the primary one weight 0.
     """
 
     specs: Mapping[str, RewardSpec]
@@ -49,23 +51,26 @@ class OutcomeRule:
         alive_by: str | Sequence[str],
         fines: Mapping[str, float] | None = None,
     ) -> OutcomeRule:
-        """The rule of these verifiers; `alive_by` as in `train`: `reward` is gated by nothing, and its outcome is the primary's."""
+        """The rule for these verifiers; `alive_by` as in `train`. With `alive_by: reward` there is no gate, and the
+        outcome is the primary verifier's."""
         names = [primary_of(specs)] if isinstance(alive_by, str) else list(alive_by)
         return cls(specs, rule, names, fines or {})
 
     def pays(self, verdicts: Mapping[str, Verdict], reward: float, invalid: int = 0) -> float:
-        """What the outcome pays a sample whose verifiers together pay `reward`; `invalid` actions cost nothing here."""
-        # a verifier that skipped the row has no verdict; the one that judged it in its place is the outcome then
+        """The reward for the outcome of a sample whose verifiers together pay `reward`; `invalid` actions cost nothing
+        here."""
+        # a verifier that skipped the row has no verdict; the verifier that judged it instead decides the outcome
         judging = [name for name in self.names if name in verdicts] or list(verdicts)[:1]
-        # with `first` one verdict is all that is paid, and a primary of weight 0 pays nothing: the whole is the outcome then
+        # with `first` only one verdict is paid, and a primary of weight 0 pays nothing: then the whole reward is the
+        # outcome
         if self.rule.method == "first" or not any(self.specs[name].weight for name in judging):
             return reward
-        # weight 0 and not left out: the rule may still use its verdict, as a gate
+        # give it weight 0 instead of leaving it out: the rule may still use its verdict as a gate
         alone = {
             name: spec if name in judging else RewardTerm(0.0, spec.primary, spec.right_at)
             for name, spec in self.specs.items()
         }
-        # the outcome of an episode is the same with clumsy actions: their fine is shaping
+        # invalid actions do not change the outcome of an episode: their fine counts as shaping
         whole = dict(verdicts)
         for name, fine in self.fines.items():
             score = verdicts[name].score if name in verdicts else None
@@ -76,7 +81,7 @@ class OutcomeRule:
 
 
 class Pay(NamedTuple):
-    """Of each sample of a group its reward, and what of it the outcome pays; NaN where there is no verdict."""
+    """For each sample of a group its reward, and the part that the outcome pays; NaN if there is no verdict."""
 
     rewards: list[float]
     outcomes: list[float]
@@ -86,7 +91,7 @@ class RewardRule:
     """The rewards that a recipe's training learns from."""
 
     def __init__(self, recipe: Recipe) -> None:
-        """Raises RecipeError for shaping terms that cannot be meant."""
+        """Raises RecipeError for invalid shaping terms."""
         self.terms = build_terms(shaping_entries(recipe))
         self.most, self.train = recipe.sample.max_tokens, recipe.train
         self.outcome = OutcomeRule.of(recipe.verify, rule_of(recipe.combine), recipe.train.alive_by, recipe.fines)
@@ -99,9 +104,9 @@ class RewardRule:
         place: str,
         invalid: Sequence[int] | None = None,
     ) -> Pay:
-        """What one group is paid. `place` is where in the run it stands, the seed of a placebo; `invalid` counts the actions of
-        each sample that its environment could not read."""
-        # shaping is no verdict: a sample that nobody judged is not paid for its form
+        """The rewards of one group. `place` identifies the group in the run and seeds a placebo; `invalid` counts the
+        actions of each sample that its environment could not read."""
+        # shaping is no verdict: a sample without one is not paid for its form
         rewards = [
             math.nan
             if j.reward is None
@@ -110,7 +115,7 @@ class RewardRule:
         ]
         if self.train.control is not None:
             rewards = placebo(self.train.control, rewards, judged, f"{self.train.seed}/{place}")
-            return Pay(rewards, rewards)  # a placebo that the truth gates would be none
+            return Pay(rewards, rewards)  # a placebo has no gate: the gate would depend on the true outcomes
         outcomes = [
             math.nan if j.reward is None else self.outcome.pays(j.verdicts, j.reward, n)
             for j, n in zip(judged, invalid or [0] * len(judged), strict=True)
@@ -125,7 +130,7 @@ Terms = dict[str, tuple[float, Callable[[Shaped], float]]]
 
 @dataclass(frozen=True, slots=True)
 class ShapingEntry:
-    """One shaping term: its options, its weight, and which answers it is paid for: all, or the right ones."""
+    """One shaping term: its options, its weight, and whether it is paid for all answers or for right ones only."""
 
     options: Mapping[str, Any]
     weight: float = 1.0
@@ -141,7 +146,7 @@ def shaping_entries(recipe: Recipe) -> dict[str, ShapingEntry]:
     entries = {str(name): ShapingEntry(dict(one.options), one.weight, one.only) for name, one in recipe.shaping.items()}
     if not recipe.train.overlong:
         return entries
-    # it would be paid twice, without a word on the screen
+    # otherwise it would silently be paid twice
     if "overlong" in entries:
         raise RecipeError(
             f"`train.overlong` ({recipe.train.overlong:g}) is a penalty for long answers too",
@@ -155,7 +160,7 @@ def build_terms(entries: Mapping[str, ShapingEntry], place: str = "`shaping.{}`"
     """Weight and function of each term; `place` is the key that an error names, `{}` in it the term.
 
     Raises:
-        RecipeError: an option that the term does not have, or a value that cannot be meant.
+        RecipeError: an option that the term does not have, or an invalid value.
     """
     terms: Terms = {}
     for name, entry in entries.items():
@@ -166,14 +171,15 @@ def build_terms(entries: Mapping[str, ShapingEntry], place: str = "`shaping.{}`"
     return terms
 
 
-# Placebo arms: the same budget and the same data, with rewards that carry nothing about right and wrong. What a run gains
-# under one it gains without a verifier: format, length, or an eval that moves by itself.
+# Placebo arms: the same budget and data, with rewards that carry no information about right and wrong. What a run gains
+# with a placebo, it gains without a verifier: from format, from length, or by noise of the evaluation.
 
 Control = Literal["random", "shuffled", "format_only"]
 
 
 def placebo(control: Control, rewards: Sequence[float], judgements: Sequence[Judgement], key: str) -> list[float]:
-    """The rewards of a group under a control; NaN (no verdict) stays where it is. Chance depends on `key` alone.
+    """The rewards of a group under a placebo; NaN (no verdict) stays in place. The random choice depends on `key`
+    alone.
 
     `random` is a fair coin. `shuffled` permutes the group's own rewards, so their spread is the true one.
     `format_only` rewards any answer that could be read, right or wrong.
@@ -183,12 +189,12 @@ def placebo(control: Control, rewards: Sequence[float], judgements: Sequence[Jud
         read = [j.outcome in (Outcome.RIGHT, Outcome.WRONG) for j in judgements]
         return [math.nan if math.isnan(r) else float(ok) for r, ok in zip(rewards, read, strict=True)]
     if control == "random":
-        # one for every sample, also without a verdict, so that an error moves nobody else's coin
+        # draw for every sample, also without a verdict, so that an error does not change the other draws
         coins = [float(rng.random() < 0.5) for _ in rewards]
         return [math.nan if math.isnan(r) else coin for r, coin in zip(rewards, coins, strict=True)]
-    # `shuffled`: mean and spread of the group are the true ones, so that only the order can teach
+    # `shuffled` keeps the group's true mean and spread; only the assignment to samples is random
     known = [r for r in rewards if not math.isnan(r)]
     rng.shuffle(known)
-    # only what is known is permuted: NaN stays with its sample
+    # permute known rewards only: NaN stays with its sample
     permuted = iter(known)
     return [r if math.isnan(r) else next(permuted) for r in rewards]

@@ -1,8 +1,9 @@
-"""Which verifiers score the lines, and how their verdicts become a reward: plain data that travels to workers.
+"""The verifiers that score lines, and the rule that turns their verdicts into a reward, as plain data that is sent to
+workers.
 
-How this works. `from_flags` makes a `ScoringPlan` of the options of `grpo verify`, `from_recipe` of a recipe. A plan holds names,
-options and weights only, so that a worker process can be given it; `start` builds the verifiers there. An option is checked
-when the plan is made, so that a mistake is reported before any line is read.
+How this works. `from_flags` makes a `ScoringPlan` of the options of `grpo verify`, `from_recipe` of a recipe. A plan
+holds only names, options and weights, so it can be sent to a worker process, where `start` builds the verifiers. An
+option is checked when the plan is made, so that a mistake is reported before any line is read.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class ScoringPlan:
     max_tokens: int | None = None
     """The cap that completions were sampled under, for `overlong`."""
     alive_by: str | Sequence[str] = "outcome"
-    """By what a group counts as alive, as in `train`."""
+    """The rule for alive groups, as in `train`."""
     fines: Mapping[str, float] = field(default_factory=dict)
-    """What an environment's verifier takes off for each invalid action."""
+    """The amount that an environment's verifier subtracts for each invalid action."""
 
     @property
     def terms(self) -> dict[str, RewardTerm]:
@@ -53,12 +54,12 @@ class ScoringPlan:
 
     @property
     def primary(self) -> str:
-        """Name of the verifier that decides what right means."""
+        """Name of the verifier that decides the outcome."""
         return primary_of(self.terms)
 
     @property
     def is_gated(self) -> bool:
-        """Whether something is paid in addition to the outcome that a group is alive by."""
+        """Whether anything is paid besides the outcome that decides whether a group is alive."""
         pays_more = len(self.entries) > 1 or bool(self.shaping) or any(self.fines.values())
         return self.alive_by != "reward" and pays_more
 
@@ -121,7 +122,7 @@ def from_flags(
     """The plan of `--math`, `--code`, `--regex`, `--verifier`, `--option`, `--weight`, `--primary`.
 
     Raises:
-        UsageError: something in them cannot be meant.
+        UsageError: one of them is invalid.
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for kind in kinds:
@@ -139,7 +140,7 @@ def from_flags(
             raise UsageError(f"`--option {text}` is not `KEY=VALUE`")
         name, dot, key = path.partition(".")
         if not dot:
-            # a bare key is that of the only verifier; of several it would have to be guessed
+            # a bare key belongs to the only verifier; with several it would be ambiguous
             if len(found) > 1:
                 raise UsageError(
                     f"`--option {text}`: say for which verifier", hint=f"such as `{next(iter(found))}.{text}`"
@@ -155,7 +156,7 @@ def from_flags(
         try:
             weight_of[name] = float(value)
         except ValueError:
-            equals = ""  # so that both mistakes have one message
+            equals = ""  # both mistakes get the same message
         if not equals:
             raise UsageError(f"`--weight {text}` is not `NAME=NUMBER`")
         if name not in found:
@@ -196,7 +197,7 @@ def _typed(kind: str, key: str, text: str) -> Any:
     if '"' in text and (eaten := next(eaten_commands(text), None)) is not None:
         raise UsageError(f"`--option {key}`: {eaten.message}")
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
-    # `5` is a number and `a` is none: as JSON first, then as a string
+    # try JSON first, then a plain string: `5` is a number, `a` is not
     for spelled in (text, json.dumps(text)):
         try:
             return adapter.validate_json(spelled, strict=True)
@@ -230,7 +231,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
         recipe.train.alive_by,
         recipe.fines,
     )
-    plan.shapers()  # only to refuse its mistakes before a line is read
+    plan.shapers()  # called only to report its mistakes before any line is read
     mistakes = check_rule(plan.rule, plan.terms)
     if mistakes:
         raise RecipeError(mistakes[0], place=source)

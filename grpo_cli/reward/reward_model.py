@@ -1,7 +1,8 @@
-"""`reward_model`: the score of a local sequence classifier, for what no program can verify.
+"""`reward_model`: the score of a local sequence classifier, for tasks that no program can verify.
 
-It is a learned proxy: a policy finds what it overrates. So its verdict is never `right` by itself (give the verifier a
-`right_at` if it must be primary), its reason is `learned_proxy`, and reports warn. It lives here because it needs torch.
+It is a learned proxy, and a policy learns to exploit its errors. So its verdict is never `right` by itself (give the
+verifier a `right_at` if it must be primary), its reason is `learned_proxy`, and reports warn. It is in this package
+because it needs torch.
 """
 
 from __future__ import annotations
@@ -85,12 +86,12 @@ class RewardModelVerifier(Verifier):
             model, loaded = AutoModelForSequenceClassification.from_pretrained(
                 self.options.model, trust_remote_code=False, output_loading_info=True
             )
-        except Exception as err:  # libraries of models fail in all classes there are
+        except Exception as err:  # model libraries raise exceptions of any class
             raise Unavailable(
                 f"no sequence classifier at `{self.options.model}`: {' '.join(str(err).split())[:160]}",
                 hint="give a folder that holds one, or a hub id on a machine with a network",
             ) from err
-        # a base model loads without complaint, with a head of random numbers
+        # a base model loads without an error, but with a random head
         if loaded["missing_keys"]:
             raise Unavailable(
                 f"`{self.options.model}` lacks {len(loaded['missing_keys'])} tensors, first"
@@ -102,7 +103,7 @@ class RewardModelVerifier(Verifier):
             raise Unavailable(f"`{self.options.model}` has {labels} labels, none with the number {self.options.label}")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        tokenizer.padding_side = "right"  # padding in front would move the places of the tokens
+        tokenizer.padding_side = "right"  # left padding would shift the position ids
         model.config.pad_token_id = tokenizer.pad_token_id
         use_gpu = self.options.device == "auto" and torch.cuda.is_available()
         return model.eval().to("cuda" if use_gpu else "cpu"), tokenizer
@@ -127,7 +128,7 @@ class RewardModelVerifier(Verifier):
         began = time.perf_counter()
         ids: list[list[int]] = []
         for sample in samples:
-            # a chat where the tokenizer has a template, else one after the other; lone surrogates have no tokens
+            # a chat if the tokenizer has a template, else prompt and completion joined; lone surrogates have no tokens
             text, prompt = (t.encode("utf-8", "replace").decode() for t in (sample.completion, sample.prompt))
             if template := getattr(tokenizer, "chat_template", None):
                 chat = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
@@ -135,10 +136,10 @@ class RewardModelVerifier(Verifier):
                 ids.append(tokenizer(shown, add_special_tokens=False)["input_ids"])
             else:
                 ids.append(tokenizer(f"{prompt}\n{text}" if prompt else text)["input_ids"])
-        # too long is no opinion of the model: cut texts would be scored on what is left of them
+        # a text that is too long gets no score: the model would score only a part of it
         fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens]
         scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
-        # of the batch, shared out: one sample's own time cannot be measured in it
+        # the batch's time divided by its samples: the time of one cannot be measured
         seconds = (time.perf_counter() - began) / len(samples)
         found: list[Verdict] = []
         for i in range(len(samples)):

@@ -1,1 +1,2 @@
-"""Tools that a model calls in the turns of an episode: their schemas, the calls it writes, and what they answer."""
+"""Tools that a model calls in the turns of an episode: their schemas, parsing of the model's calls, and their
+results."""

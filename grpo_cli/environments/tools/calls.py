@@ -1,4 +1,4 @@
-"""Calls of tools in what a model wrote, read by the form of its chat template.
+"""Parses tool calls in a model's text, in the format of its chat template.
 
 How this works: `learn_call_form` renders two calls with the template and finds how it writes them:
 
@@ -6,8 +6,8 @@ How this works: `learn_call_form` renders two calls with the template and finds 
     named    to=functions.add<|message|>{"a": 1}<|call|>                         the name, then the arguments as JSON
     pairs    <function=add><parameter=a>1</parameter></function>                 each argument by itself, as text
 
-So there is no table of models: a template that can show a call of an assistant shows how that is written. `read_calls` then finds
-the calls of a turn. It never raises: a call that is none carries the reason.
+So no table of models is needed: a template that can render a tool call defines the format. `read_calls` then finds the
+calls of a turn. It never raises: a malformed call carries the reason.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ NAMES = ("first_qx", "second_qz")
 ARGS = (("where_qk", "north_qv"), ("when_qj", "today_qw"))
 
 SHORTEST = 5
-"""Letters of an opening: a shorter one would be found in answers."""
+"""Fewest letters of an opening: a shorter one would occur in ordinary answers."""
 
 
 class UnknownCallForm(ValueError):
-    """The template shows no calls, or shows them in a way that is not known; the message has which."""
+    """The template renders no calls, or in an unknown format; the message states which."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """How calls are written. `opens` stands before a call (empty: it is the whole turn, or nothing is)."""
+    """The format of calls. `opens` stands before a call; if empty, a turn that is a call contains nothing else."""
 
     style: Literal["object", "named", "pairs"]
     opens: str
@@ -43,13 +43,14 @@ class CallForm:
     inside: str = ""
     """A key whose value holds name and arguments (`function`), or empty."""
     marks: tuple[str, ...] = ()
-    """named: what stands between name and arguments. pairs: before an argument's name, behind it, behind its value."""
+    """named: the text between name and arguments. pairs: the texts before an argument's name, after it, and after its
+    value."""
     as_text: bool = False
     """Whether the template takes the arguments of a call as text only."""
 
 
 def learn_call_form(render: Render) -> CallForm:
-    """The form of a chat template's calls.
+    """The format of a chat template's calls.
 
     Raises:
         UnknownCallForm: it has none.
@@ -59,7 +60,7 @@ def learn_call_form(render: Render) -> CallForm:
         one, two = _shown(render, dict(ARGS))
     except ValueError as err:
         try:
-            one, two = _shown(render, json.dumps(dict(ARGS)))  # some write arguments down as they come
+            one, two = _shown(render, json.dumps(dict(ARGS)))  # some templates write arguments exactly as they get them
             as_text = True
         except ValueError:
             raise UnknownCallForm(f"it refuses a call of a tool: {err}") from err
@@ -72,10 +73,10 @@ def learn_call_form(render: Render) -> CallForm:
 
 
 def _shown(render: Render, arguments: dict[str, str] | str) -> tuple[str, str]:
-    """A turn with one call, and one with two, which is empty where the template takes one call a turn.
+    """A rendered turn with one call, and one with two; the second is empty if the template allows one call a turn.
 
     Raises:
-        ValueError: it takes none.
+        ValueError: the template renders no calls.
     """
     kinds = {arg: {"type": "string", "description": "a word"} for arg, _ in ARGS}
     parameters = {"type": "object", "properties": kinds, "required": list(kinds)}
@@ -99,7 +100,8 @@ def _shown(render: Render, arguments: dict[str, str] | str) -> tuple[str, str]:
 
 
 def turn_with_calls(names: Sequence[str], arguments: dict[str, str] | str, content: str) -> dict[str, Any]:
-    """A turn of the assistant that calls tools, as data sets and templates have it; ids are of nine letters (Mistral's)."""
+    """An assistant turn with tool calls, in the form used by data sets and templates; ids have nine letters, as Mistral
+    requires."""
     return {
         "role": "assistant",
         "content": content,
@@ -157,7 +159,7 @@ def _form_of_pairs(one: str, two: str) -> CallForm | None:
     head = one[named + len(NAMES[0]) : places[1]]
     middle = one[places[1] + len(first) : places[2]]
     between, end = one[places[2] + len(value) : places[3]], one[last + len(other) :]
-    # what closes a value: the first run without white space, without the beginning of a next tag
+    # the text that closes a value: the first run without white space, up to the beginning of the next tag
     closing = re.match(r"\s*(\S+)", _common(between, end))
     closes = closing[1].removesuffix("<") if closing else ""
     opens = _last_word(head)
@@ -168,7 +170,7 @@ def _form_of_pairs(one: str, two: str) -> CallForm | None:
 
 
 def _opening(one: str, two: str) -> str:
-    """What stands before the name of every call: with two calls, what both have in common."""
+    """The text before the name of every call; with two calls, the part that both have in common."""
     first = one[: one.index(NAMES[0])]
     if NAMES[1] not in two:
         return _last_word(first)
@@ -189,7 +191,7 @@ def _last_word(text: str) -> str:
 
 
 def as_mapping(value: object) -> dict[str, Any] | None:
-    """A JSON object, also one that stands as text in another."""
+    """A JSON object, also one encoded as a string in another."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -199,13 +201,13 @@ def as_mapping(value: object) -> dict[str, Any] | None:
 
 
 MOST = 32
-"""Calls of one turn that are read; more is a model that loops."""
+"""Most calls of one turn that are read; a model that writes more repeats itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call: a name and arguments, or `error`, what is wrong with how it is written. `is_text`: the arguments are texts,
-    whatever their type is meant to be."""
+    """One call: a name and arguments, or `error`, the reason why it is malformed. `is_text`: all arguments are texts,
+    whatever type the tool expects."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -214,12 +216,12 @@ class ToolCall:
 
 
 def read_calls(text: str, form: CallForm) -> list[ToolCall]:
-    """The calls in a turn, in order; none where it is an answer. `text` holds special tokens too.
+    """The calls in a turn, in order; empty if the turn is an answer. `text` includes special tokens.
 
-    A form without an opening is a call only where nothing stands before it.
+    In a format without an opening, a call counts only at the start of the turn.
     """
     if form.opens:
-        # what a model thinks is no call, even where it tries one out
+        # a call inside the model's thinking does not count
         parts = re.sub(r"<think>.*?</think>", "", text, flags=re.S).split(form.opens)[1:]
     else:
         bare = text.strip().removeprefix("<|python_tag|>").lstrip()
@@ -252,7 +254,7 @@ def _objects(part: str, form: CallForm) -> Iterator[ToolCall]:
 
 
 def _named(part: str, form: CallForm) -> Iterator[ToolCall]:
-    # models write less between name and arguments than templates do: all up to the brace is skipped
+    # models write less between name and arguments than templates do: skip everything up to the brace
     head = re.match(r"\s*([\w.\-]+)([^{]*)", part)
     if head is None:
         yield ToolCall("", error="the call names no tool")
@@ -291,7 +293,7 @@ def _checked(name: str, arguments: object, key: str) -> ToolCall:
 
 def as_action(calls: Sequence[ToolCall]) -> str:
     """What `ToolWorld.step` takes."""
-    # by name and not by `asdict`, which copies arguments as deep as they nest and may run out of stack
+    # field by field: `asdict` copies nested arguments recursively and may overflow the stack
     return json.dumps(
         [{"name": c.name, "arguments": c.arguments, "error": c.error, "is_text": c.is_text} for c in calls]
     )

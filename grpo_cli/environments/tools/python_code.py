@@ -1,4 +1,4 @@
-"""The tool `python`: code of the model in the sandbox that also judges code; what it prints is the answer."""
+"""The tool `python`: runs the model's code in the same sandbox as the code verifier; the result is the printed text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def python(code: str) -> str:
         "it was ended by " + ran.ended.replace(":", " ") if "signal" in ran.ended else ""
     )
     out, err = ran.stdout.decode("utf-8", "replace").rstrip("\n"), ran.stderr.rstrip("\n")
-    # of the error its end: the lines above are of the interpreter
+    # keep the end of the error: the lines above it come from the interpreter
     text = "\n".join(part for part in (out, err[-1_500:], ended and f"error: {ended}") if part)
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]}\n… {len(text) - LONGEST} characters left out …\n{text[-LONGEST // 2 :]}"

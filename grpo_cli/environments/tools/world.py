@@ -1,11 +1,11 @@
-"""Tools as an environment: a turn that calls some is answered by what they give, a turn that calls none is the answer.
+"""Tools as an environment: a turn with calls is answered with the tools' results; a turn without calls is the answer.
 
-How this works: `schema_of` makes of a function the schema that a chat template shows, from annotations and docstring, like that
-which transformers makes of it (`get_json_schema`). `checked` holds the arguments of a call against it. `ToolWorld.step` makes the
-calls of a turn one after the other.
+How this works: `schema_of` makes the schema for the chat template from a function's annotations and docstring, like
+`get_json_schema` of transformers. `checked` validates the arguments of a call. `ToolWorld.step` makes the calls of a
+turn one after the other.
 
-The class that TRL's `environment_factory` takes is the same with a state: `reset(**columns)`, public methods that are tools,
-and `get_reward()` (`trl.GRPOTrainer`, version 1.16).
+A class for TRL's `environment_factory` works too, and has state: `reset(**columns)`, public methods that are tools, and
+`get_reward()` (`trl.GRPOTrainer`, version 1.16).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ CLASSES: dict[str, type] = {"string": str, "boolean": bool, "array": list, "obje
 
 
 class BadCall(Exception):
-    """A call that cannot be made; the message is for the model."""
+    """A call that is invalid or failed; the message is for the model."""
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The tool that a function is.
 
     Raises:
-        BadFunction: an argument without a type, or of one that has no schema.
+        BadFunction: an argument has no type, or a type without a schema.
     """
     name = function.__name__
-    # what stands above the arguments, each argument's words, and what is returned (Google's form)
+    # the description, each argument's description, and that of the return value (Google's docstring format)
     parts = re.split(
         r"\n\s*(Args|Arguments|Returns|Raises|Yields|Examples?):\s*\n", f"\n{inspect.getdoc(function) or ''}"
     )
@@ -60,14 +60,14 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
         if parameter.name not in hints:
             raise BadFunction(f"{where} has no type: write `{parameter.name}: int`, or another")
         shape, words = _type(hints[parameter.name], where), arguments.get(parameter.name, "")
-        # `(choices: ["a", "b"])` at the end of an argument's words, as transformers reads them
+        # `(choices: ["a", "b"])` at the end of an argument's description, as in transformers
         choices = re.search(r"\(choices:\s*(.*?)\)\s*$", words, flags=re.I | re.S)
         if choices:
             try:
                 shape = shape | {"enum": [str(one).strip() for one in json.loads(choices[1])]}
                 words = words[: choices.start()].strip()
             except (ValueError, TypeError):
-                pass  # no list: they stay words
+                pass  # no list: keep it as part of the description
         properties[parameter.name] = shape | ({"description": words} if words else {})
         if parameter.default is parameter.empty:
             required.append(parameter.name)
@@ -76,7 +76,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
         whole["required"] = required
     found: dict[str, Any] = {"name": name, "description": about, "parameters": whole}
     if hints.get("return", type(None)) is not type(None):
-        try:  # a template rarely shows it, so a type without a schema is no error here
+        try:  # templates rarely show the return type, so one without a schema is no error
             shown = _type(hints["return"], "")
         except BadFunction:
             shown = {}
@@ -86,7 +86,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any], *, is_text: bool) -> dict[str, Any]:
-    """The arguments of a call as the function takes them; `is_text`: each came as text, whatever its type.
+    """The arguments of a call, converted to the function's types; `is_text`: each was given as text.
 
     Raises:
         BadCall: one is unknown, missing or of another type.
@@ -119,7 +119,7 @@ def _fitted(value: Any, kind: Mapping[str, Any], where: str, is_text: bool) -> A
     for name in wanted:
         if name == "integer" and isinstance(value, float) and value.is_integer():
             return int(value)
-        # true and false are integers to Python, and none to a model
+        # in Python true and false are integers; here they are not
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = isinstance(value, CLASSES.get(name, object))
         if name in ("integer", "number"):
@@ -190,24 +190,25 @@ class Tool:
     schema: Mapping[str, Any]
 
     def answer(self, arguments: Mapping[str, Any], *, is_text: bool) -> str:
-        """What it returns for these arguments, as text.
+        """The tool's result for these arguments, as text.
 
         Raises:
-            BadCall: they do not fit, or it raised; the message is for the model.
+            BadCall: the arguments do not fit, or the tool raised; the message is for the model.
         """
         given = checked(self.schema, arguments, is_text=is_text)
         try:
             return str(awaited(self.function(**given)))
         except MemoryError:
-            raise  # the worker's limit, which is the environment's
-        except Exception as err:  # what a tool makes of arguments goes to the model
+            raise  # the limit of the worker: it ends the environment, not the call
+        except Exception as err:  # the model sees the tool's exception
             name = self.schema["function"]["name"]
             print(f"the tool `{name}` raised {type(err).__name__}: {err}")
             raise BadCall(f"{type(err).__name__}: {err}") from err
 
 
 class ToolWorld:
-    """Functions, or the methods of one object, as an environment. An episode is done with the first turn without a call."""
+    """Functions, or the methods of one object, as an environment. An episode ends with the first turn without a
+    call."""
 
     def __init__(self, tools: Mapping[str, Tool], inner: Any = None) -> None:
         self.tools, self.inner = tools, inner
@@ -222,7 +223,8 @@ class ToolWorld:
         return first
 
     def step(self, action: str) -> dict[str, Any]:
-        """`action` is the turn's calls as JSON. A call that cannot be made is answered with why, and is no valid action."""
+        """`action` is the turn's calls as JSON. A call that fails is answered with the reason, and is not a valid
+        action."""
         answers, all_made = list[str](), True
         calls = json.loads(action)
         if not calls:
@@ -241,7 +243,7 @@ class ToolWorld:
         return {"observation": answers, "valid": all_made}
 
     def score(self) -> Any:
-        """The object's own reward; None where it has none, and verifiers judge the answer."""
+        """The object's own reward; None if it has none, so that verifiers judge the answer."""
         reward = getattr(self.inner, "get_reward", None)
         return awaited(reward()) if callable(reward) else None
 
@@ -250,7 +252,7 @@ def tools_of(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:
     """Functions by their name.
 
     Raises:
-        BadFunction: two have the same, or one is no tool.
+        BadFunction: two have the same name, or one is no tool.
     """
     found: dict[str, Tool] = {}
     for function in functions:

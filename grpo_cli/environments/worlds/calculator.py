@@ -1,4 +1,5 @@
-"""calculator: a sum of several numbers, with a tool that adds two of them. `12+34` asks it, `=46` is the answer."""
+"""calculator: a sum of several numbers, with a tool that adds two of them. The action `12+34` calls the tool, `=46`
+gives the answer."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class Calculator:
         }
 
     def demonstrate(self) -> str:
-        """The next call of the tool, or now and then an answer too early. It shows the form of a call, not a perfect policy."""
+        """The next call of the tool, or sometimes a premature answer. It demonstrates the format of a call, not a
+        perfect policy."""
         if self.added == len(self.numbers) or random.random() < 0.4:
             return f"={self.last}"
         return f"{self.last}+{self.numbers[self.added]}"

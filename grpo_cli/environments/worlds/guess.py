@@ -12,7 +12,7 @@ WIDTH, HIGHEST = 32, 99
 
 
 def rows(split: str, size: int = 1_600, test_size: int = 256, seed: int = 7) -> Iterator[dict[str, Any]]:
-    """`size` training rows, or the `test_size` held-out ones: a range of 32 numbers, and the one that is meant."""
+    """`size` training rows, or the `test_size` held-out ones: a range of 32 numbers, and the number to guess."""
     every = [(low, low + k) for low in range(1, HIGHEST - WIDTH + 2) for k in range(WIDTH)]
     random.Random(seed).shuffle(every)
     wanted = islice(every, test_size) if split == "test" else islice(every, test_size, test_size + size)
@@ -21,7 +21,7 @@ def rows(split: str, size: int = 1_600, test_size: int = 256, seed: int = 7) -> 
 
 
 class Guess:
-    """One number. Each halving of what is left is a milestone."""
+    """One number to guess. Each halving of the remaining range is a milestone."""
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         """All numbers of the range are possible."""

@@ -1,7 +1,8 @@
 """keydoor: fetch a key on a grid, then walk to the door; one letter a turn, one signal at the end.
 
-The prompt has where key and door are, an observation whether the key is had and where one stands (`k0x3y4`: 6 bytes, for
-the embedded model counts bytes). A random walk gets there now and then; what a milestone adds is that the key is half the way.
+The prompt states the positions of key and door. An observation states whether the agent has the key, and its position
+(`k0x3y4`, only 6 bytes: the built-in model's tokens are bytes). A random walk sometimes succeeds; a milestone rewards
+reaching the key.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Keydoor:
         }
 
     def demonstrate(self) -> str:
-        """A move that is not into a wall. With `toward: 0` that shows the form of an action, and nothing about the way."""
+        """A move that does not hit a wall. With `toward: 0` it demonstrates only the format of an action, not the
+        way."""
         moves = [name for name, move in MOVES.items() if self._after(move) != self.at]
         if self.toward and random.random() < self.toward:
             here = self._far(self.at)
@@ -73,7 +75,7 @@ class Keydoor:
         return random.choice(moves)
 
     def _far(self, place: tuple[int, ...]) -> int:
-        """Moves from a place to what is looked for."""
+        """Moves from a position to the current target."""
         goal = self.door if self.has_key else self.key
         return int(abs(goal[0] - place[0]) + abs(goal[1] - place[1]))
 

@@ -1,8 +1,9 @@
 """textworld: games of Microsoft's package TextWorld, made by its `tw-make`, with their own parser and texts.
 
-A row names a game in its column `game`, `games/1.z8` beside `games/1.json`; relative to where the program was started. What
-the game prints stands as it is, without the banner and the line of status. Only commands that the game can carry out now reach its interpreter: others could write
-files there (`save`), or end it (random bytes did). The package is no dependency: `pip install textworld`.
+A row names a game in its column `game`, `games/1.z8` beside `games/1.json`; relative to where the program was started. Observations
+are the game's output without banner and status line. Only commands that the game currently accepts reach its
+interpreter: others could write files (`save`) or crash it (random bytes did). The package is no dependency: `pip
+install textworld`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Textworld:
         self.commands, self.toward = commands, toward
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
-        """What is to be done, and where one is."""
+        """The objective, and the first room."""
         path = Path(str(row["game"]))
         for needed in (path, path.with_suffix(".json")):
             if not needed.is_file():
@@ -53,7 +54,7 @@ class Textworld:
         return f"\n{self._now.objective}\n\n{self._seen(self._now.description)}"
 
     def step(self, action: str) -> dict[str, Any]:
-        """A command, as the game writes it."""
+        """One command in the game's wording."""
         command, before = " ".join(action.lower().split()), self._now
         if command not in before.admissible_commands:
             return {"observation": self._seen(NO_COMMAND), "state": self._state(), "valid": False}
