@@ -223,9 +223,8 @@ class Worlds:
             fault = Fault(*codes.get(result.reason, unknown), is_second and result.reason in codes)
         if fault.text not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add(fault.text)
-            if (
-                fault.provoked or not self.scores
-            ):  # otherwise the sample has no verdict, which is reported with the counts of verdicts
+            # otherwise the sample has no verdict, which is reported with the counts of verdicts
+            if fault.provoked or not self.scores:
                 log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)

@@ -1,6 +1,7 @@
-"""Rows to judged groups: one call of the engine and one of the judge, shared out over the ranks.
+"""Makes judged groups from rows: one call of the engine and one of the judge, distributed over the ranks.
 
-Chance depends on the recipe's seed, the step and the number of the call in it, so that a resumed run draws the same.
+Sampling is seeded by the recipe's seed, the step and the number of the call in it, so a resumed run draws the same
+samples.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class EngineCall:
 
 @dataclass(frozen=True, slots=True)
 class RowCompletions:
-    """What one row was sampled with."""
+    """The prompt and the completions of one row."""
 
     row: int
     prompt_ids: list[int]
@@ -49,21 +50,21 @@ G = TypeVar("G", bound=HasRow)
 
 
 class GroupJudgeLike(Protocol[G]):
-    """What makes groups of samples, and may listen while they come."""
+    """Makes groups from samples; may receive samples while others are generated."""
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]: ...
     def groups(self, sampled: Sequence[RowCompletions], call: EngineCall) -> list[G]: ...
 
 
 class Progress(Protocol):
-    """Shows how far a step is, and counts its seconds."""
+    """Shows the progress of a step, and counts its seconds."""
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None: ...
     def timed(self, name: str) -> AbstractContextManager[None]: ...
 
 
 class Collect(Generic[G]):
-    """Samples and judges rows; each rank does its share and all have the result."""
+    """Samples and judges rows; each rank does its share, and all ranks get the result."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Collect(Generic[G]):
         ranks: Ranks | None = None,
         episodes: Episodes | None = None,
     ) -> None:
-        """`episodes`: what plays them, where a recipe has an environment; each sample is one then."""
+        """`episodes` plays the recipe's environment, if it has one; each sample is then an episode."""
         self.recipe, self.rows, self.engine, self.judges = recipe, rows, engine, judges
         self.episodes = episodes
         self.encode, self.progress, self.ranks = encode, progress, ranks or Ranks()
@@ -87,19 +88,19 @@ class Collect(Generic[G]):
         Raises:
             ServerLost: the engine's server is gone.
         """
-        # every world-th row: neighbours, which are often alike in length, go to different ranks
+        # every world-th row: neighbours often have similar length and should go to different ranks
         sampled = self.sample(rows[self.ranks.rank :: self.ranks.world], size, call, first)
         self.progress.phase("verify", 0, sum(len(s.completions) for s in sampled))
         with self.progress.timed("verify"):
             own = self.judges.groups(sampled, call)
-        # gathered by rank, wanted in the order of `rows`, so that a step is the same on any number of ranks
+        # gathered by rank: restore the order of `rows`, so that a step is the same on any number of ranks
         by_row = {group.row: group for group in self.ranks.gathered(own)}
         return [by_row[row] for row in rows]
 
     def sample(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[RowCompletions]:
-        """`size` completions for each of this rank's rows, its samples from `first` on."""
+        """`size` completions for each of this rank's rows, beginning with sample number `first`."""
         total, settings = len(rows) * size, self.settings(call)
-        # judges may listen: a sample is judged as soon as it ends, while others are generated
+        # a judge may receive each sample as soon as it ends, while others are generated
         self.progress.phase("generate", 0, total)
         with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
             generate: Callable[..., list[list[Completion]]]
@@ -116,7 +117,7 @@ class Collect(Generic[G]):
         return [RowCompletions(*each) for each in zip(rows, prompts, found, strict=True)]
 
     def settings(self, call: EngineCall) -> SamplingSettings:
-        """The recipe's sampling with a seed of this call's own: no global random state is used."""
+        """The recipe's sampling settings with a seed for this call; no global random state is used."""
         # a row that is sampled twice in a step gets new samples
         seed = step_seed(self.recipe.train.seed, call.step) + call.number - 1
         if not self.engine.kind.has_own_seeds:  # each rank needs its own
@@ -130,6 +131,6 @@ def sampling(recipe: Recipe, seed: int | None = None) -> SamplingSettings:
 
 
 def step_seed(seed: int, step: int) -> int:
-    """A seed that depends on the recipe's seed and on how many steps were done, on nothing else."""
-    # of integers, which no PYTHONHASHSEED changes; 31 bits, which every generator takes
+    """A seed that depends only on the recipe's seed and the number of finished steps."""
+    # a hash of integers does not depend on PYTHONHASHSEED; every generator accepts 31 bits
     return hash((seed, step)) & 0x7FFFFFFF

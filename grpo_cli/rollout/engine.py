@@ -1,9 +1,10 @@
 """The contract of a rollout engine. `logps` are always those of the *untruncated* distribution at the sampling
-temperature (at temperature 1 when greedy), whatever top-k, top-p, min-p or a repetition penalty did to the choice.
+temperature (at temperature 1 when greedy), even if top-k, top-p, min-p or a repetition penalty restricted the choice.
 
 How this works: an engine takes `Request`s (prompt, number of samples, perhaps a seed and tokens to go on from) and
-`SamplingSettings`, refuses what has no meaning (`check_settings`, `check_requests`), and returns a `Completion` for each sample;
-a completion of an environment's episode carries the record of its turns (`Episode`). What an engine can do is its `EngineKind`.
+`SamplingSettings`, refuses invalid calls (`check_settings`, `check_requests`), and returns a `Completion` for each
+sample; a completion of an environment's episode carries the record of its turns (`Episode`). `EngineKind` describes the
+abilities of an engine.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
 
 
-# The record of one episode: what a completion of many turns has in addition to its tokens.
+# The record of one episode: the data of a completion of many turns besides its tokens.
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of the model, and what the environment made of it."""
+    """One turn of the model, and the environment's response."""
 
     start: int
     end: int
     """The model's tokens of this turn, end token included: [start, end) of the completion's tokens."""
     state: str = ""
-    """What this turn *saw*, as text that is equal where states are: the environment's `state`, else the observation before
-    the action (turn 0: what `reset` returned). Never what the action led to."""
+    """The state *before* this turn, as text that is equal for equal states: the environment's `state`, else the
+    observation before the action (turn 0: the result of `reset`)."""
     text: str = ""
-    """The action in the form that the environment received."""
+    """The action as the environment received it."""
     observation: str = ""
-    """What the environment answered; of the last turn it stands here only, not among the tokens."""
+    """The environment's answer. That of the last turn is only here, not among the tokens."""
     reward: float = 0.0
-    """What the step paid, less the penalty of an invalid action."""
+    """The reward of the step, minus the penalty of an invalid action."""
     milestone: str | None = None
     """The milestone that this turn reached, if any."""
     valid: bool = True
-    """False where the environment could make nothing of the action."""
+    """False if the action had no meaning to the environment."""
     done: bool = False
     """Whether the environment ended the episode."""
     planned: int = 0
-    """Tokens at its start that are a plan, not an act; only where credit treats them apart."""
+    """Number of tokens at its start that are a plan; only set if credit treats plans separately."""
 
     @property
     def tokens(self) -> int:
@@ -57,20 +58,20 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The turns of one completion. `outcome` is any finite number, penalties taken off; None is no verdict, never 0."""
+    """The turns of one completion. `outcome` is any finite number, minus penalties; None is no verdict, never 0."""
 
     turns: tuple[Turn, ...]
     outcome: float | None
     truncated: bool = False
-    """The token budget ended it, not the environment nor `max_turns`."""
+    """Whether the token budget ended it, not the environment or `max_turns`."""
     problem: str = ""
-    """Why there is no verdict, or none but `over_limit`, in one line."""
+    """Why there is no verdict, or why it is `over_limit`, in one line."""
     reason: str = ""
     """The same as a short stable code."""
     answer: str | None = None
-    """What is judged of an episode with tools: the turn that called none. None is the whole transcript."""
+    """The judged text of an episode with tools: the turn without a call. None: the whole transcript is judged."""
     over_limit: bool = False
-    """Its actions burst a limit of the environment, or broke it."""
+    """Whether its actions exceeded a limit of the environment, or broke it."""
 
     @property
     def judged(self) -> str:
@@ -84,7 +85,7 @@ class Episode:
 
     @property
     def played(self) -> Played:
-        """What a verifier gets of it."""
+        """The result of the episode that a verifier gets."""
         return Played(self.outcome, self.reason, self.problem, self.over_limit)
 
     @property
@@ -99,7 +100,7 @@ class Episode:
 
     def mask(self, length: int) -> list[int]:
         """1 for each of the completion's `length` tokens that the model generated, 0 for the environment's."""
-        # the observations between turns were not sampled: their log-probs must not enter a loss
+        # observations between turns were not sampled: their log-probs must not enter a loss
         mask = [0] * length
         for turn in self.turns:
             mask[turn.start : turn.end] = [1] * turn.tokens
@@ -111,8 +112,8 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class CacheSlot:
-    """A place for what an engine computed of an episode, to go on from in its next turn: the `episode`-th of `episodes` that
-    a `play` opened, of at most `columns` tokens with its prompt."""
+    """A slot for an episode's keys and values, which its next turn continues from: the `episode`-th of `episodes` in a
+    `play`, with at most `columns` tokens including the prompt."""
 
     play: int
     episode: int
@@ -122,10 +123,9 @@ class CacheSlot:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself.
+    """One prompt and the number of its samples. `seed` None: derived from the settings' seed and the prompt.
 
-    `prefix` are tokens that every one of these completions starts with: they count towards `max_tokens` and are not
-    returned.
+    Every completion starts with the tokens `prefix`, which count towards `max_tokens` and are not returned.
     """
 
     prompt_ids: list[int]
@@ -133,12 +133,12 @@ class Request:
     seed: int | None = None
     prefix: tuple[int, ...] = ()
     slot: CacheSlot | None = None
-    """For a turn of an episode, all requests of a call or none. An engine that keeps nothing computes the history anew: slower,
-    and the same."""
+    """Set for turns of episodes, in all requests of a call or in none. An engine without such a cache recomputes the
+    history, with the same result."""
 
     @property
     def ids(self) -> list[int]:
-        """All that goes through the model before the first new token."""
+        """All tokens that go through the model before the first new token."""
         return [*self.prompt_ids, *self.prefix]
 
 
@@ -146,7 +146,7 @@ class Request:
 class Completion:
     """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it.
 
-    Where the model wrote in turns, `episode` records which tokens are its own.
+    For a completion in turns, `episode` records which tokens the model generated.
     """
 
     token_ids: list[int]
@@ -154,11 +154,11 @@ class Completion:
     finish: Finish
     episode: Episode | None = None
     marks: tuple[Turn, ...] = ()
-    """Parts of an answer of one turn that credit treats apart, all of its tokens in order."""
+    """Parts of a one-turn answer that get separate credit; in order they contain all of its tokens."""
 
     @property
     def mask(self) -> list[int]:
-        """1 for each token that the model generated, 0 for one that an environment put between its turns."""
+        """1 for each token that the model generated, 0 for the environment's tokens between turns."""
         length = len(self.token_ids)
         return [1] * length if self.episode is None else self.episode.mask(length)
 
@@ -169,7 +169,7 @@ class Completion:
 
     @property
     def invalid(self) -> int:
-        """Turns of which its environment could make nothing."""
+        """Number of turns whose action had no meaning to the environment."""
         return 0 if self.episode is None else sum(not turn.valid for turn in self.episode.turns)
 
 
@@ -203,19 +203,19 @@ class SamplingSettings:
 
     @classmethod
     def measuring(cls, sample: Sample, seed: int) -> SamplingSettings:
-        """The same for held-out rows: the policy's own distribution, whatever training leaves out of it."""
-        # no truncation and no penalty: held-out scores are compared between recipes that train with other ones
+        """The settings for held-out rows: the policy's full distribution, without the truncation used in training."""
+        # no truncation and no penalty: held-out scores are compared between recipes that differ in them
         return cls(sample.max_tokens, sample.temperature, seed=seed, stop=tuple(sample.stop))
 
     @property
     def greedy(self) -> bool:
-        """The most likely token, no chance."""
+        """Whether the most likely token is always taken."""
         return self.temperature == 0
 
     @property
     def truncates(self) -> bool:
-        """Whether the samples come from another distribution than the model's: off-policy when trained on."""
-        # greedy takes the likeliest token, which no truncation drops; a penalty can change which one that is
+        """Whether samples come from another distribution than the model's, so that training on them is off-policy."""
+        # truncation never drops the likeliest token, which greedy takes; a penalty can change which one that is
         return self.penalises or (not self.greedy and (self.top_p < 1 or self.top_k > 0 or self.min_p > 0))
 
     @property
@@ -231,7 +231,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Engine(Protocol):
-    """Generates from a policy's weights; what it can do are the fields of its kind."""
+    """Generates from a policy's weights; the fields of its kind describe its abilities."""
 
     @property
     def kind(self) -> EngineKind: ...
@@ -246,7 +246,7 @@ class Engine(Protocol):
         """Completions in the order of the requests, `n` for each."""
 
     def release(self) -> None:
-        """Gives back what is kept between calls (the key-value cache, captured graphs)."""
+        """Frees the memory kept between calls (the key-value cache, captured graphs)."""
 
 
 class CannotDrive(SetupError):
@@ -257,7 +257,7 @@ class CannotDrive(SetupError):
         self.reason = reason
 
 
-# What a call may ask for, checked before any work: an error here names the request, one later would lose a step.
+# Checks of a call before any work: an error here names the request; a later one would lose a step.
 
 NOT_FINITE = "the model's logits are not finite"
 NOT_FINITE_HINT = (
@@ -266,7 +266,7 @@ NOT_FINITE_HINT = (
 
 
 def check_settings(settings: SamplingSettings) -> None:
-    """RecipeError with every sampling value that has no meaning."""
+    """Raises RecipeError with every invalid sampling value."""
     s = settings
     rules = [
         ("max_tokens", s.max_tokens, s.max_tokens >= 1, "at least 1"),
@@ -286,8 +286,8 @@ def check_settings(settings: SamplingSettings) -> None:
 def check_requests(
     requests: Sequence[Request], settings: SamplingSettings, *, context: int | None, vocabulary: int
 ) -> None:
-    """DataError with every prompt that is empty, too long for the model's context, or outside its vocabulary."""
-    # all of them: a data set with a hundred long prompts is mended once
+    """Raises DataError with every prompt that is empty, too long for the model's context, or outside its vocabulary."""
+    # report all of them, so that the data set can be corrected at once
     wrong: list[Mistake] = []
     too_long = False
     for index, request in enumerate(requests):
@@ -300,10 +300,10 @@ def check_requests(
             wrong.append(Mistake(place, f"has begun with {begun}: nothing is left to sample"))
         if not length:
             wrong.append(Mistake(place, "is empty: there is no token to go on from"))
-        # on CUDA an index outside the embedding ends the process's context, with an error at a later kernel
+        # on CUDA an index outside the embedding breaks the process's context, and the error shows at a later kernel
         elif min(request.ids) < 0 or max(request.ids) >= vocabulary:
             wrong.append(Mistake(place, f"has token ids outside the model's vocabulary of {vocabulary}"))
-        # before the step, by the most it may take: a cache that overflows in the middle loses what was sampled
+        # check the most that it may need before the step: a cache that overflows later would lose samples
         if context is not None and length + settings.max_tokens > context:
             too_long = True
             wrong.append(

@@ -1,9 +1,10 @@
-"""Log-probs of sampled tokens without the waste of a padded batch: what TRL's scoring gives, from fewer tokens.
+"""Log-probs of sampled tokens, equal to TRL's scoring but computed from fewer tokens than a padded batch.
 
 A prompt goes through the model once and its keys and values are shared by all its completions (gradients flow back
 through them); completions run in chunks of like length; only tokens that count go through the output head. The numbers
 are those of one padded forward pass up to the last bits, because each token still sees the same tokens at the same
-positions. With logits z, log p(token) = z_token / T - logsumexp(z / T), and the entropy is -sum p log p. Used on a CPU, where the work is proportional to the tokens; TRL's own scoring stays everywhere else.
+positions. With logits z, log p(token) = z_token / T - logsumexp(z / T), and the entropy is -sum p log p. This is used
+on a CPU, where time is proportional to the tokens; elsewhere TRL's own scoring is used.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM
 
 CHUNKS, CHUNK_ROWS = 4, 16
-"""At most so many chunks of like length, none with fewer rows than this."""
+"""Most chunks of similar length, and fewest rows of a chunk."""
 
 HEAD_NUMBERS = 1 << 24
-"""Logits held at once; more are computed again in the backward pass."""
+"""Most logits kept in memory; beyond that they are recomputed in the backward pass."""
 
 SCALED_HEAD = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
-"""What a config may do to its logits after the head; models that do it are left to TRL."""
+"""Names of configuration values that change logits after the head; models with one are left to TRL."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Scores:
 
 
 def can_share(model: nn.Module) -> bool:
-    """Whether the model's scores can be had this way; the engine's trial run decides."""
+    """Whether the model can be scored this way; the engine's trial run decides."""
     base: Any = causal_model(model)
     if draws_dropout(model):
         return False  # samples of one prompt would share its dropout mask
@@ -57,7 +58,7 @@ def can_share(model: nn.Module) -> bool:
 
 
 def draws_dropout(model: nn.Module) -> bool:
-    """Whether a forward pass in training mode leaves something to chance."""
+    """Whether a forward pass in training mode is random."""
     config = getattr(causal_model(model), "config", None)
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules()) or bool(
         config is not None and getattr(config.get_text_config(), "attention_dropout", 0.0)
@@ -81,7 +82,7 @@ def score_shared(
         [B, T] each, 0 where no token stands, with their graph where gradients are on.
     """
     base: Any = causal_model(model)
-    # with the mask: two prompts may differ in their padding only
+    # compare the mask too: two prompts may differ only in their padding
     prompts, inverse = torch.unique(torch.stack([ids[:, :-keep], mask[:, :-keep]], dim=1), dim=0, return_inverse=True)
     completions, counts = ids[:, -keep:], mask[:, -keep:].bool()
     places = torch.arange(1, keep + 1, device=ids.device)
@@ -130,7 +131,7 @@ class _Prompts:
 
     def _run(self, ids: Tensor, mask: Tensor, cache: DynamicCache) -> Tensor:
         arguments: dict[str, Any] = {self.cache_name: cache, "use_cache": True}
-        if self.absolute:  # of the new tokens, behind those in the cache
+        if self.absolute:  # positions of the new tokens, after those in the cache
             arguments["position_ids"] = positions_of(mask)[:, -ids.shape[1] :]
         states: Tensor = self.backbone(input_ids=ids, attention_mask=mask, **arguments).last_hidden_state
         return states

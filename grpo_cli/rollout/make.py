@@ -1,5 +1,5 @@
-"""Choosing and making an engine. `auto` never fails: what the graph engine cannot drive goes to transformers, and one
-line gives the reason.
+"""Chooses and creates an engine. `auto` never fails: models that the graph engine cannot drive go to transformers, with
+a note of the reason.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 Factory = Callable[..., Engine]
-"""Makes an engine of one kind for the unwrapped model and its end ids; of `tokenizer`, `pad_id`, `max_rows`, `autocast` and `note` it
-takes those that it has a use for. A kind that is selective raises CannotDrive."""
+"""Makes an engine of one kind for the unwrapped model and its end ids. It uses those of `tokenizer`, `pad_id`,
+`max_rows`, `autocast` and `note` that it needs. It raises CannotDrive for an unsupported model."""
 
 
 def make_engine(
@@ -60,13 +60,13 @@ def make_engine(
         raise SetupError(
             f"`{name}` generates inside the trainer, not in this process", hint="set `sample.engine: auto`"
         )
-    # of model and tokenizer: some chat models name the end of a turn in one of the two only
+    # the ids of model and tokenizer together: some chat models name the end of a turn in only one of them
     ends = set(end_ids) if end_ids is not None else end_tokens(model, tokenizer)
     if pad_id is None:
         pad_id = getattr(tokenizer, "pad_token_id", None)
 
     def made(tried: str) -> Engine:
-        # imported only now: what a run does not generate with costs it no start
+        # imported only when used: other engines must not slow down the start
         module, _, function = ENGINES[tried].factory.partition(":")
         factory: Factory = getattr(import_module(module), function)
         return factory(
@@ -79,7 +79,7 @@ def make_engine(
             note=note or (lambda _: None),
         )
 
-    # an engine finds out by a trial run whether it drives a model, so it is made, not queried; the last takes any
+    # an engine tests a model by a trial run, so create it to find out; the last engine accepts any model
     *hopeful, last = kind.tries or (name,)
     for tried in hopeful:
         try:
@@ -103,9 +103,10 @@ def policy_engine(name: str, policy: Policy, note: Callable[[str], None]) -> Eng
 
 
 def measuring_engine(sample: Sample, policy: Policy, note: Callable[[str], None]) -> Engine:
-    """The engine of a job that only measures: the recipe's, or `auto` where that is vLLM and it cannot generate here.
+    """The engine of a job that only measures: the recipe's, or `auto` if that is vLLM and vLLM cannot generate here.
 
-    With vLLM a note names what generates. The weights are those of now: what trains takes `policy_engine`.
+    With vLLM a note names the engine that generates. It uses the current weights only: training jobs use
+    `policy_engine`.
 
     Raises:
         SetupError: as `policy_engine`.
@@ -114,7 +115,7 @@ def measuring_engine(sample: Sample, policy: Policy, note: Callable[[str], None]
         return policy_engine(sample.engine, policy, note)
     from grpo_cli.rollout.vllm.offline import Unfit, open_offline
 
-    # it may not fit next to what the job holds already; measuring goes on with the same weights then
+    # vLLM may not fit into the remaining memory; then measure the same weights with another engine
     try:
         engine: Engine = open_offline(policy, sample)
     except Unfit as unfit:

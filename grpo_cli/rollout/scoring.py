@@ -2,8 +2,9 @@
 
 Nothing calls it yet: it is for methods that score texts which the policy did not draw.
 
-On a CPU, where a forward pass costs what its tokens cost, completions share the pass over their prompt. Elsewhere, and
-for models that cannot, each pair is a row, padded on the right, which a causal model never looks at.
+On a CPU, where the time of a forward pass is proportional to its tokens, completions share the pass over their prompt.
+On other devices, and for models that cannot share it, each pair is a row padded on the right; a causal model never sees
+that padding.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CLOSE = 1e-3
 
 
 class DraftScorer:
-    """Scores under the weights as they are at the time of the call."""
+    """Scores with the model's current weights."""
 
     def __init__(self, model: nn.Module, autocast: torch.dtype | None = None) -> None:
         self.model, self.autocast = model, autocast
@@ -92,7 +93,7 @@ class DraftScorer:
         import torch
 
         device = self.base.get_input_embeddings().weight.device
-        longest = max(len(prompt) + len(ids) for prompt, ids in pairs) - 1  # nothing is predicted from the last
+        longest = max(len(prompt) + len(ids) for prompt, ids in pairs) - 1  # the last token predicts nothing
         padded = [([*prompt, *ids][:-1] + [0] * longest)[:longest] for prompt, ids in pairs]
         rows = [row for row, (_, ids) in enumerate(pairs) for _ in ids]
         columns = [len(prompt) - 1 + place for prompt, ids in pairs for place in range(len(ids))]

@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
 
 SPARE = 4
-"""Tokens looked at beyond one for each byte of the longest text: a window may begin inside a character or lose a blank."""
+"""Additional tokens of the window, beyond one for each byte of the longest text: it may begin inside a character or
+lose a blank."""
 
 
 class StopWords:
-    """Looked for in what the tokens spell, special tokens included. Most tokens cannot complete any of the texts, which is
-    found out once for each; only behind the others the end of the sample is decoded."""
+    """Searches for stop texts in the decoded tokens, including special tokens. Most tokens cannot complete any of the
+    texts, which is determined once for each token; only after the other tokens the end of the sample is decoded."""
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
         """`texts`: at least one, none empty."""
         self.texts, self.tokenizer = tuple(texts), tokenizer
-        # every end of every text: a token that completes one begins with an end of it, or holds it whole
+        # all suffixes of all texts: a token that completes a text starts with a suffix of it, or contains it
         self._ends = tuple(sorted({text[at:] for text in texts for at in range(len(text))}))
         self._window = max(len(text.encode("utf-8", "surrogatepass")) for text in texts) + SPARE
         self._may: dict[int, bool] = {}
 
     def end_with(self, token_ids: Sequence[int]) -> bool:
-        """Whether the last of these tokens completes a text; none of those before it does."""
+        """Whether the last of these tokens completes a text; the earlier ones are known not to."""
         token = token_ids[-1]
         if token not in self._may:
             piece = self._spelled([token])
@@ -51,9 +52,9 @@ class StopWords:
         return any(text in end for text in self.texts)
 
     def cut(self, token_ids: Sequence[int], looked: int = 0) -> int | None:
-        """How many of the tokens there are up to the one that completes a text; None where none does. The first
-        `looked` are known not to."""
-        # token by token: the first that completes a text ends the sample, whatever the later ones spell
+        """The number of tokens up to the one that completes a text; None if none does. The first `looked` are known not
+        to."""
+        # token by token: the first that completes a text ends the sample, whatever follows
         for count in range(looked + 1, len(token_ids) + 1):
             if self.end_with(token_ids[max(0, count - self._window) : count]):
                 return count
@@ -66,7 +67,7 @@ class StopWords:
 
 
 def stop_words(texts: Sequence[str], tokenizer: Tokenizer | None) -> StopWords | None:
-    """What ends samples in addition to their end tokens; None where nothing does."""
+    """The rule that ends samples besides end tokens; None if there is none."""
     if not texts:
         return None
     assert tokenizer is not None, "texts are looked for in what a tokenizer spells"
@@ -74,7 +75,8 @@ def stop_words(texts: Sequence[str], tokenizer: Tokenizer | None) -> StopWords |
 
 
 def finisher(stops: StopWords | None, end_ids: Collection[int]) -> Callable[[list[int], list[float]], Completion]:
-    """From the ids and log-probs that an engine of others drew, which may have run on behind a text, to completions."""
+    """Makes completions from the ids and log-probs of another library's engine, which may have continued after a stop
+    text."""
 
     def finished(token_ids: list[int], logps: list[float]) -> Completion:
         count = stops.cut(token_ids) if stops is not None else None
@@ -86,6 +88,6 @@ def finisher(stops: StopWords | None, end_ids: Collection[int]) -> Callable[[lis
 def completion(
     token_ids: list[int], logps: list[float], end_ids: Collection[int], *, is_stopped: bool = False
 ) -> Completion:
-    """Whole where a text or an end token ended it, else cut."""
+    """The completion is complete if a text or an end token ended it, else truncated."""
     is_whole = is_stopped or (bool(token_ids) and token_ids[-1] in end_ids)
     return Completion(token_ids, logps, "stop" if is_whole else "length")

@@ -1,9 +1,10 @@
 """The reference engine: transformers' own `generate` on left-padded prompts, each repeated `n` times. Slow and simple;
 its samples follow torch's generator, so they do depend on which prompts share the batch.
 
-How this works: `generate` of transformers runs once over all rows. Our `SampleWatch` sits at both ends of its step: as the first
-logits processor it copies the raw logits, as a stopping criterion it reads the token that was chosen, takes its log-prob from
-the copy, and finishes the samples that have ended. The sampling rules stand between, as transformers' own processors.
+How this works: `generate` of transformers runs once over all rows. Our `SampleWatch` is called twice in each step: as
+the first logits processor it copies the raw logits; as a stopping criterion it reads the chosen token, takes its
+log-prob from the copy, and finishes the samples that have ended. The sampling rules stand between, as transformers' own
+processors.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ class TransformersEngine:
         base: Any = causal_model(self.model)
         device = next(base.parameters()).device
         longest = max(len(request.prompt_ids) for request in requests)
-        # on the left: `generate` appends, so the last prompt token must stand in the last column
+        # left padding: `generate` appends, so the last prompt token must be in the last column
         padded = [[self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)]
         real = [[0] * (longest - len(q.prompt_ids)) + [1] * len(q.prompt_ids) for q in requests for _ in range(q.n)]
         stops = stop_words(settings.stop, self.tokenizer)
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
-        # only the device that samples: forking all of them would start a context on each
+        # fork the random state of this device only: forking all would create a context on each
         devices = [device] if device.type == "cuda" else []
         # the rules of sampling run as our processors after the one that records the raw logits: here they are all off
         config = GenerationConfig(
@@ -90,11 +91,11 @@ class TransformersEngine:
             pad_token_id=self.pad_id,
             use_cache=True,
         )
-        # `generate` draws from torch's global generator, which dropout and shuffling of training use too
+        # `generate` uses torch's global generator, which dropout and shuffling in training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
         own = base.generation_config
-        # `generate` fills what a call leaves open from the model's `generation_config.json`, penalties, beams and forced
-        # tokens included. What acts on sampling is in the recipe
+        # `generate` takes unset values from the model's `generation_config.json`, including penalties, beams and forced
+        # tokens. Only the recipe may determine sampling
         base.generation_config = GenerationConfig()
         try:
             with evaluating(base), seeded:
@@ -106,7 +107,8 @@ class TransformersEngine:
                     generation_config=config,
                     logits_processor=watch.processors(),
                     stopping_criteria=[watch.stop],
-                    synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
+                    # these weights are not sharded: under ZeRO-3 transformers would wait for other ranks
+                    synced_gpus=False,
                 )
         finally:
             base.generation_config = own
@@ -160,14 +162,14 @@ class SampleWatch:
         return rules.LogitsProcessorList(chain)  # type: ignore[no-any-return]
 
     def _record(self, _: Tensor, scores: Tensor) -> Tensor:
-        # a copy: the rules behind this one write into `scores`
+        # a copy: later processors write into `scores`
         self.raw = scores.float().clone()
         if bool(self.raw.isnan().any()):
             raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
         return scores
 
     def stop(self, input_ids: Tensor, _: Tensor, **__: object) -> Tensor:
-        """Called by `generate` after each token: takes it down with its log-prob.
+        """Called by `generate` after each token: records it with its log-prob.
 
         Args:
             input_ids: [rows, tokens so far]; the last column is new.
@@ -184,7 +186,7 @@ class SampleWatch:
         logps = torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0].tolist()
         ended = []
         for row, token in enumerate(chosen.tolist()):
-            # `generate` goes on padding rows that have ended until all have
+            # `generate` keeps padding ended rows until all have ended
             if row not in self.open:
                 continue
             # before a stop word is looked for: the token that completes it belongs to the sample

@@ -1,1 +1,2 @@
-"""One decode step: the cache, the attention that reads it, what the running rows hold, and which models it drives."""
+"""One decode step: the cache, the attention that reads it, the state of the running rows, and a check of supported
+models."""

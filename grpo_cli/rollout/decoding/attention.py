@@ -1,10 +1,10 @@
 """The attention function models call during a rollout, registered with transformers under `ROLLOUT_ATTENTION`.
 Decoding keeps query heads that share a key head together, so grouped keys are read once and never repeated.
 
-How this works: `rollout_mode` sets the name on the model's configurations and `Forward` sets the phase of the pass. Each layer
-then calls `attend` with its queries and with what the phase's `write` returned; the phase decides which of three forms computes:
-prompts among themselves, some new tokens against what a row holds, or one token a row. All are
-softmax(q k^T x scale + mask) v, with window, cap and sinks where the layer has them.
+How this works: `rollout_mode` sets the name on the model's configurations and `Forward` sets the phase of the pass. Each
+layer then calls `attend` with its queries and with the keys and values that the phase's `write` returned. The phase
+decides between three forms: attention within prompts, of several new tokens over a row's cache, or of one token a row.
+All are softmax(q k^T x scale + mask) v, with window, cap and sinks where the layer has them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ ROLLOUT_ATTENTION = "grpo_rollout"
 
 
 class ForwardPhase:
-    """The phase of the forward pass that runs now; transformers hands nothing of ours through to the function."""
+    """The phase of the current forward pass; a global, because transformers passes no argument of ours to the
+    function."""
 
     phase: Phase | None = None
 
@@ -35,14 +36,15 @@ def attend(
     scaling: float | None = None,
     **extras: object,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: causal over prompts, or one or some new tokens a row, by the current phase.
+    """Called by transformers in each layer: causal over prompts, or for one or several new tokens a row, by the current
+    phase.
 
     Args:
         module: the layer's attention; its `layer_idx` selects the buffers.
         query: [batch, heads, tokens, width].
         key: [batch, key heads, tokens or columns, width].
         value: as `key`, with a width of its own.
-        attention_mask: not read: the phase has what is seen.
+        attention_mask: ignored; the phase determines which columns are visible.
         dropout: not applied: nothing is trained here.
         scaling: what scores are multiplied with; width^-1/2 where None.
         extras: window, cap and sinks, by the names of transformers.
@@ -53,7 +55,7 @@ def attend(
     Raises:
         ValueError: the model wants a bias of positions.
     """
-    # T5's family adds a learned bias to the scores, which the buffers have no place for
+    # models like T5 add a learned bias to the scores, which this attention does not support
     if extras.get("position_bias") is not None:
         raise ValueError("attention needs `position_bias`")
     form = AttentionForm.of(extras)
@@ -70,13 +72,13 @@ def attend(
     if isinstance(phase, Extend):
         return attend_behind(query, key, value, phase.positions, scale, form), None
     if isinstance(phase, CacheProbe):
-        # a form is an argument of the layer's call, nowhere else to be had
+        # window, cap and sinks are known only from the arguments of the layer's call
         phase.forms[int(module.layer_idx)] = form  # type: ignore[arg-type]
     return attend_causally(query, key, value, scale, form), None
 
 
 def attend_causally(query: Tensor, key: Tensor, value: Tensor, scale: float, form: AttentionForm = PLAIN) -> Tensor:
-    """Prompts, padded on the right: no real token sees the padding, so the causal mask is all that is needed.
+    """Attention within prompts that are padded on the right: no real token sees padding, so a causal mask is enough.
 
     Args:
         query: [batch, heads, tokens, width].
@@ -106,7 +108,7 @@ def attend_causally(query: Tensor, key: Tensor, value: Tensor, scale: float, for
 def attend_behind(
     query: Tensor, key: Tensor, value: Tensor, positions: Tensor, scale: float, form: AttentionForm = PLAIN
 ) -> Tensor:
-    """Some new tokens a row against the columns up to their own.
+    """Attention of several new tokens a row over the columns up to their own.
 
     Args:
         query: [rows, heads, tokens, width].
@@ -123,21 +125,21 @@ def attend_behind(
 
     key, value = _for_each_head(query, key, value)
     column, own = torch.arange(key.shape[2], device=key.device), positions[:, None, :, None]
-    # a row's own columns begin at 0, without padding: the column of a token is its position
+    # columns begin at 0 without padding, so a token's column is its position
     seen = column <= own
     if form.window is not None:
         seen = seen & (column > own - form.window)
     if form.cap is None and form.sinks is None:
         out = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
         return out.transpose(1, 2)
-    # the cap before the mask: tanh of -inf would be a score like any other
+    # cap before masking: tanh would turn -inf into a finite score
     scores = form.capped(query @ key.transpose(2, 3) * scale).masked_fill(~seen, float("-inf"))
     return (form.likelihood(scores).to(value.dtype) @ value).transpose(1, 2)
 
 
 def _for_each_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values in the query's type, those of a shared head once for each query head that reads them."""
-    # repeated here, where many tokens are computed at once and the copy is small beside the products
+    """Keys and values in the query's dtype; a shared head is repeated for each of its query heads."""
+    # repeating is cheap here: with many tokens the products cost far more than the copy
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -145,7 +147,8 @@ def _for_each_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, T
 
 
 def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:
-    """What is added to the scores, [rows, 1, 1, columns]; within a window a row sees the last columns up to its own."""
+    """The mask to add to the scores, [rows, 1, 1, columns]; with a window a row sees only the last columns up to its
+    own."""
     import torch
 
     if form.window is None:
@@ -153,7 +156,7 @@ def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:
     column, last = torch.arange(columns, device=phase.position.device), phase.position[:, None]
     hidden = (column > last) | (column <= last - form.window)
     shown = torch.zeros(hidden.shape, dtype=phase.store.layout.dtype, device=hidden.device)
-    # added, not a bool mask: the scores are those of a product, and get one sum
+    # additive instead of bool, so that product and mask are one operation
     return shown.masked_fill_(hidden, float("-inf"))[:, None, None]
 
 
@@ -176,7 +179,7 @@ def attend_one(
 
     rows, heads, _, width = query.shape
     kept, columns = key.shape[1], key.shape[2]
-    # scaled before the product: one query a row has fewer numbers than one score a column
+    # scale the queries, not the scores: they have fewer elements
     grouped = (query * scale).to(key.dtype).reshape(rows * kept, heads // kept, width)
     scores = torch.bmm(grouped, key.flatten(0, 1).transpose(1, 2)).view(rows, kept, heads // kept, columns)
     scores = form.capped(scores)
@@ -187,6 +190,6 @@ def attend_one(
     else:
         of_head = scores.reshape(rows, heads, 1, columns)
         likelihood = form.likelihood(of_head).to(value.dtype).view_as(scores)
-    # in the type of the values: float32 probabilities would copy all values to float32 first
+    # in the dtype of the values: with float32 probabilities all values would be copied to float32 first
     out = torch.bmm(likelihood.view(rows * kept, heads // kept, columns), value.flatten(0, 1))
     return out.view(rows, 1, heads, value.shape[-1]).to(query.dtype)

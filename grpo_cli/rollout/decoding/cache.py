@@ -1,10 +1,11 @@
 """Keys and values of every running sample in one preallocated buffer a layer: row i holds sample i's tokens from
 column 0 on, without left padding, so that a row can be copied, moved and refilled without touching the others.
 
-How this works: a forward pass has a phase. `Prefill` spreads whole prompts over the rows of their samples, `Extend` adds some
-tokens a row behind what it holds, `Decode` adds one; `CacheProbe` only records shapes. Each layer of the model hands its new keys
-and values to transformers' `Cache.update`, which `hugging_face_cache` sends to the `write` of the phase; what `write` returns
-is what the layer attends to (`attention.py`). `AttentionForm` is what a layer needs in addition to the plain softmax.
+How this works: a forward pass has a phase. `Prefill` spreads whole prompts over the rows of their samples, `Extend`
+appends several tokens to each row, `Decode` appends one; `CacheProbe` only records shapes. Each layer of the model
+passes its new keys and values to transformers' `Cache.update`, which `hugging_face_cache` redirects to the `write` of
+the phase. The layer attends to the result of `write` (`attention.py`). `AttentionForm` holds a layer's features beyond
+the plain softmax.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# What the attention of a layer has in addition to the softmax of scaled products: a window (Mistral, Gemma), a cap
-# on its scores (Gemma 2), a learned score that takes likelihood from the columns (GPT-OSS).
+# Features of a layer's attention beyond the softmax of scaled products: a window (Mistral, Gemma), a cap on its scores
+# (Gemma 2), a learned extra score in the softmax's denominator (GPT-OSS).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionForm:
     """`window`: a token sees itself and the `window` - 1 before it; `cap`: scores are cap x tanh(score / cap);
-    `sinks` [heads]: a score in addition to those of the columns, which mixes in nothing."""
+    `sinks` [heads]: an additional score that has no value vector."""
 
     window: int | None = None
     cap: float | None = None
@@ -34,7 +35,7 @@ class AttentionForm:
 
     @classmethod
     def of(cls, extras: Mapping[str, object]) -> AttentionForm:
-        """From what a layer hands to its attention function, by the names that transformers uses."""
+        """The form, read from the arguments that a layer passes to its attention function, by transformers' names."""
         window, cap, sinks = (extras.get(name) for name in ("sliding_window", "softcap", "s_aux"))
         if window is None and cap is None and sinks is None:
             return PLAIN
@@ -70,7 +71,7 @@ class AttentionForm:
 
         if self.sinks is None:
             return torch.softmax(scores, -1, dtype=torch.float32)
-        # one more column that has likelihood and no value, dropped after the softmax
+        # an additional column without a value, dropped after the softmax
         sinks = self.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
         return torch.softmax(torch.cat([scores, sinks], -1), -1, dtype=torch.float32)[..., :-1]
 
@@ -79,12 +80,12 @@ PLAIN = AttentionForm()
 
 
 ZERO_AHEAD = 32
-"""Columns that are zeroed at once."""
+"""Number of columns that are zeroed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """What one layer stores for a token: (heads, width) of keys and of values, and their type."""
+    """The layout of one layer's cache: (heads, width) of keys and of values, and their dtype."""
 
     layers: int
     key: tuple[int, int]
@@ -94,18 +95,20 @@ class CacheLayout:
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of cache one token of one sample takes, all layers together."""
+        """Bytes of cache for one token of one sample, in all layers together."""
         per_layer = self.key[0] * self.key[1] + self.value[0] * self.value[1]
         return int(self.layers * per_layer * self.dtype.itemsize)
 
 
 FusedAttention = Callable[..., "Tensor"]
-"""`rollout/fused/launch.py:fused_attention`: stores one new key and value a row and attends to the row's columns up to them."""
+"""`rollout/fused/launch.py:fused_attention`: stores one new key and value a row, and computes attention over the row's
+columns up to them."""
 
 
 class KeyValueStore:
-    """The buffers, [rows, heads, columns, width]. Columns are zeroed as they come into use: a masked column is still
-    multiplied by probability 0 and must not be NaN, and columns no sample reaches cost no memory on a CPU."""
+    """The buffers, [rows, heads, columns, width]. Columns are zeroed only when they come into use. They must be zeroed
+    because a masked column is multiplied by probability 0 and must not be NaN; columns that no sample reaches cost no
+    memory on a CPU."""
 
     def __init__(self, layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None = None) -> None:
         import torch
@@ -116,18 +119,18 @@ class KeyValueStore:
 
         def buffers(shape: tuple[int, int]) -> list[Tensor]:
             size = (rows, shape[0], columns, shape[1])
-            # empty: on a CPU the pages that are never touched are never taken
+            # `empty`: on a CPU untouched pages are never allocated
             return [torch.empty(size, dtype=layout.dtype, device=layout.device) for _ in range(layout.layers)]
 
         self.keys, self.values = buffers(layout.key), buffers(layout.value)
 
     def restart(self) -> None:
-        """Nothing stored is needed any more."""
+        """Forget everything stored."""
 
     def reach(self, columns: int, rows: int | None = None) -> int:
         """Makes the first `columns` columns of the first `rows` rows safe to read; returns how many to read."""
         if columns > self._zeroed:
-            # some ahead: zeroing column by column would be a call a token and layer
+            # zero some columns ahead: column by column would need one call for each token and layer
             upto = min(self.columns, max(columns, self._zeroed + ZERO_AHEAD))
             for buffer in (*self.keys, *self.values):
                 buffer[:, :, self._zeroed : upto] = 0
@@ -142,14 +145,15 @@ class KeyValueStore:
 
 @dataclass(slots=True)
 class Prefill:
-    """Whole prompts go through the model: prompt `prompt_of_row[i]` of the batch fills row `rows[i]`."""
+    """The phase in which whole prompts go through the model: prompt `prompt_of_row[i]` of the batch fills row
+    `rows[i]`."""
 
     store: KeyValueStore
     rows: Tensor
     prompt_of_row: Tensor
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Spreads each prompt over its samples' rows; attention then runs on the prompts alone.
+        """Copies each prompt into the rows of its samples; attention then runs on the prompts alone.
 
         Args:
             layer: which of the model's, from 0.
@@ -159,7 +163,7 @@ class Prefill:
         Returns:
             Both as they came.
         """
-        # padding behind a prompt is stored as well: its columns are overwritten before a token of the row sees them
+        # the padding after a prompt is stored too: its columns are overwritten before a token of the row sees them
         length = keys.shape[2]
         dtype = self.store.layout.dtype
         self.store.keys[layer][self.rows, :, :length] = keys.to(dtype)[self.prompt_of_row]
@@ -169,8 +173,8 @@ class Prefill:
 
 @dataclass(slots=True)
 class Extend:
-    """Several tokens a row behind what the row holds: those of row `rows[i]` go to the columns `positions[i]`, up to the
-    `last[i]`-th of them; behind that is padding. Each sees the columns up to its own, of the first `length`."""
+    """The phase that appends several tokens to each row: the tokens of row `rows[i]` go to the columns `positions[i]`;
+    tokens after index `last[i]` are padding. Each token sees the columns up to its own, among the first `length`."""
 
     store: KeyValueStore
     rows: Tensor
@@ -203,8 +207,8 @@ class Extend:
 
 @dataclass(slots=True)
 class Decode:
-    """One token a row: row i writes column `position[i]` and sees columns up to it, `length` columns at most.
-    `column` is set when all rows write the same one."""
+    """The phase that appends one token to each row: row i writes column `position[i]` and sees the columns up to it, at
+    most `length`. `column` is set when all rows write the same one."""
 
     store: KeyValueStore
     row: Tensor
@@ -214,7 +218,7 @@ class Decode:
     column: int | None = None
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores the new column; a fused attention stores by itself, and gets both as they came.
+        """Stores the new column. A fused attention kernel stores it itself, so it gets keys and values unchanged.
 
         Args:
             layer: which of the model's, from 0.
@@ -241,13 +245,13 @@ class Decode:
 
 @dataclass(slots=True)
 class CacheProbe:
-    """Records what a model hands to its cache and how each layer attends, and stores nothing."""
+    """Records the shapes that a model passes to its cache and each layer's form of attention; stores nothing."""
 
     seen: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     forms: dict[int, AttentionForm] = field(default_factory=dict)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Passes keys and values [1, heads, tokens, width] through, and remembers them."""
+        """Returns keys and values [1, heads, tokens, width] unchanged, and records their shapes."""
         self.seen[layer] = (keys, values)
         return keys, values
 
@@ -258,15 +262,15 @@ Phase = Prefill | Extend | Decode | CacheProbe
 @functools.cache
 def rollout_cache_class() -> Any:
     """The transformers `Cache` whose `update` writes through a phase; it is made with one."""
-    # made once: a class lies in a circle of references, and one made for each pass would keep its phase, and all keys
-    # and values with it, until Python next looks for such circles
+    # created once: a class is part of a reference cycle, so a class made for each pass would keep its phase, and with
+    # it all keys and values, alive until the next garbage collection
     from transformers.cache_utils import Cache
 
     class RolloutCache(Cache):  # type: ignore[misc]
         """Only `update` is ever called: masks and positions are the engine's own."""
 
         def __init__(self, phase: Phase) -> None:
-            # no layers of its own: transformers would make them, and keep a second copy of all keys
+            # no layers: transformers would create them, and keep a second copy of all keys
             super().__init__(layers=[])
             self.phase = phase
 

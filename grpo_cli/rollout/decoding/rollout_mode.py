@@ -1,5 +1,5 @@
-"""The model as the engine drives it: switched to evaluation and to the rollout attention inside `rollout_mode`, and put
-back exactly as it was, module by module, also when generation fails.
+"""The model as the engine uses it: inside `rollout_mode` it is in evaluation mode with the rollout attention.
+Afterwards every module is restored exactly, also when generation fails.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def rollout_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients, rollout attention, nobody's wrapper."""
+    """Inside: evaluation mode, no gradients, rollout attention, no wrappers."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     # without a mask function of that name transformers builds no mask
     ALL_ATTENTION_FUNCTIONS.register(ROLLOUT_ATTENTION, attend)
     found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in found if hasattr(config, "_attn_implementation")}
-    # by identity: parts of a model share one configuration, which must be put back once
+    # by identity: parts of a model share a configuration, which must be restored once
     before = [(config, config._attn_implementation_internal) for config in configs.values()]
     try:
         for config, _ in before:
-            # the private name: setting the public one goes down into nested configurations, which are noted
-            # and put back one by one here
+            # set the private name: the public one also changes nested configurations, which are saved and restored one
+            # by one here
             config._attn_implementation_internal = ROLLOUT_ATTENTION
         with evaluating(model), unwrapped_forward(model):
             yield
@@ -42,8 +42,9 @@ def rollout_mode(model: nn.Module) -> Iterator[None]:
 
 
 def fingerprint(model: nn.Module) -> tuple[object, ...]:
-    """Changes when a weight moves or an adapter is switched: what was captured or measured before is then void."""
-    # where they lie, not what they hold: an optimizer step writes in place
+    """A fingerprint that changes when a weight moves in memory or an adapter is switched: earlier captures and
+    measurements are then invalid."""
+    # addresses, not values: an optimizer step writes in place
     places: list[object] = [(p.data_ptr(), p.dtype) for p in model.parameters()]
     places += [buffer.data_ptr() for buffer in model.buffers()]
     layers: Iterator[Any] = iter(model.modules())
@@ -70,7 +71,7 @@ class Forward:
             index = torch.arange(len(last), device=last.device)
             head = self.model.get_output_embeddings()
             assert head is not None  # as `supports` has seen
-            # the head on one state a row: on all of a prompt's it would make [rows, tokens, vocabulary]
+            # apply the head to one state a row: applied to whole prompts it would give [rows, tokens, vocabulary]
             handle = head.register_forward_pre_hook(lambda _, states: (states[0][index, last][:, None], *states[1:]))
         ForwardPhase.phase = phase
         try:

@@ -1,9 +1,9 @@
-"""From logits to a token. One uniform number a row picks the token by inverting the cumulative distribution, so a
-token of probability exactly 0 can never be drawn, and only shape-static operations are used (CUDA graphs).
+"""Samples a token from logits. One uniform number a row picks the token by inverting the cumulative distribution, so a
+token with probability exactly 0 is never drawn. All operations have static shapes, as CUDA graphs require.
 
 How this works: `sample_keys` gives each sample a key, `uniforms` a number u in [0, 1) for each of its steps. A step's logits
 become weights w = exp(logit / T - max) and the token is the first i with w_1 + … + w_i > u x (w_1 + … + w_V) (inverse transform
-sampling). The log-prob it returns is log w_i - log sum w, of all tokens, whatever truncation left to choose from.
+sampling). The returned log-prob is log w_i - log sum w over all tokens, before truncation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sample(
         seen: [N, V] bool, tokens the penalty falls on.
 
     Returns:
-        token ids [N] int64, and [N] log-probs at the temperature, before any truncation or penalty: those the update scores.
+        token ids [N] int64, and [N] log-probs at the temperature, before truncation and penalty, as in the update.
     """
     import torch
 
@@ -67,8 +67,8 @@ def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def penalise(logits: Tensor, seen: Tensor | None, penalty: float) -> Tensor:
-    """[N, V] logits, of seen tokens divided by the penalty where positive, multiplied where negative (Keskar et al., CTRL,
-    arXiv 1909.05858, section 4.1); a negative logit divided by it would become likelier.
+    """[N, V] logits with the penalty on seen tokens: positive ones are divided by it, negative ones multiplied, because
+    dividing would make them likelier (Keskar et al., CTRL, arXiv 1909.05858, section 4.1).
     """
     import torch
 
@@ -78,7 +78,7 @@ def penalise(logits: Tensor, seen: Tensor | None, penalty: float) -> Tensor:
 
 
 def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
-    """top-k, then top-p among what is left, then min-p, as Hugging Face orders them.
+    """Truncation in Hugging Face's order: top-k, then top-p among the remaining tokens, then min-p.
 
     Args:
         scores: [N, V] logits over the temperature.
@@ -93,9 +93,9 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
         scores = scores.masked_fill(scores < worst, -torch.inf)
     if settings.top_p < 1:
         ordered, order = torch.sort(scores)
-        # from the unlikeliest on: what lies in the tail of mass 1 - top_p goes
+        # sorted from the least likely: drop the tail of mass 1 - top_p
         dropped = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
-        # the likeliest token stays, also where it alone exceeds top_p
+        # the likeliest token always stays, even if it alone exceeds top_p
         dropped[:, -1] = False
         scores = scores.masked_fill(torch.zeros_like(dropped).scatter(1, order, dropped), -torch.inf)
     if settings.min_p > 0:
@@ -104,9 +104,8 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
     return scores
 
 
-# One uniform number for each (sample, step), from a counter and not from a stream: which samples share a
-# batch, and in what order they finish, then changes nothing. Duplicate prompts in one call differ by their
-# occurrence number.
+# One uniform number for each (sample, step), from a counter instead of a stream, so it does not depend on which samples
+# share a batch or in what order they finish. Duplicate prompts in one call differ by their occurrence number.
 
 GOLDEN = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio, the increment of splitmix64 (Steele, Lea and Flood, OOPSLA 2014, section 4)."""
@@ -131,7 +130,7 @@ def uniforms(keys: Sequence[int], steps: int) -> NDArray[np.float32]:
     """[samples, steps] numbers in [0, 1) with 24 random bits each."""
     import numpy as np
 
-    # a counter mixed twice: neighbouring keys, which differ by GOLDEN too, must not share numbers one step apart
+    # mix the counter twice: keys may also differ by GOLDEN, and must not share numbers one step apart
     start = _mix(np.asarray(keys, dtype=np.uint64))
     counter = np.arange(1, steps + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     bits = _mix(start[:, None] + counter[None, :]) >> np.uint64(40)

@@ -1,4 +1,4 @@
-"""What the running samples are doing, as tensors on the device: a decode step reads and writes nothing else, so one
+"""The state of the running samples, as tensors on the device. A decode step reads and writes nothing else, so one
 captured CUDA graph serves every step. A row whose sample has ended writes to a sink row until the host refills it.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Rows:
-    """Per row: the token to feed next, its column, which sample it belongs to, and how many tokens that has."""
+    """For each row: the next input token, its column, the sample in the row, and that sample's number of tokens."""
 
     token: Tensor
     position: Tensor
@@ -38,7 +38,7 @@ class Rows:
         return cls(zeros[0], zeros[1], torch.full_like(zeros[0], sink), zeros[2], torch.arange(rows, device=device))
 
     def idle(self, where: Tensor | slice, sink: int) -> None:
-        """These rows, [n] indices or a slice, belong to no sample; their steps go to the sink."""
+        """Mark these rows, [n] indices or a slice, as idle; their steps write to the sink."""
         self.sample[where] = sink
         self.position[where] = 0
         self.step[where] = 0
@@ -53,14 +53,14 @@ class Rows:
         return [column.clone() for column in (self.token, self.position, self.sample, self.step)]
 
     def restore(self, before: list[Tensor]) -> None:
-        """Puts a snapshot, four of [N], back in place: a captured graph reads these very tensors."""
+        """Restores a snapshot, four of [N], in place: a captured graph reads these tensors."""
         for column, old in zip((self.token, self.position, self.sample, self.step), before, strict=True):
             column.copy_(old)
 
 
 @dataclass(slots=True)
 class Outputs:
-    """Per sample: its uniform numbers, what came out, and how much of it; the last row is the sink."""
+    """For each sample: its uniform numbers, its tokens and log-probs, and their number. The last row is the sink."""
 
     uniform: Tensor
     tokens: Tensor
@@ -72,7 +72,7 @@ class Outputs:
         """Room for `samples` samples of `steps` tokens."""
         import torch
 
-        # one more, the sink: a captured step has no branches, so rows without a sample write somewhere too
+        # one more, the sink: a captured step has no branches, so idle rows write there
         size = (samples + 1, steps)
         return cls(
             uniform=torch.zeros(size, device=device),
@@ -103,18 +103,18 @@ class Batch:
 
 
 def decode(batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None) -> None:
-    """One token for each of the first `rows` rows, looking at `length` columns, of which `masked` records that some
-    lie beyond some row's own; all write `column` when it is known."""
+    """One token for each of the first `rows` rows, with attention over `length` columns. `masked`: some of these lie
+    beyond a row's own column. `column`: the column that all rows write, if it is the same."""
     state = batch.rows
     position = state.position[:rows]
-    # a fused attention reads each row's own last column; the plain one is shown where they differ
+    # fused attention reads each row's own last column; plain attention needs a mask if they differ
     mask = None
     if masked and batch.store.attention is None:
         hidden = batch.columns[:length] > position[:, None]
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
     phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
     logits = forward(phase, state.token[:rows, None], position[:, None])
-    # truncation needs a sort or a whole softmax, which the fused sampler does not do
+    # the fused sampler has no truncation, which needs a sort or a whole softmax
     if batch.fused_accept is not None and not batch.settings.truncates and logits.stride(-1) == 1:
         batch.fused_accept(batch, logits)
     else:
@@ -131,7 +131,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     """
     import torch
 
-    # idle rows come along: their tokens go to the sink row, which nobody reads
+    # idle rows are computed too: their tokens go to the sink, which nobody reads
     state, out = batch.rows, batch.out
     sample_id, step = state.sample[where], state.step[where]
     seen = None if batch.seen is None else batch.seen[where]
@@ -145,7 +145,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     # the sink's own rows compute on and are never live again by themselves
     going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
     state.token[where] = token
-    # arithmetic, not indexing by a mask: a captured graph has no size that depends on a value
+    # arithmetic instead of boolean indexing: in a captured graph no size may depend on a value
     state.position[where] = (state.position[where] + 1) * going
     state.step[where] = (step + 1) * going
     state.sample[where] = (sample_id - out.sink) * going + out.sink

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 DRIVEN_LAYERS = {"full_attention", "sliding_attention"}
 QUICK_WINDOW = 1024
-"""Tokens that a trial run on a CPU takes at most."""
+"""Most tokens of a trial run on a CPU."""
 
 
 def supports(model: nn.Module) -> str | None:
-    """None, or why the graph engine cannot drive this model."""
+    """The reason why the graph engine cannot drive this model; None if it can."""
     why = declared(model)
     if why is not None:
         return why
     base: Any = causal_model(model)
-    # the cache lies on one device, and a pass here sees whole weights
+    # the cache is on one device, and passes need unsharded weights
     devices = {parameter.device for parameter in base.parameters()}
     if any(device.type == "meta" for device in devices):
         return "its weights are offloaded"
@@ -41,7 +41,7 @@ def supports(model: nn.Module) -> str | None:
 
 
 def declared(model: nn.Module) -> str | None:
-    """What a model's kind and configuration have against the graph engine, whether its weights are there or not."""
+    """The reason in a model's class or configuration against the graph engine; its weights are not needed."""
     peft = getattr(model, "active_peft_config", None)
     if peft is not None and getattr(peft, "is_prompt_learning", False):
         return f"the adapter `{peft.peft_type.value.lower()}` changes the prompt"
@@ -55,11 +55,11 @@ def declared(model: nn.Module) -> str | None:
         return f"{kind} is an encoder-decoder"
     if getattr(base, "_is_stateful", False):
         return f"{kind} keeps a recurrent state"
-    # linear attention and convolutions keep a state that cannot be cut at a column
+    # linear attention and convolutions keep a state that cannot be split by column
     layers = {str(kind_of) for kind_of in getattr(config, "layer_types", None) or []} - DRIVEN_LAYERS
     if layers:
         return f"{kind} has `{sorted(layers)[0]}` layers"
-    # a row's angles would change with its neighbours, and its keys are stored turned
+    # with dynamic rotary scaling a row's angles depend on its neighbours, but keys are stored rotated
     rope = getattr(config, "rope_parameters", None) or {}
     if isinstance(rope, dict) and rope.get("rope_type") in ("dynamic", "longrope"):
         return f"the rotary embedding `{rope['rope_type']}` depends on the longest row of the batch"
@@ -71,12 +71,13 @@ def declared(model: nn.Module) -> str | None:
 
 
 def measure_layout(model: nn.Module) -> CacheLayout:
-    """What the layers hand to their cache, seen on one token.
+    """The cache layout of the layers, observed on a pass with one token.
 
     Raises:
-        ValueError: the layers differ in heads, widths or type, or some write none: one buffer shape does not fit all.
+        ValueError: no buffer shape fits all layers: they differ in heads, widths or dtype, or some do not write to the
+        cache.
     """
-    # seen, not read from a configuration, whose names for heads and widths differ from family to family
+    # observed, because configurations name heads and widths differently in each family
     probe, device = _probed(model)
     shapes = {(k.shape[1], k.shape[3], v.shape[1], v.shape[3], v.dtype) for k, v in probe.seen.values()}
     if len(shapes) != 1 or sorted(probe.seen) != list(range(len(probe.seen))):
@@ -113,7 +114,7 @@ def _dry_run(model: nn.Module) -> str | None:
         config = base.config.get_text_config()
         window: Any = getattr(config, "sliding_window", None)
         context: Any = getattr(config, "max_position_embeddings", None)
-        # enough to leave the narrowest window, where that is quick: a layer may not declare which window it has
+        # enough tokens to exceed the narrowest window, unless that takes too long: a layer may not declare its window
         fits = window and not (context and context < window + 2)
         count = int(window) + 2 if fits and (device.type == "cuda" or window <= QUICK_WINDOW) else 4
         tokens = torch.arange(count, device=device)[None] % config.vocab_size
@@ -126,7 +127,8 @@ def _dry_run(model: nn.Module) -> str | None:
             second = forward(Decode(store, row, last, count, None), tokens[:, -1:], last[:, None]).float()
         with evaluating(base):
             plain = base(input_ids=tokens, use_cache=False).logits[:, -2:].float()
-    # Any model can be handed in: whatever it raises means that it does not follow the interface, and `auto` goes on.
+    # The model may be any model: any exception means that it does not follow the interface, and `auto` tries another
+    # engine.
     except Exception as err:  # noqa: BLE001
         return f"a trial run failed: {type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
     # relative to the largest logit: half precision has 8 bits, and layers add their roundings

@@ -1,1 +1,1 @@
-"""Episodes: a model and an environment in turn, on any engine whose samples have seeds of their own."""
+"""Episodes: turns of a model and an environment, on any engine that can seed each sample."""

@@ -1,13 +1,16 @@
-"""Episodes of many turns: all that run take a turn at once, then the environment answers each, until none is left.
+"""Plays episodes of many turns: all running episodes take a turn at once, then their environments answer, until all
+have ended.
 
     ids = prompt | a1 | o1 | a2 | o2 | … | an        the model's turns, and the observations between them
 
-Ids are appended and never encoded again. Each request has a seed of row, sample and turn alone, so that an episode is the
-same whatever plays next to it, on one process or many. The last observation is never appended: an episode ends on a turn.
+Ids are appended and never encoded again. Each request's seed depends only on row, sample and turn, so an episode does
+not depend on the others, or on the number of processes. The last observation is never appended: an episode ends with a
+turn of the model.
 
 How this works: `Episodes.open` starts a world for each sample and encodes prompts with their first observations. `Play.generate`
-then loops over turns: `_ask` generates one turn of each live episode, `_act` hands the turns to the worlds and appends what they
-answer; at the end it asks the worlds for scores. `demonstrations` plays the same with the world's own actions.
+then loops over turns: `_ask` generates one turn of each running episode, `_act` sends the turns to the environments and
+appends their answers. At the end the environments return scores. `demonstrations` plays episodes with the environment's
+own actions.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ NUMBERS = count()
 Timed = Callable[[], AbstractContextManager[None]]
 """Counts the seconds that environments take."""
 TakeTurns = Callable[[Sequence[LiveEpisode], Sequence[Request], SamplingSettings], list[Completion]]
-"""A turn of each of these episodes, by its request."""
+"""Generates a turn for each of these requests."""
 
 
 class Episodes:
@@ -61,10 +64,10 @@ class Episodes:
     def where_asked(
         cls, spec: Environment | None, worlds: Worlds | None, engine: Engine, policy: Policy, timed: Timed = nullcontext
     ) -> Episodes | None:
-        """For a recipe with an environment, whose worlds have started; None for another.
+        """The player for a recipe with an environment, which has been started; None for other recipes.
 
         Raises:
-            SetupError: the engine, or the chat template, does not go on turn by turn.
+            SetupError: the engine or the chat template cannot continue turn by turn.
         """
         if spec is None or worlds is None:
             return None
@@ -76,7 +79,7 @@ class Episodes:
         Raises:
             DataError: a row that the environment cannot begin with, or whose prompt leaves no room.
         """
-        # of the row, not of its place in the step: the same world whatever rows stand next to it
+        # seed by the row, not by its index in the step: the environment must not depend on other rows
         seeds = [mixed(seed, row.id) for row in rows]
         with self.timed():
             opened = self.worlds.open(
@@ -97,7 +100,7 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A turn of the model: its text, the action that the environment is handed, and the names of the tools it calls."""
+    """A turn of the model: its text, the action for the environment, and the names of the tools it calls."""
 
     text: str
     action: str
@@ -113,7 +116,7 @@ class Play:
     running: list[LiveEpisode]
     first: int
     number: int = field(default_factory=NUMBERS.__next__)
-    """Which play of this process it is."""
+    """The number of this play in the process."""
     budget: int = 0
 
     @property
@@ -125,7 +128,7 @@ class Play:
     def generate(
         self, settings: SamplingSettings, on_finish: OnFinish | None = None, on_progress: OnProgress | None = None
     ) -> list[list[Completion]]:
-        """One completion an episode, by row.
+        """The completions of all episodes, grouped by row.
 
         Raises:
             DataError: a prompt and an episode do not fit the model's context.
@@ -136,18 +139,18 @@ class Play:
             refuse_begun(row, len(prompt), budget, context)
         total, done = len(self.running), 0
         for turn in range(self.of.spec.max_turns):
-            # all live episodes take a turn at once: the engine's batch is as large as it can be
+            # all running episodes take a turn at once, for the largest batch in the engine
             live = [episode for episode in self.running if not episode.is_over]
             if not live:
                 break
             longest = self.of.spec.turn_tokens or settings.max_tokens
             room = [(e, settings.max_tokens - len(e.ids)) for e in live]
             wide = replace(settings, max_tokens=longest)
-            # those that are near the end of their budget in a call of their own: their turns are shorter
+            # episodes near the end of their budget get a separate call, because their turns are shorter
             self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
             self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
             for episode in live:
-                # a turn that ended by itself at the very limit is still an answer
+                # a turn that ends exactly at the limit is still an answer
                 if len(episode.ids) >= settings.max_tokens and not episode.has_stopped:
                     episode.cut()
             self._act(live, turn, settings.max_tokens)
@@ -174,16 +177,16 @@ class Play:
         return found
 
     def _ask(self, some: Sequence[LiveEpisode], turn: int, settings: SamplingSettings, *, is_whole: bool) -> None:
-        """`is_whole`: the limit of tokens is that of the episode, not of the turn."""
+        """`is_whole`: the token limit is that of the episode, not of the turn."""
         if not some:
             return
-        # the longest that any of them may become: a cache that is made once holds them to their end
+        # the greatest possible length, so that the cache is created once and holds them to the end
         columns = max(map(len, self.prompts)) + self.budget
         requests = [
             Request(
                 e.prompt if is_whole else e.prompt + e.ids,
                 1,
-                # never of the call: another episode that ends early must not change this one's chance
+                # never seed by the call: this episode must not depend on when others end
                 mixed(e.seed, turn),
                 tuple(e.ids) if is_whole else (),
                 CacheSlot(self.number, e.number, len(self.running), columns),
@@ -194,11 +197,11 @@ class Play:
             start, episode.has_stopped = len(episode.ids), completion.finish == "stop"
             episode.ids += completion.token_ids
             episode.logps += completion.logps
-            # with the state before it, which credit for turns compares
+            # with the state before the turn, which turn credit compares
             episode.turns.append(Turn(start, len(episode.ids), state=episode.seen))
 
     def _act(self, live: Sequence[LiveEpisode], turn: int, budget: int) -> None:
-        """What the environment makes of the newest turn of each; a turn that the budget cut off is not shown to it."""
+        """Send the newest turn of each episode to its environment; a turn that the budget cut off is not sent."""
         turns, form = [e.ids[e.turns[-1].start :] for e in live], self.of.suffixes.form
         acts = [Act(text, text) for text in self.of.policy.decode(turns)]
         if form is not None:
@@ -210,7 +213,7 @@ class Play:
         acting = [(e, act) for e, act in zip(live, acts, strict=True) if not e.is_over]
         for episode, act in zip(live, acts, strict=True):
             episode.record(act.text)
-        # in one call: the worlds step in processes of their own, next to each other
+        # one call for all: the environments step in parallel, in processes of their own
         with self.of.timed():
             steps = self.of.worlds.step([(e.world, act.action) for e, act in acting])
         for (episode, act), step in zip(acting, steps, strict=True):
@@ -224,20 +227,20 @@ class Play:
                 continue
             answered = tuple(zip(act.calls, step.parts, strict=True)) if act.calls else step.observation
             suffix = self.of.suffixes(answered, episode.ids[-1])
-            # room for one token of the next turn at least; else this one was the last
+            # unless there is room for at least one token of the next turn, this turn was the last
             if len(episode.ids) + len(suffix) + 1 > budget:
                 episode.cut()
             else:
                 episode.ids += suffix
-                # place holders, so that ids and log-probs have one length: the mask keeps them out of every sum
+                # placeholders, so that ids and log-probs have the same length; the mask excludes them from every sum
                 episode.logps += [0.0] * len(suffix)
 
 
 def suffixes_of(spec: Environment, policy: Policy) -> TurnSuffixes:
-    """What stands between the turns of this policy.
+    """The token ids between turns for this policy.
 
     Raises:
-        SetupError: its chat template does not go on turn by turn.
+        SetupError: its chat template cannot continue turn by turn.
     """
     name = str(getattr(policy.model, "name_or_path", "")) or "the model"
     return TurnSuffixes.of(
@@ -246,7 +249,7 @@ def suffixes_of(spec: Environment, policy: Policy) -> TurnSuffixes:
 
 
 def one_stream(engine: str) -> SetupError:
-    """The error where an engine's samples have no seeds of their own."""
+    """The error for an engine that cannot seed each sample."""
     return SetupError(
         f"the engine `{engine}` draws all samples from one stream, so an episode would differ with its neighbours",
         hint="only the engine `graph` and vLLM in the same process play episodes, and `graph` does not drive this model",
@@ -257,7 +260,7 @@ def with_engine(engine: Engine) -> TakeTurns:
     """Turns of the model, generated by an engine.
 
     Raises:
-        SetupError: its samples have no seeds of their own.
+        SetupError: the engine cannot seed each sample.
     """
     if not engine.kind.has_own_seeds:
         raise one_stream(engine.kind.name)
@@ -265,10 +268,10 @@ def with_engine(engine: Engine) -> TakeTurns:
     return lambda _, requests, settings: [completion for (completion,) in engine.generate(requests, settings)]
 
 
-# Episodes in which the environment itself acts: demonstrations for a warm-up, in the very tokens of an episode.
+# Episodes in which the environment acts itself: demonstrations for a warm-up, tokenised like sampled episodes.
 
 AT_ONCE = 512
-"""Episodes that are played at the same time."""
+"""Number of episodes played at the same time."""
 
 
 def demonstrations(
@@ -278,7 +281,7 @@ def demonstrations(
 
     Raises:
         RecipeError: the environment has no `demonstrate`.
-        DataError: a row that it cannot begin with, or show.
+        DataError: the environment cannot begin with a row, or cannot demonstrate it.
     """
     worlds.refuse_silent()
     suffixes = suffixes_of(spec, policy)
@@ -289,9 +292,9 @@ def demonstrations(
         for episode, request, action in zip(some, requests, actions, strict=True):
             text = refuse_undemonstrated(part[episode.row], action)
             ids = [*policy.tokenizer(text, add_special_tokens=False).input_ids, suffixes.closing]
-            # as an engine counts: the prefix is part of the limit
+            # as in an engine, the prefix counts towards the limit
             room = settings.max_tokens - len(request.prefix)
-            # no policy gave it a log-prob, and imitation needs none
+            # no policy sampled these tokens, and imitation needs no log-probs
             shown.append(Completion(ids[:room], [0.0] * len(ids[:room]), "stop"))
         return shown
 

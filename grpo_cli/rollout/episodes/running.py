@@ -1,4 +1,4 @@
-"""One episode under way: how it begins, the turns it takes, and the completion that it becomes."""
+"""One running episode: its beginning, its turns, and the resulting completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grpo_cli.rollout.engine import Completion, Episode, Turn
 
 @dataclass(slots=True)
 class LiveEpisode:
-    """One episode under way: `row` and `sample` name it, `seen` is the state that the next turn sees."""
+    """One running episode: `row` and `sample` identify it, `seen` is the state before the next turn."""
 
     number: int
     """Its place in its play."""
@@ -36,7 +36,7 @@ class LiveEpisode:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which episode of its call it is."""
+        """Its number in its call."""
         return self.row, self.sample
 
     def cut(self) -> None:
@@ -44,7 +44,7 @@ class LiveEpisode:
         self.is_over = self.is_cut = True
 
     def record(self, text: str, step: Step | None = None, penalty: float = 0.0) -> None:
-        """Records the newest turn's text, and the environment's step; None where it took none."""
+        """Records the newest turn's text, and the environment's step (None if it took none)."""
         turn = replace(self.turns[-1], text=text)
         if step is not None:
             turn = replace(
@@ -61,10 +61,10 @@ class LiveEpisode:
     def completion(
         self, score: float | Fault | None, penalty: float, *, has_calls: bool = False, pays_faults: bool = False
     ) -> Completion:
-        """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off. With `has_calls` the
-        turn without a call is the answer, and an episode that came to none has an empty one. With `pays_faults` a fault that
-        the actions provoked is a limit that they burst: what was paid so far, 0 at most."""
-        # no score is no verdict, never 0: a world that cannot judge must not teach
+        """The record of the whole episode. `score` is the environment's; each invalid action subtracts `penalty`. With
+        `has_calls` the turn without a call is the answer, which is empty if there is none. With `pays_faults` a fault
+        that the actions provoked counts as exceeding a limit: the episode gets the rewards so far, but at most 0."""
+        # no score means no verdict, never 0: nothing may be learned if the environment cannot judge
         outcome, reason, problem = None, "no_score", "the environment's `score` is None: no verdict"
         over_limit = False
         if isinstance(score, Fault):
@@ -74,7 +74,7 @@ class LiveEpisode:
         elif score is not None:
             invalid = sum(not turn.valid for turn in self.turns)
             outcome, reason, problem = score - penalty * invalid, "", ""
-        # only a turn that ended the episode is an answer: one that was cut came to none
+        # only a turn that ended the episode is an answer; a truncated episode has none
         last = self.turns[-1] if self.turns else None
         answer = (last.text if last and last.done else "") if has_calls else None
         record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason, answer, over_limit)
@@ -82,20 +82,20 @@ class LiveEpisode:
 
 
 def mixed(*parts: object) -> int:
-    """A seed of these parts alone, the same in every process and on every machine."""
+    """A seed that depends only on these parts, equal in every process and on every machine."""
     text = "/".join(map(str, parts)).encode()
     # seven bytes: every generator takes it as a positive number of 64 bits
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
 
 
-# How an episode begins: the first observation of its world stands behind the row's last message of the user.
+# The beginning of an episode: the first observation is appended to the row's last user message.
 
 
 def same_observation(row: Row, first: Sequence[str | Fault]) -> str:
-    """The first observation of the worlds of one row, which is one and the same.
+    """The first observation of one row's environments, which must be the same for all.
 
     Raises:
-        DataError: one could not begin, or they differ: the samples of a prompt would not be comparable.
+        DataError: an environment could not begin, or the observations differ, so that samples would not be comparable.
     """
     for found in first:
         if isinstance(found, Fault):
@@ -111,7 +111,7 @@ def same_observation(row: Row, first: Sequence[str | Fault]) -> str:
 
 
 def refuse_undemonstrated(row: Row, action: str | Fault) -> str:
-    """The action that a world demonstrates in an episode of this row.
+    """The action that the environment demonstrates in an episode of this row.
 
     Raises:
         DataError: it could not give one.
@@ -122,7 +122,7 @@ def refuse_undemonstrated(row: Row, action: str | Fault) -> str:
 
 
 def refuse_begun(row: Row, tokens: int, budget: int, context: int | None) -> None:
-    """Refuse a prompt of so many `tokens`, with the first observation of its world, that leaves no room for an episode.
+    """Refuse a prompt whose `tokens`, including the first observation, leave no room for an episode.
 
     Raises:
         DataError: prompt and `budget` are more than the model's `context`.
@@ -137,11 +137,11 @@ def refuse_begun(row: Row, tokens: int, budget: int, context: int | None) -> Non
 
 
 def with_observation(row: Row, text: str) -> Row:
-    """The row with the first observation of its world behind its last message of the user."""
+    """The row with the first observation appended to its last user message."""
     if not text or row.messages is None:
         return row
     messages: list[Any] = [dict(message) for message in row.messages]
-    # behind the user's last words, where the task stands; a row without any has only its last message
+    # append to the last user message, which has the task; without one, to the last message
     at = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=len(messages) - 1)
     messages[at]["content"] = f"{messages[at]['content']}{text}"
     return replace(row, messages=messages, prompt=f"{row.prompt}{text}")

@@ -1,8 +1,8 @@
 """Torch-facing calls of the Triton kernels: each allocates the output, works out strides and blocks, and launches one kernel.
 
 How this works: a kernel gets pointers, strides and sizes; blocks are powers of two (`block_of`), lanes beyond a width are
-masked. Kernels are imported inside the functions, because Triton is there only where torch has it. The formulas stand at the
-kernels; what a block computes in which order is part of the result's last bit.
+masked. Kernels are imported inside the functions, because Triton exists only with some builds of torch. The formulas
+are in the kernels; the order of sums in a block affects the last bit of a result.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.decoding.state import Batch
 
 
-# What a kernel's launch depends on of a width: Triton takes powers of two only, of lanes and of warps.
+# Launch sizes for a width: Triton accepts only powers of two, for lanes and for warps.
 
 LANES_PER_WARP = 256
-"""Numbers that a warp holds, eight a thread."""
+"""Number of elements for one warp, eight a thread."""
 MOST_WARPS = 8
 
 
@@ -37,7 +37,7 @@ def warps_of(block: int) -> int:
 
 ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
 PROGRAMS = 528
-"""Programs that share the rows of a norm's backward pass: four for each multiprocessor of a large card."""
+"""Number of programs that share the rows of a norm's backward pass: four for each multiprocessor of a large GPU."""
 
 
 def fused_attention(
@@ -76,7 +76,7 @@ def fused_attention(
     kept, value_width = key.shape[1], value.shape[-1]
     out = torch.empty((rows, 1, heads, value_width), dtype=query.dtype, device=query.device)
     group = heads // kept
-    # a kernel needs some pointer in every place: without angles or sinks the query stands in, and is not read
+    # every pointer argument needs a value: without angles or sinks pass the query, which is then not read
     cosine, sine = angles if angles is not None else (query, query)
     # one program a row and key head: query heads of a group read their keys once, together
     attend_kernel[rows, kept](
@@ -155,7 +155,7 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 
         sin: the same.
 
     Returns:
-        Both turned, in the type of the product with the angles.
+        Both rotated, in the dtype of the product with the angles.
 
     Raises:
         ValueError: another layout, or numbers of a head that do not lie together.
@@ -170,7 +170,8 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 
 def turn(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, kind: torch.dtype, *, back: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Queries and keys [batch, heads, tokens, width] turned by the angles, as `kind`; `back` is the way of a gradient."""
+    """Queries and keys [batch, heads, tokens, width] rotated by the angles, with dtype `kind`; `back` rotates a
+    gradient back."""
     import torch
 
     from grpo_cli.rollout.fused.kernels import rotate_kernel
@@ -263,7 +264,7 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
     rows = max(1, 4096 // block)
     programs = min(triton.cdiv(len(flat_x), rows), PROGRAMS)
     grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    # one row a program, added up below: atomic additions would come in another order each time
+    # each program writes one row, which are summed below: the order of atomic additions would vary
     parts = torch.empty((programs, width), dtype=torch.float32, device=x.device)
     rmsnorm_back_kernel[(programs,)](
         flat_grad, flat_x, weight, grad_x, parts, flat_grad.stride(0), flat_x.stride(0),
@@ -281,7 +282,7 @@ def fused_accept(batch: Batch, logits: Tensor) -> None:
     """
     from grpo_cli.rollout.fused.kernels import accept_kernel
 
-    # a program owns its row: it reads the logits, draws, writes the outputs and moves the row on without a second launch
+    # one program per row reads the logits, draws, writes the outputs and advances the row, without a second launch
     out, state, settings = batch.out, batch.rows, batch.settings
     accept_kernel[(logits.shape[0],)](
         logits, out.uniform, out.tokens, out.logps, out.count, batch.is_end,

@@ -1,5 +1,6 @@
-"""A decode step of Llama's build in as few operations as torch allows, for float32 models on a CPU: in a small model the
-way to each operation costs as much as the operation. Taken only where it gives the logits of the model's own forward.
+"""A decode step for models built like Llama with as few torch operations as possible, for float32 models on a CPU: in a
+small model the overhead of an operation costs as much as its arithmetic. It is used only if it gives the logits of the
+model's own forward.
 
 How this works: `CpuBackbone.forward` replaces the backbone's forward during decode steps. A step embeds one token a row, sends it
 through a `CpuLayer` each layer, and norms the result; the layers call matrix products on the weights themselves, without the
@@ -26,7 +27,7 @@ CLOSE = 1e-5
 
 
 def checked_llama_cpu(model: nn.Module) -> list[Patch]:
-    """The stand-in for the backbone's forward, if it agrees on two prompts of unequal length; else nothing."""
+    """The replacement of the backbone's forward, if it agrees on two prompts of different length; else None."""
     import torch
 
     base: Any = causal_model(model)
@@ -36,13 +37,13 @@ def checked_llama_cpu(model: nn.Module) -> list[Patch]:
         replacement = CpuBackbone(base.base_model, measure_forms(base))
         patches = [Patch(base.base_model, "forward", replacement.forward)]
         return patches if _error(base, patches) <= CLOSE else []
-    # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
+    # The model may be any model: one with another structure fails here somehow, and keeps its own forward.
     except Exception:  # noqa: BLE001
         return []
 
 
 class CpuBackbone:
-    """Reads the weights where they lie. Calls that are no decode step go to the model's own forward."""
+    """Reads the weights in place. Calls other than decode steps go to the model's own forward."""
 
     def __init__(self, backbone: Any, forms: list[AttentionForm]) -> None:
         self.backbone, self.own = backbone, backbone.forward
@@ -52,7 +53,7 @@ class CpuBackbone:
         self._turns: tuple[Tensor, Tensor] | None = None
 
     def forward(self, *args: Any, **named: Any) -> Any:
-        """What the backbone returns, without its cache."""
+        """The backbone's output, without its cache."""
         from transformers.modeling_outputs import BaseModelOutputWithPast
 
         phase = ForwardPhase.phase
@@ -75,7 +76,7 @@ class CpuBackbone:
         import torch
 
         if self._turns is None or len(self._turns[0]) < columns:
-            # twice as far as asked: a run whose samples grow makes a few tables, not one a step
+            # twice as long as needed: a run with growing samples then makes few tables, not one each step
             places = torch.arange(2 * columns)[None]
             cos, sin = (found[0] for found in self.backbone.rotary_emb(torch.zeros(1, 1), places))
             half = sin.shape[-1] // 2
@@ -127,12 +128,12 @@ class CpuLayer:
 def _is_plain(module: Any) -> bool:
     import torch
 
-    # a subclass may compute something else, and a hook wants to be called
+    # a subclass may compute something else, and a hook must be called
     return type(module) is torch.nn.Linear and not (module._forward_hooks or module._forward_pre_hooks)
 
 
 def _linear(module: Any) -> Callable[[Tensor], Tensor]:
-    """The product, without the module's call where nothing hangs on it; adapters keep theirs."""
+    """The product, without the module's call if the module is a plain one; adapters are called."""
     import torch
 
     if not _is_plain(module):

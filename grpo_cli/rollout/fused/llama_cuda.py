@@ -1,5 +1,5 @@
-"""A decode step of Llama's build on a CUDA device in eight launches a layer: at a few hundred rows of a small model each
-launch costs more than what it computes. Taken only where it gives the logits of the model's own forward.
+"""A decode step for models built like Llama on a CUDA device, in eight launches a layer: with a few hundred rows of a
+small model a launch costs more than its arithmetic. It is used only if it gives the logits of the model's own forward.
 
 How this works: `FusedBackbone.forward` replaces the backbone's forward during decode steps. A layer is: norm, one product for
 queries, keys and values, one kernel that turns them, stores the new column and attends, the output product, norm with the
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.rollout.fused.merged_weights import MergedWeights
 
-# the modules of a layer that the code below computes: one with any other part is not driven
+# the modules of a layer that the code below computes; a layer with other parts is not supported
 PARTS = {
     "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
     "mlp": {"gate_proj", "up_proj", "down_proj", "act_fn"},
@@ -31,7 +31,7 @@ PARTS = {
 
 
 class FusedBackbone:
-    """Reads the weights where they lie. Calls that are no decode step go to the backbone's own forward, `own`."""
+    """Reads the weights in place. Calls other than decode steps go to the backbone's own forward, `own`."""
 
     def __init__(
         self, backbone: Any, forms: list[AttentionForm], merged: MergedWeights | None, compute_dtype: torch.dtype | None
@@ -44,16 +44,18 @@ class FusedBackbone:
         self._angles: tuple[Tensor, Tensor] | None = None
 
     def forward(self, *args: Any, **named: Any) -> Any:
-        """What the backbone returns, without its cache."""
+        """The backbone's output, without its cache."""
         from transformers.modeling_outputs import BaseModelOutputWithPast
 
         phase = ForwardPhase.phase
         if not isinstance(phase, Decode):
             return self.own(*args, **named)
         states = self.backbone.embed_tokens(named["input_ids"][:, 0])
-        # by column, not by row: the attention kernel looks its row's up, so no launch gathers them
+        # indexed by column, not by row: the attention kernel looks up its row's angles, so no launch is needed to
+        # gather them
         angles = self._table(phase.length, states)
-        # what a layer adds travels beside the residual and is added inside the next norm: one launch less a layer, twice
+        # a layer's output is kept apart from the residual and added inside the next norm, which saves two launches a
+        # layer
         delta: Tensor | None = None
         for layer in self.layers:
             delta = layer.step(states, delta, phase, angles)
@@ -74,15 +76,15 @@ class FusedBackbone:
 
 
 class FusedLayer:
-    """Norm, attention, norm, gated MLP; what each adds to the residual is added by the next norm."""
+    """Norm, attention, norm, gated MLP; the next norm adds the output of each to the residual."""
 
     def __init__(
         self, layer: Any, form: AttentionForm, merged: MergedWeights | None, compute_dtype: torch.dtype | None
     ) -> None:
-        """Raises ValueError where the layer has parts or factors that are not known here."""
+        """Raises ValueError if the layer has unknown parts or factors."""
         import torch
 
-        # parts or factors that are not known here; of all else the logits show it
+        # unknown parts or factors; any other difference shows in the logits
         unknown = {name for name, _ in layer.named_children()} - set(PARTS)
         for name, parts in PARTS.items():
             unknown |= {child for child, _ in getattr(layer, name).named_children()} - parts
@@ -105,8 +107,8 @@ class FusedLayer:
         self.out, self.down = attention.o_proj, mlp.down_proj
 
     def step(self, states: Tensor, delta: Tensor | None, phase: Decode, angles: tuple[Tensor, Tensor]) -> Tensor:
-        """Adds `delta`, from the layer before, and the attention to `states` [rows, width of the model] in place;
-        returns what the MLP adds, which is left to the next."""
+        """Adds `delta`, the previous layer's MLP output, and the attention output to `states` [rows, width of the
+        model] in place; returns the MLP's output, which the next layer adds."""
         rows, (kept, width), (_, value_width) = len(states), phase.store.layout.key, phase.store.layout.value
         both = self.projected(_normed(self.before, states, delta, self.compute_dtype))
         # queries, keys, values lie side by side in one product; these are views into it
@@ -143,7 +145,7 @@ def _normed(module: Any, states: Tensor, delta: Tensor | None, compute_dtype: to
 
 
 def _side_by_side(modules: list[Any], merged: MergedWeights | None) -> Callable[[Tensor], Tensor]:
-    """One product where the weights lie side by side, else one a module."""
+    """One product if the weights are in one buffer, else one a module."""
     import torch
 
     group = merged.group_of.get(id(modules[0])) if merged is not None else None

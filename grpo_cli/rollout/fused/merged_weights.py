@@ -1,6 +1,6 @@
-"""A model's matrices as the rollout reads them. Projections that read the same input lie side by side and run as one
-product. In the weights' own type they are moved there, so nothing is kept twice; float32 weights generated from under
-autocast are copied to half precision, once a call and to the same values, as it would cast them at every token.
+"""A model's matrices in the layout that the rollout uses. Projections with the same input are in one buffer and run as
+one product. In the weights' own dtype they are moved there, so nothing is stored twice. Under autocast float32 weights
+are copied to half precision once a call, with the same values that autocast would compute at every token.
 
 How this works: `MergedWeights` finds the plain linear modules that belong together and makes a `WeightGroup` of each set, with
 one buffer for their weights. The modules' forwards are replaced by `member`s of the group: the first one that is called with
@@ -29,7 +29,7 @@ class WeightGroup:
     def __init__(self, modules: list[Any], dtype: torch.dtype) -> None:
         self.modules, self.dtype = modules, dtype
         self.sizes = [int(module.weight.shape[0]) for module in modules]
-        # another type can only be a copy; the same type is moved, so that the optimizer writes into the buffer
+        # another dtype needs a copy; weights of the same dtype are moved, so that the optimizer writes into the buffer
         self.copied = modules[0].weight.dtype != dtype
         self.moved_away = False
         self.weight: Tensor | None = None
@@ -38,8 +38,8 @@ class WeightGroup:
         self._parts: dict[int, Tensor] = {}
 
     def refresh(self) -> None:
-        """Copies the weights as they are now; the copies stay where they are. What was moved here follows by itself,
-        unless another library (such as DeepSpeed) has moved it on: then each module runs alone."""
+        """Updates the copies, in place, with the current weights. Moved weights need no update, unless another library
+        (such as DeepSpeed) has moved them elsewhere: then each module runs alone."""
         import torch
 
         kinds = ["weight"] if self.modules[0].bias is None else ["weight", "bias"]
@@ -77,7 +77,7 @@ class WeightGroup:
 
         if self.weight is None:
             self.refresh()
-        # what the modules hold is right, the buffer is not
+        # the modules' weights are current, the buffer is not
         if self.moved_away:
             return torch.cat([torch.nn.functional.linear(x, m.weight, m.bias) for m in self.modules], -1)
         return torch.nn.functional.linear(x.to(self.dtype), self.weight, self.bias)  # type: ignore[arg-type]
@@ -103,8 +103,8 @@ class WeightGroup:
 
 
 class MergedWeights:
-    """Plain linear modules of the model: those that share their input, grouped; and where `dtype` is not the type of a
-    weight, every other one."""
+    """Groups of plain linear modules of the model: those that share an input; and each other one whose weight has
+    another dtype than `dtype`."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         import torch
@@ -122,7 +122,7 @@ class MergedWeights:
             self.groups.append(group)
             self.group_of.update((id(module), group) for module in modules)
 
-        # siblings first: what is left over is copied alone, and only where its type differs
+        # siblings first: the others are copied singly, and only if their dtype differs
         base = causal_model(model)
         for parent in base.modules():
             for names in GROUPS:

@@ -1,10 +1,10 @@
-"""Fused stand-ins for the small operations between a model's matrix products, put in only while the engine generates.
-A stand-in is taken only if it reproduces the original on random input in the model's own type; nothing is assumed
-from a class's name alone.
+"""Fused replacements of the small operations between a model's matrix products, active only while the engine generates.
+A replacement is used only if it reproduces the original on random input in the model's dtype; the name of a class alone
+is never trusted.
 
 How this works: `find_patches` walks the modules; norms, gated MLPs and the rotary function of the model's file are candidates.
-One module of each kind and shape is compared with its stand-in, all like it follow its verdict. `patched` puts the stand-ins
-in for the time of a call and takes them off again, so that training runs the model's own code.
+One module of each kind and shape is compared with its replacement; the result holds for all modules like it. `patched`
+installs the replacements for one call and removes them again, so that training runs the model's own code.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Patch:
 
 
 def find_patches(model: nn.Module) -> list[Patch]:
-    """Every stand-in that proved itself on this model, under the numerics in force."""
+    """Every replacement that passed its comparison on this model, with the current dtype and autocast."""
     import torch
 
     base = causal_model(model)
     patches: list[Patch] = []
-    # of a kind and shape: a model of 32 layers has 65 norms, and each check costs launches
+    # by kind and shape: a model of 32 layers has 65 norms, and each check costs launches
     verdicts: dict[Any, Any] = {}
     with evaluating(base):
         for module in base.modules():
@@ -49,7 +49,7 @@ def find_patches(model: nn.Module) -> list[Patch]:
                     weight: Any = module.weight
                     fits = epsilon_of(module) is not None and weight.dim() == 1
                     x = _random(module, None) if fits else None
-                    # tried, not read from the class's name: families differ under one name in whether 1 is added to the weight
+                    # try both forms: families with the same class name differ in whether 1 is added to the weight
                     forms = (
                         one for one in (False, True) if x is not None and _agrees(module, _norm_of(module, one), x)
                     )
@@ -69,8 +69,8 @@ def find_patches(model: nn.Module) -> list[Patch]:
 
 @contextmanager
 def patched(patches: Sequence[Patch]) -> Iterator[None]:
-    """Puts the stand-ins in, and the originals back."""
-    # a forward is a class's method: the patch shadows it on the instance, and is taken off by deleting it there
+    """Inside, the replacements are active; afterwards the originals are restored."""
+    # `forward` is a method of the class: the patch is set on the instance, and deleted there afterwards
     before = [(patch, patch.name in vars(patch.owner), getattr(patch.owner, patch.name)) for patch in patches]
     try:
         for patch in patches:
@@ -85,7 +85,7 @@ def patched(patches: Sequence[Patch]) -> Iterator[None]:
 
 
 def epsilon_of(module: nn.Module) -> float | None:
-    """What a norm adds to the mean square; None where no attribute of a known name has it."""
+    """The epsilon of a norm; None if no attribute of a known name holds it."""
     for name in ("variance_epsilon", "eps", "epsilon"):
         value = getattr(module, name, None)
         if isinstance(value, float):
@@ -109,7 +109,7 @@ def _random(module: nn.Module, into: Any) -> Tensor:
     weight: Any = next(module.parameters())
     width = weight.shape[-1] if into is None else into.in_features
     generator = torch.Generator("cpu").manual_seed(0)
-    # drawn on the CPU with a seed: the verdict is the same on every device, and nobody's random state is used up
+    # drawn on the CPU with a seed: the input is the same on every device, and no global random state changes
     x = torch.randn((5, 1, width), generator=generator, device="cpu") * 2
     return x.to(device=weight.device, dtype=weight.dtype)
 
@@ -122,7 +122,8 @@ def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inpu
         ours, theirs = replacement(*inputs), original(*inputs)
     except (ValueError, TypeError, RuntimeError, AttributeError):
         return False
-    # relative to the largest value: sums in another order are off by a rounding of the sum, not of each number
+    # relative to the largest value: another order of summing changes a result by a rounding of the sum, not of each
+    # term
     ours, theirs = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
     return all(
         a.dtype == b.dtype
@@ -133,7 +134,7 @@ def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inpu
 
 
 def rotary_home(base: nn.Module) -> tuple[Any, str, Callable[..., Any] | None]:
-    """Where the model's code looks its rotary embedding up: module, name, and the function (None where there is none)."""
+    """The rotary function of the model's code: module, name, and the function (None if there is none)."""
     # a global of the file, not a method: it is replaced there, for all models of the family
     home, name = sys.modules[type(base).__module__], "apply_rotary_pos_emb"
     return home, name, getattr(home, name, None)
@@ -163,7 +164,7 @@ def _rotary_patch(base: nn.Module) -> list[Patch]:
     if original is None:
         return []
     q, k, cos, sin = random_angles(base)
-    # the kernel turns two halves against each other
+    # the kernel rotates the two halves of a head
     if q.shape[-1] % 2:
         return []
     device = q.device

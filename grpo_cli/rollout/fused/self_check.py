@@ -1,9 +1,9 @@
-"""Fused kernels are used only after they reproduced the plain code here, on this card, with this model's shapes; a
-machine without Triton, or a kernel that fails to build, costs speed and one line, never a run.
+"""Compares fused kernels with the plain code on this GPU, with this model's shapes; only those that agree are used.
+Without Triton, or if a kernel fails to build, a run is slower and shows one line, but never fails.
 
-How this works: each `checked_…` builds one stand-in, runs it and the plain code on the same random input, and returns the
-stand-in where the relative error is within rounding of the type, else None or nothing, with a line about it. Order matters:
-the whole backbone is checked last, on top of the parts that were taken before.
+How this works: each `checked_…` builds one replacement, runs it and the plain code on the same random input, and
+returns the replacement if the relative error is within rounding of the dtype, else None or nothing, with a note. Order
+matters: the whole backbone is checked last, together with the parts that passed before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _noted(what: str, note: Callable[[str], None]) -> Iterator[None]:
-    """An error inside becomes a line: building a kernel can fail in as many ways as compilers do; the plain code always works."""
+    """An error inside becomes a note: building a kernel can fail in any way, but the plain code always works."""
     try:
         yield
     except Exception as err:  # noqa: BLE001
@@ -60,7 +60,7 @@ def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, form
     def draw(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=generator, device="cpu").to(device=layout.device, dtype=layout.dtype)
 
-    # more than three blocks of the kernel, and so many more that a window leaves columns behind
+    # more than three blocks of the kernel, long enough that a window excludes some columns
     columns = 200 + (form.window or 0)
     rows, (kept, width), (_, value_width) = 7, layout.key, layout.value
     keys, values = draw(rows, kept, columns, width), draw(rows, kept, columns, value_width)
@@ -85,7 +85,8 @@ def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, form
 
 
 def checked_accept(model: nn.Module, note: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
-    """The fused sampler, which takes logits [n, V], if it draws what the plain one draws; else None, with a note of the reason."""
+    """The fused sampler for logits [n, V], if it draws the same tokens as the plain one; else None, with a note of the
+    reason."""
     with _noted("the fused sampler", note):
         from grpo_cli.rollout.fused.launch import fused_accept
 
@@ -129,7 +130,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
         results.append((out, state))
     (out, state), (fused_out, fused_state) = results
     real = slice(0, out.sink)
-    # sums in another order: a uniform number may fall on the other side of a boundary, rarely
+    # rarely a uniform number falls on the other side of a boundary, because sums have another order
     same = (out.tokens[real] == fused_out.tokens[real]).float().mean() > 0.99 and torch.equal(
         out.count[real], fused_out.count[real]
     )
@@ -141,7 +142,7 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
 
 
 def checked_patches(model: nn.Module, note: Callable[[str], None]) -> list[Patch]:
-    """The fused norms, gates and rotary embeddings that agree with the model's own."""
+    """The fused norms, gates and rotary embeddings that agree with the model's own code."""
     with _noted("fused kernels", note):
         from grpo_cli.rollout.fused.patches import find_patches
 
@@ -156,8 +157,8 @@ def checked_backbone(
     patches: list[Patch],
     merged: MergedWeights | None,
 ) -> list[Patch]:
-    """The stand-in for a whole decode step of the backbone, if the model is of the build it is written for and gets
-    the logits of its own; else nothing. `attention`, `patches` and `merged` are what has proved itself before."""
+    """The replacement of the backbone's whole decode step, if the model has the structure it is written for and its
+    logits stay the same; else nothing. `attention`, `patches` and `merged` passed their checks before."""
     import torch
 
     from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
@@ -170,7 +171,7 @@ def checked_backbone(
         replacement = FusedBackbone(base.base_model, measure_forms(base), merged, autocast)
         found = [Patch(base.base_model, "forward", replacement.forward)]
         error = backbone_error(base, attention, [*patches, *(merged.patches() if merged else [])], found)
-    # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
+    # The model may be any model: one with another structure fails here somehow, and keeps its own forward.
     except Exception:  # noqa: BLE001
         return []
     exact = autocast is None and next(base.parameters()).dtype == torch.float32
@@ -191,7 +192,7 @@ def backbone_error(base: Any, attention: FusedAttention, patches: list[Patch], r
     rows, columns = 5, 24
     tokens = torch.randint(vocabulary, (rows, columns), generator=generator, device="cpu").to(layout.device)
     every = torch.arange(rows, device=layout.device)
-    # unequal: each row's own column, angle and mask are tried
+    # different lengths, to test each row's own column, angle and mask
     position = columns - 1 - 3 * every
     store = KeyValueStore(layout, rows, columns, attention)
     step = Decode(store, every, position, columns, None)
@@ -209,8 +210,8 @@ def backbone_error(base: Any, attention: FusedAttention, patches: list[Patch], r
 def checked_merged_weights(
     model: nn.Module, autocast: torch.dtype | None, note: Callable[[str], None]
 ) -> MergedWeights | None:
-    """Matrices side by side, and under autocast in half precision, if the logits stay what they are; None where there
-    is nothing to do."""
+    """The model's merged matrices, under autocast in half precision, if the logits stay the same; None if there is
+    nothing to merge."""
     import torch
 
     from grpo_cli.rollout.fused.merged_weights import MergedWeights

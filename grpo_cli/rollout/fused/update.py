@@ -1,13 +1,13 @@
-"""The update's small operations in fewer launches, on a CUDA device: a small model's update waits for launches more than
-for arithmetic, and what sits between two of them is kept for the backward pass.
+"""The update's small operations in fewer launches, on a CUDA device. A small model's update spends more time on
+launches than on arithmetic, and every intermediate result between two launches is kept for the backward pass.
 
-Norms, gated activations and the rotary embedding run as one kernel each way, the activation made again in the backward
-pass instead of kept, and under autocast an input that several projections read is cast once, not once for each. Each is
-taken only where its values and gradients are those of the model's own code on this device.
+Norms, gated activations and the rotary embedding run as one kernel each, forward and backward; the activation is
+recomputed in the backward pass. Under autocast an input that several projections read is cast once, not once for each.
+A replacement is used only if its values and gradients equal those of the model's own code on this device.
 
 How this works: `update_patches` makes candidates (`_norms`, `_gates`, `_casts`, `_rotary`), each compared with the module it
-replaces by `same_with_gradients`, forward and backward. What is left is tried together on the whole model: the logits may
-differ from the model's own by no more than a rounding of its embeddings makes them differ.
+replaces by `same_with_gradients`, forward and backward. Those that pass are tested together on the whole model: its
+logits may change by no more than a rounding of the embeddings changes them.
 
     norm:  y = w x / sqrt(mean(x^2) + e)     gate:  y = silu(g) u, silu(g) = g / (1 + exp(-g))     rotary:  y = x cos + rotate(x) sin
 """
@@ -30,27 +30,27 @@ from grpo_cli.rollout.fused.merged_weights import GROUPS
 from grpo_cli.rollout.fused.patches import Patch, epsilon_of, patched, random_angles, rotary_home
 
 CLOSE = 3e-2
-"""The largest relative error of half-precision logits; of float32 ones it is `EXACT`."""
+"""The largest relative error of logits in half precision; in float32 it is `EXACT`."""
 EXACT = 1e-4
 WIDEST = 1 << 14
 """The widest norm that one program holds."""
 
 
 def update_patches(model: nn.Module, autocast: torch.dtype | None) -> list[Patch]:
-    """The stand-ins that prove themselves on this model; none where the model's logits change by more than rounding."""
+    """The replacements that pass on this model; none if together they change its logits by more than rounding."""
     base: Any = causal_model(model)
     patches = [*_norms(base), *_casts(base, autocast, _gates(base, autocast)), *_rotary(base, autocast)]
     if not patches:
         return []
-    # each is within rounding by itself; all together must be no worse than one rounding at the model's start
+    # each one is within rounding; all together must change no more than one rounding of the embeddings
     error, rounding = logits_errors(base, patches, autocast)
     bound = EXACT if autocast is None and next(base.parameters()).dtype == torch.float32 else CLOSE
     return patches if error <= max(bound, 2 * rounding) else []
 
 
 def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | None) -> tuple[float, float]:
-    """Relative error of the logits of a few random tokens; and that of the model's own code where its embeddings are off
-    by one rounding, which is what a deep model makes of half precision."""
+    """Relative error of the logits of a few random tokens, and for comparison the relative change of the logits when
+    the embeddings are off by one rounding."""
     weight = base.get_input_embeddings().weight
     # a generator of its own: a run's draws must not depend on whether this check ran
     generator = torch.Generator("cpu").manual_seed(0)
@@ -68,7 +68,7 @@ def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | 
 
 @contextmanager
 def off_by_a_rounding(base: CausalLM, autocast: torch.dtype | None) -> Iterator[None]:
-    """While inside, every second number of the model's embeddings is off by the last bit of the type it computes in."""
+    """Inside, every second element of the model's embeddings is off by the last bit of its compute dtype."""
     embeddings = base.get_input_embeddings()
     off = 1 + torch.finfo(autocast or embeddings.weight.dtype).eps
 
@@ -98,7 +98,7 @@ def _norms(base: CausalLM) -> list[Patch]:
         if key not in verdicts:
             # three dimensions, as in a batch: a stand-in that flattens must give them back
             x = torch.randn((3, 5, len(weight)), device=weight.device, dtype=weight.dtype)
-            # our kernel first, torch's own next: the generator stops at the first that agrees
+            # try our kernel first, then torch's; the first that agrees is used
             same = (i for i, form in enumerate(forms) if same_with_gradients(module, form, x, also=[weight]))
             verdicts[key] = next(same, None)
         if (chosen := verdicts[key]) is not None:
@@ -112,7 +112,7 @@ def _norm_of(
     own = module.forward
 
     def replacement(x: Tensor) -> Tensor:
-        # the verdict holds for the types it was made with
+        # the comparison holds only for these dtypes
         weight = module.weight
         return form(x, weight, epsilon) if x.dtype == weight.dtype and x.device == weight.device else own(x)
 
@@ -176,7 +176,7 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
         if type(module) not in verdicts:
             weight = next(module.parameters())
             x = torch.randn((3, 5, module.gate_proj.in_features), device=weight.device)
-            # an adapter has types of its own; what comes in is of the model's
+            # an adapter may have another dtype than its input
             x = x.to(autocast or base.get_input_embeddings().weight.dtype)
             with numerics(base, autocast):
                 verdicts[type(module)] = same_with_gradients(module, replacement, x)
@@ -217,7 +217,7 @@ def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
     device = next(base.parameters()).device
 
     def replacement(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
-        # a reward model of the same family calls it as well: in numbers of its own, perhaps on another device
+        # a reward model of the same family calls it too, perhaps with another dtype or on another device
         if (
             unsqueeze_dim != 1
             or (q.stride(-1), k.stride(-1)) != (1, 1)
@@ -243,10 +243,10 @@ def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
 
 
 def _casts(base: CausalLM, autocast: torch.dtype | None, gates: list[Patch]) -> list[Patch]:
-    """The stand-ins of modules whose input goes to several projections and nowhere else, those of `gates` among them."""
+    """The replacements for modules whose input goes only to several projections; they wrap those of `gates`."""
     if autocast is None:
         return gates
-    # a module can have one stand-in: the cast goes around the gate's
+    # a module can have only one replacement: the cast wraps that of the gate
     found = {id(patch.owner): patch for patch in gates}
     for module in base.modules():
         if any(all(isinstance(getattr(module, n, None), nn.Module) for n in names) for names in GROUPS):
@@ -271,7 +271,7 @@ def _cast_first(own: Callable[..., Any], kind: torch.dtype) -> Callable[..., Any
 def same_with_gradients(
     original: Callable[..., Any], replacement: Callable[..., Any], *inputs: Tensor, also: Sequence[Tensor] = ()
 ) -> bool:
-    """Whether a stand-in computes what the original does, types and shapes too.
+    """Whether a replacement computes the same as the original, including dtypes and shapes.
 
     Args:
         inputs: of any shapes; the first two get gradients.
@@ -286,7 +286,7 @@ def same_with_gradients(
         try:
             out = form(*leaves)
             out = [out] if isinstance(out, Tensor) else list(out)
-            # another weight for each number: a plain sum would not see a gradient that lands in the wrong place
+            # weight each element differently: a plain sum would not detect a gradient in the wrong place
             weights = [torch.linspace(-1, 1, x.numel(), device=x.device).view(x.shape) for x in out]
             total: Any = sum((x.float() * w).sum() for x, w in zip(out, weights, strict=True))
             grads = torch.autograd.grad(

@@ -1,8 +1,9 @@
-"""Room for keys and values: how many rows fit, the form of the cache on a CPU, and what outlives a call.
+"""Memory for keys and values: how many rows fit, the cache's layout on a CPU, and the cache that outlives a call.
 
-How this works: `rows_that_fit` divides a share of the free memory by what a row of the call takes. On a CPU the rows live in a
-`PackedStore`, elsewhere in the plain `KeyValueStore`. Episodes have an `EpisodeCache` in addition, a row for each episode: a
-turn's rows are loaded from it at the start and saved to it at the end, so that only new tokens go through the model.
+How this works: `rows_that_fit` divides a share of the free memory by the size of a row of the call. On a CPU the rows
+live in a `PackedStore`, elsewhere in the plain `KeyValueStore`. Episodes have an `EpisodeCache` in addition, a row for
+each episode: a turn's rows are loaded from it at the start and saved to it at the end, so that only new tokens go
+through the model.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ SHARE = 0.6
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory to be had on the device now; None where it cannot be read."""
+    """Bytes of memory available on the device now; None if this cannot be read."""
     if device.type == "cuda":
         import torch
 
         free, _ = torch.cuda.mem_get_info(device)
-        # what torch has reserved and does not use can be had as well
+        # memory that torch has reserved but does not use is available too
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
@@ -66,15 +67,15 @@ def _size(number: float) -> str:
     return f"{number:.3g} GiB"
 
 
-# The cache of a CPU: as wide as the longest sample is now, widened in steps, so that what a decode step reads lies in one piece.
-# torch multiplies batches that do not at a third of the speed, and memory is read in order.
+# The cache on a CPU is only as wide as the currently longest sample, and is widened in steps. A decode step then reads
+# contiguous memory: torch multiplies non-contiguous batches at a third of the speed.
 
 WIDER_BY, WIDER_SHARE = 8, 8
-"""Columns added at least, and the part of the width added: copying stays a small part of what is read anyway."""
+"""Fewest columns added at once, and the share of the width added: copying then costs little compared with reading."""
 
 
 class PackedStore(KeyValueStore):
-    """`keys` and `values` are [rows, heads, live, width]. What was never written is 0 and costs no memory."""
+    """`keys` and `values` are [rows, heads, live, width]. Columns never written are 0 and cost no memory."""
 
     def __init__(self, layout: CacheLayout, rows: int, columns: int) -> None:
         self.layout, self.rows, self.columns = layout, rows, columns
@@ -82,7 +83,8 @@ class PackedStore(KeyValueStore):
         self.live = 0
         size = rows * columns * max(heads * width for heads, width in (layout.key, layout.value))
         self._keys, self._values = ([zero_pages(size, layout) for _ in range(layout.layers)] for _ in range(2))
-        self._spare = zero_pages(size, layout)  # takes the widened copy; any buffer may become the spare one
+        # receives the widened copy; each buffer may become the spare one in turn
+        self._spare = zero_pages(size, layout)
         self._show()
 
     def restart(self) -> None:
@@ -117,11 +119,11 @@ class PackedStore(KeyValueStore):
 
 
 def zero_pages(numbers: int, layout: CacheLayout) -> Tensor:
-    """[numbers] zeros of the layout's type, in pages that the system hands out when they are first written, as torch's own
-    zeros are not: what no sample reaches costs no memory.
+    """[numbers] zeros of the layout's dtype in memory that the system allocates at the first write, unlike
+    `torch.zeros`: columns that no sample reaches cost no memory.
 
     Raises:
-        RuntimeError: there is not so much memory; the message begins with `out of memory`.
+        RuntimeError: there is not enough memory; the message begins with `out of memory`.
     """
     import numpy as np
     import torch
@@ -137,11 +139,12 @@ def zero_pages(numbers: int, layout: CacheLayout) -> Tensor:
 # since.
 
 EPISODE_CACHE_SHARE = 0.5
-"""Of the memory that is free next to the cache, at most this much becomes theirs."""
+"""Largest share of the memory left by the cache that is used for episodes."""
 
 
 class EpisodeCache:
-    """The kept columns of one play's episodes; those of another play are void, for weights may have moved since."""
+    """The kept columns of one play's episodes. Columns of another play are invalid, because the weights may have
+    changed."""
 
     def __init__(self, layout: CacheLayout, episodes: int, columns: int) -> None:
         self.layout, self.episodes, self.columns = layout, episodes, columns
@@ -151,10 +154,11 @@ class EpisodeCache:
         self.values = [_buffer(layout, episodes, columns, layout.value) for _ in range(layout.layers)]
 
     def known(self, request: Request) -> int:
-        """How many columns of this request are kept: fewer than it has ids, for one must go through the model."""
+        """Number of kept columns for this request; always fewer than its ids, because at least one must go through the
+        model."""
         assert request.slot is not None
         ids = self.ids.get(request.slot.episode, [])
-        # compared, not trusted: the keys of other tokens would be read without an error
+        # compare the ids: keys of other tokens would be used without an error
         return len(ids) if len(ids) < len(request.ids) and request.ids[: len(ids)] == ids else 0
 
     def save(
@@ -165,7 +169,7 @@ class EpisodeCache:
         ids: Sequence[Sequence[int]],
         first: Sequence[int],
     ) -> None:
-        """Rows of the store as what is kept of these requests.
+        """Save rows of the store as the kept columns of these requests.
 
         Args:
             store: the buffers of the call that ends, [rows, heads, columns, width] each.
@@ -174,7 +178,7 @@ class EpisodeCache:
             ids: the tokens of a row's columns, from column 0.
             first: columns of each request that are kept already.
         """
-        # one stretch for all rows: what is kept of a row already is copied once more, equal
+        # copy the same range for all rows: columns that were kept already are overwritten with equal values
         start, end = min(first), min(self.columns, max(map(len, ids)))
         episodes = self._episodes(requests, rows)
         for kept, live in ((self.keys, store.keys), (self.values, store.values)):
@@ -199,7 +203,7 @@ class EpisodeCache:
 
 
 def episode_cache_for(old: EpisodeCache | None, layout: CacheLayout, slot: CacheSlot) -> EpisodeCache | None:
-    """A cache for the play of `slot`, the old one where it was made for as much; None where memory is short."""
+    """A cache for the play of `slot`: the old one if it is large enough; None if there is too little memory."""
     kept = old is not None and old.layout == layout and old.episodes >= slot.episodes and old.columns >= slot.columns
     if old is None or not kept:
         free = free_bytes(layout.device)
@@ -212,7 +216,7 @@ def episode_cache_for(old: EpisodeCache | None, layout: CacheLayout, slot: Cache
 
 
 def _buffer(layout: CacheLayout, rows: int, columns: int, shape: tuple[int, int]) -> Tensor:
-    """[rows, heads, columns, width] of zeros: what a row does not hold is copied with the others, and must be finite."""
+    """[rows, heads, columns, width] zeros: unused columns are copied along and must be finite."""
     import torch
 
     size = (rows, shape[0], columns, shape[1])

@@ -1,4 +1,4 @@
-"""One `generate` call under way: admit, decode, collect, close gaps, until every sample has ended.
+"""One running `generate` call: admit, decode, collect, close gaps, until every sample has ended.
 
 How this works: requests come in, as many samples of each as asked for, and the rows of a `Batch` are free. In a loop,
 `finish_all` either admits waiting samples (a prompt goes through the model once and its columns are copied into the rows of all
@@ -43,12 +43,12 @@ class Admission:
 
 
 class Schedule:
-    """The waiting samples. Samples are numbered through all requests; `request_of` and `index_of` lead back."""
+    """The waiting samples. Samples are numbered over all requests; `request_of` and `index_of` map a number back."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.request_of = [r for r, request in enumerate(requests) for _ in range(request.n)]
         self.index_of = [s for request in requests for s in range(request.n)]
-        # of each request: its first sample that waits, and how many do
+        # for each request: its first waiting sample, and how many wait
         self._left = deque[tuple[int, int, int]]()
         total = 0
         for r, request in enumerate(requests):
@@ -64,7 +64,7 @@ class Schedule:
             request, first, count = self._left.popleft()
             now = min(count, free)
             if now < count:
-                # its rest stays first, so that its prompt's columns are still in a row when it comes
+                # the rest stays first in line, so that its prompt's columns are still in a row when it is admitted
                 self._left.appendleft((request, first + now, count - now))
             taken.append(Admission(request, list(range(first, first + now))))
             free -= now
@@ -73,12 +73,13 @@ class Schedule:
 
     def unfinished(self, request: int) -> bool:
         """Whether samples of this request still wait."""
-        # requests start in order, so only the first in line can have started and not be done
+        # requests start in order, so only the first in line can be started but not complete
         return bool(self._left) and self._left[0][0] == request
 
 
 def worth_refilling(free: int, rows: int, waiting: int, share: float) -> bool:
-    """Prefill runs better on many prompts at once: this share of the rows must be free, or enough for all that wait."""
+    """Prefill is more efficient on many prompts: it waits until this share of the rows is free, or enough for all
+    waiting samples."""
     return waiting > 0 and free >= min(waiting, max(1, int(rows * share)))
 
 
@@ -87,17 +88,17 @@ def plan_moves(ended: Sequence[int], live: int) -> tuple[list[int], list[int], i
     gone = set(ended)
     left = live - len(gone)
     holes = sorted(row for row in gone if row < left)
-    # as many as holes: both count the live rows that stand behind `left`
+    # as many as there are holes: both count the live rows at or after `left`
     movers = [row for row in range(left, live) if row not in gone]
     return movers, holes, left
 
 
 def chunk_by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices in batches of like length whose padded size stays within `budget` tokens (one prompt always fits)."""
+    """Indices in batches of similar length whose padded size is at most `budget` tokens (one prompt always fits)."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     chunks: list[list[int]] = []
     for index in order:
-        # in order of length the newest is the longest, to which all of its chunk are padded
+        # sorted by length, so the newest prompt is the longest, and its chunk is padded to it
         if chunks and (len(chunks[-1]) + 1) * lengths[index] <= budget:
             chunks[-1].append(index)
         else:
@@ -110,7 +111,7 @@ def chunk_by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 class StopScanner:
-    """How many tokens each stopped sample has, in `cut`; and the tokens of the running ones so far."""
+    """Records the number of tokens of each stopped sample, in `cut`, and the tokens of the running ones."""
 
     def __init__(self, words: StopWords) -> None:
         self.words = words
@@ -118,16 +119,16 @@ class StopScanner:
         self._tokens_of: dict[int, list[int]] = {}
 
     def begin(self, sample: int, begun: Sequence[int]) -> None:
-        """A sample starts, with these tokens already chosen."""
+        """Start a sample that already has these tokens."""
         self._tokens_of[sample] = list(begun)
 
     def scan(self, out: Outputs, samples: Sequence[int]) -> set[int]:
-        """Those of the running `samples` that a text has ended since the last scan."""
+        """The running `samples` that a stop text has ended since the last scan."""
         import torch
 
         index = torch.tensor(samples, device=out.tokens.device)
         looked = [len(self._tokens_of[sample]) for sample in samples]
-        # the device may have gone several steps on, and on other samples as many as on none
+        # since the last scan the device may have taken several steps on some samples and none on others
         new = [count - n for count, n in zip(out.count[index].tolist(), looked, strict=True)]
         first = torch.tensor(looked, device=index.device)[:, None]
         columns = first + torch.arange(max(new), device=index.device)
@@ -167,7 +168,8 @@ class ContinuousBatch:
         self.fed: list[int] = []
         self.first_logits: dict[int, Tensor] = {}
         self.done: dict[int, Completion] = {}
-        # rows and buffers are those of the last call: what they hold is void, the memory and the captured graphs are not
+        # rows and buffers come from the last call: their contents are invalid, but memory and captured graphs are
+        # reused
         batch.rows.idle(slice(None), batch.out.sink)
         batch.store.restart()
 
@@ -179,17 +181,17 @@ class ContinuousBatch:
         if on_progress:
             on_progress(0, schedule.total)
         while len(self.done) < schedule.total:
-            # admitting and decoding take turns and never mix: a step has one shape, which a captured graph needs
+            # admitting and decoding alternate and never mix: a captured graph needs steps of one shape
             free = rows - self._active()
             if worth_refilling(free, rows, schedule.waiting, self.stepper.refill_share):
                 self._admit(schedule.take(free), prefill_tokens)
             else:
                 columns = [c for c, sample in zip(self.fed, self.running, strict=True) if sample != IDLE]
                 self.stepper.run(self.batch, len(self.running), min(columns), max(columns))
-                # idle rows are counted on as well: the column is set anew when a sample enters the row
+                # idle rows are advanced too: the column is reset when a sample enters the row
                 self.fed = [column + self.stepper.steps for column in self.fed]
             ended = self._collect()
-            # while the others still decode: verdicts overlap with generation
+            # report it while the others still decode, so that verdicts overlap with generation
             for sample in ended if on_finish else ():
                 on_finish(schedule.request_of[sample], schedule.index_of[sample], self.done[sample])  # type: ignore[misc]
             if on_progress and ended:
@@ -212,7 +214,7 @@ class ContinuousBatch:
         """Later samples of a request copy the prompt's columns from a row that still runs; without one, prefill again."""
         import torch
 
-        # the prompt's last logits were kept: its later samples need no pass, only its columns
+        # the prompt's last logits were kept: later samples need no pass, only a copy of its columns
         logits = self.first_logits.pop(start.request)
         of = self.schedule.request_of
         donors = [row for row, s in enumerate(self.running) if s != IDLE and of[s] == start.request]
@@ -252,7 +254,7 @@ class ContinuousBatch:
 
     def _occupy(self, starts: list[Admission]) -> Tensor:
         """Rows for these samples, idle ones first."""
-        # the gaps first: a decode step computes rows up to the last that runs
+        # fill gaps first: a decode step computes all rows up to the last running one
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
         rows: list[int] = []
         for start in starts:
@@ -274,11 +276,11 @@ class ContinuousBatch:
         batch = self.batch
         samples = [sample for start in starts for sample in start.samples]
         requests = [self.requests[start.request] for start in starts for _ in start.samples]
-        # a row is filled in place, never made anew: captured graphs read these very tensors
+        # fill rows in place: captured graphs read these tensors
         batch.rows.sample[rows] = self._tensor(samples)
-        # `accept` moves on by one: to the first column behind the prompt
+        # `accept` advances by one, to the first column after the prompt
         batch.rows.position[rows] = self._tensor([len(request.ids) - 1 for request in requests])
-        # a completion that is begun goes on with the uniform number of its next token, as if it had never been cut
+        # a completion with a prefix continues with the uniform number of its next token, as if generated in one piece
         batch.rows.step[rows] = self._tensor([len(request.prefix) for request in requests])
         if batch.seen is not None:
             # the prompt counts for the penalty too, as in transformers
@@ -326,7 +328,7 @@ class ContinuousBatch:
         begun = [len(self.requests[self.schedule.request_of[sample]].prefix) for sample in samples]
         made = []
         for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):
-            # one look at the sum: a NaN or infinity anywhere makes it one
+            # check the sum only: any NaN or infinity makes the sum non-finite
             if not math.isfinite(sum(values[first:count])):
                 raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
             made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
@@ -335,14 +337,14 @@ class ContinuousBatch:
     def _close_gaps(self) -> None:
         """Moves the last rows into the gaps where that makes a step cheaper."""
         width, active = self.stepper.width, self._active()
-        # rows are computed by the bucket: closing gaps within one saves nothing, and waiting samples will fill them
+        # rows are computed in buckets: closing gaps within a bucket saves nothing, and waiting samples will fill them
         if width(active) == width(len(self.running)) or (self.schedule.waiting and self.stepper.steps > 1):
             return
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
         movers, holes, left = plan_moves(idle, len(self.running))
         if holes:
             source, target = self._tensor(movers), self._tensor(holes)
-            # only as many columns as any of them has been fed
+            # copy only as many columns as the longest of them uses
             self.batch.store.copy_rows(source, target, max(self.fed[row] for row in movers))
             self.batch.rows.move(source, target)
             self.batch.rows.idle(source, self.batch.out.sink)
@@ -358,12 +360,11 @@ class ContinuousBatch:
         return torch.tensor(values, device=self.device)
 
 
-# A `generate` call whose samples are turns of episodes: what their rows held at the end of the turn before
-# is taken up.
+# A `generate` call whose samples are turns of episodes: the columns from the end of the previous turn is taken up.
 
 
 class TurnBatch(ContinuousBatch):
-    """One sample a request, each with a slot of the cache that outlives the call."""
+    """One sample a request, each with a slot in the cache that outlives the call."""
 
     def __init__(
         self,
@@ -380,7 +381,7 @@ class TurnBatch(ContinuousBatch):
 
     def _admit(self, starts: list[Admission], prefill_tokens: int) -> None:
         known = [self.episode_cache.known(self.requests[start.request]) for start in starts]
-        # apart, because a prefill attends within prompts alone and an extension to all that a row holds
+        # separate passes: a prefill attends within prompts only, an extension to all columns of a row
         for is_new, admit in ((True, self._prefill), (False, self._extend)):
             some = [start for start, n in zip(starts, known, strict=True) if (n == 0) == is_new]
             lengths = [
@@ -394,7 +395,7 @@ class TurnBatch(ContinuousBatch):
     def _prefill(self, starts: list[Admission]) -> None:
         """Equal prompts go through the model once."""
         prompts = [self.requests[start.request].ids for start in starts]
-        # not by a set, whose order differs from process to process
+        # not a set: its order differs between processes
         places = {tuple(ids): i for i, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
         prompt_of_row = self._tensor([places[tuple(ids)] for ids in prompts])
         rows, logits = self._prompt_pass(starts, list(places), prompt_of_row)
@@ -414,7 +415,7 @@ class TurnBatch(ContinuousBatch):
         rows = self._occupy(starts)
         store, whole = self.batch.store, max(len(request.ids) for request in requests)
         store.reach(whole)
-        # up to the longest known: columns behind a row's own are void, and no token of it sees them
+        # load up to the longest known length: a row's later columns are invalid, but none of its tokens sees them
         self.episode_cache.load(store, rows, requests, max(known))
         positions = self._tensor(known)[:, None] + torch.arange(longest, device=self.device)[None]
         logits = self.forward(Extend(store, rows, positions, last, whole), tokens, positions, last)

@@ -1,10 +1,11 @@
 """The in-process engine: each prompt goes through the model once, its samples decode from one preallocated cache, and
-a finished sample's row is closed or refilled at once. Reads the training weights themselves; keeps no copy.
+the row of a finished sample is closed or refilled at once. It reads the training weights and keeps no copy.
 
-How this works: `generate` checks the requests, sees whether the weights still lie where they lay, and makes room: a cache of
-rows x columns (`_make_room`), output buffers, and a `Batch` for the settings, each kept from the call before where it is large
-enough. One uniform number for each sample and step goes to the device. Then a `ContinuousBatch` runs until all samples have
-ended. `make_graph_engine` at the end decides which fused kernels and captured graphs this model and machine get.
+How this works: `generate` checks the requests, checks that the weights have not moved in memory, and allocates a cache
+of rows x columns (`_make_room`), output buffers, and a `Batch` for the settings; each is reused from the previous call
+if it is large enough. One uniform number for each sample and step goes to the device. Then a `ContinuousBatch` runs
+until all samples have ended. `make_graph_engine` decides which fused kernels and captured graphs are used for this
+model and machine.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
 
 CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
-"""Samples that decode at once, and tokens of a prefill, where nothing else is set."""
+"""Defaults: samples that decode at once, and tokens of a prefill."""
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
-"""Settings whose batches, with their captured graphs, are kept: those of training, of evaluation and two more."""
+"""Number of settings whose batches, with captured graphs, are kept: training, evaluation and two more."""
 
 
 class GraphEngine:
-    """`max_rows`: how many samples decode at once at most; memory may allow fewer. The cache, and on CUDA the captured
-    graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
+    """`max_rows`: most samples that decode at once; memory may allow fewer. The cache, and on CUDA the captured graphs,
+    are kept between calls and recreated when a call needs a larger cache or a weight has moved in memory."""
 
     kind = ENGINES["graph"]
 
@@ -111,7 +112,7 @@ class GraphEngine:
             batch = self._batch(requests, settings, schedule.total)
             parts = (batch, self.forward, self.stepper, requests, schedule)
             stops = stop_words(settings.stop, self.tokenizer)
-            # turns of episodes go on from their cache, where there is room for one
+            # turns of episodes continue from their cache, if there is memory for one
             cache, slot = None, requests[0].slot
             if slot is not None:
                 cache = self._episode_cache = episode_cache_for(self._episode_cache, batch.store.layout, slot)
@@ -123,7 +124,7 @@ class GraphEngine:
         return done
 
     def release(self) -> None:
-        """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
+        """Frees the cache, the graphs and half-precision copies; the next call recreates them."""
         self._forget()
         self._episode_cache = None
         self._asked = 0
@@ -137,15 +138,15 @@ class GraphEngine:
     def _batch(self, requests: Sequence[Request], settings: SamplingSettings, total: int) -> Batch:
         import torch
 
-        # captured graphs hold addresses of weights: one that has moved makes them read what is no longer there
+        # captured graphs hold addresses of weights: if one has moved they read invalid memory
         weights = fingerprint(self.model)
         if weights != self._weights or self._layout is None:
             self._batches.clear()
             self._weights, self._layout = weights, measure_layout(self.model)
         longest = max(len(request.prompt_ids) for request in requests)  # `prefix` is within `max_tokens`
-        # an episode grows: room for all of it at once
+        # an episode grows: allocate for its whole length at once
         whole = max((request.slot.columns for request in requests if request.slot), default=0)
-        # one less: the last token of a sample is never fed
+        # one less: the last token of a sample is never an input
         columns = max(longest + settings.max_tokens - 1, whole)
         self._make_room(self._layout, min(total, self.max_rows), columns)
         out = self._out
@@ -153,7 +154,7 @@ class GraphEngine:
             # the captured graphs write into the old buffers
             self._batches.clear()
             self._out = Outputs.empty(total, settings.max_tokens, self._layout.device)
-        # neither seed nor stop words are part of a captured step: both come in through buffers and scans
+        # seed and stop texts are not part of a captured step: they enter through buffers and scans
         key, seed = dataclasses.replace(settings, seed=None, stop=()), settings.seed
         if key not in self._batches:
             # each has its captured graphs, which hold memory
@@ -162,7 +163,7 @@ class GraphEngine:
             store, out, device = self._store, self._out, self._layout.device
             assert store is not None and out is not None
             is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
-            # a tokenizer may have end tokens for which the model has no row
+            # a tokenizer may have end tokens that the model has no embedding for
             is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
             shape = (store.rows, self.vocabulary)
             self._batches[key] = Batch(
@@ -184,17 +185,17 @@ class GraphEngine:
         return batch
 
     def _make_room(self, layout: CacheLayout, rows: int, columns: int) -> None:
-        """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
+        """Keeps the cache if it is large enough; otherwise allocates one for the largest call so far, if that fits."""
         import torch
 
-        # rounded up: prompts of a few tokens more must not make a new cache
+        # rounded up, so that slightly longer prompts need no new cache
         columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
         kept = self._store
         if kept is not None and kept.layout == layout and self._asked >= rows and kept.columns >= columns:
             return
-        # the largest call so far, so that training and evaluation do not take turns in making it anew
+        # the largest call so far, so that alternating training and evaluation do not recreate it each time
         most, widest = max(rows, self._asked), max(columns, kept.columns if kept is not None else 0)
-        # before memory is measured: two caches at once would not fit
+        # free it before memory is measured: two caches would not fit
         self._forget()
         kept = None
         budget = self.cache_bytes
@@ -221,7 +222,7 @@ class GraphEngine:
                         f"no memory for the cache of one sample of {columns} tokens",
                         hint="lower `sample.max_tokens`, or use a smaller model",
                     ) from err
-                # what was measured as free may lie in pieces; fewer rows cost time, never a sample
+                # free memory may be fragmented; fewer rows cost time, but no samples
                 rows //= 2
 
 
@@ -235,11 +236,11 @@ def make_graph_engine(
     note: Callable[[str], None],
     **_: object,
 ) -> GraphEngine:
-    """The `rollout.make.Factory` of graph engines: on CUDA with captured graphs and fused kernels, each only if it works here;
-    elsewhere eager and lean.
+    """The `rollout.make.Factory` of graph engines. On CUDA they have captured graphs and fused kernels if these work
+    here; on other devices they run eagerly.
 
     Raises:
-        CannotDrive: the model is none that it can generate from.
+        CannotDrive: the engine cannot generate from this model.
     """
     from grpo_cli.rollout.fused.llama_cpu import checked_llama_cpu
     from grpo_cli.rollout.fused.self_check import (
@@ -258,7 +259,7 @@ def make_graph_engine(
         patches = checked_llama_cpu(model) if autocast is None else []
         rows = max_rows or CPU_ROWS
         return GraphEngine(model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer)
-    # every self-check runs in the numbers that training will use: a kernel may be right in one type only
+    # every self-check runs in the dtype of training: a kernel may be right in one dtype only
     with numerics(model, autocast):
         merged, attention = checked_merged_weights(model, autocast, note), checked_attention(model, note)
         patches = checked_patches(model, note)
@@ -275,7 +276,7 @@ def make_graph_engine(
         }
     engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
     try:
-        # a capture fails here, on two samples of three tokens, or not at all
+        # test a capture here on two samples of three tokens: if it fails, it fails now
         engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
     except RuntimeError as err:
         note(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")

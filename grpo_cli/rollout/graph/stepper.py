@@ -1,5 +1,5 @@
-"""Running decode steps. The eager form takes one step on exactly the rows that live; the captured form takes several on
-a bucket of rows, so that the host looks at the results only now and then.
+"""Runs decode steps. The eager form runs one step on exactly the running rows. The captured form runs several steps on
+a bucket of rows, so that the host reads results less often.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class EagerStepper:
-    """One step a call, no row too many."""
+    """One step a call, on exactly the running rows."""
 
     steps = 1
     refill_share = 1 / 8
-    """Of the rows, what must be free before waiting samples start."""
+    """Share of the rows that must be free before waiting samples start."""
 
     def __init__(self, forward: Forward) -> None:
         self.forward = forward
@@ -34,7 +34,7 @@ class EagerStepper:
     def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
         """`steps` tokens for the first `rows` rows, whose next columns lie between `shortest` and `longest`."""
         length = batch.store.reach(longest + 1, rows)
-        # rows of one length see all columns; only then is there no mask to add
+        # if all rows have the same length they see all columns, and no mask is needed
         masked = shortest + 1 < length
         decode(batch, self.forward, rows, length, masked=masked, column=longest if shortest == longest else None)
 
@@ -43,7 +43,7 @@ class EagerStepper:
 # where they lie, so it follows the optimizer's in-place updates; it goes with its batch, which is made anew
 # when a weight moves.
 
-# dense where few rows run, for there a step's time grows with them; each graph takes time to capture, and memory
+# more buckets for few rows, where a step's time grows with the rows; each graph costs capture time and memory
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 COLUMN_BUCKET = 128
 
@@ -52,8 +52,8 @@ Capture = Callable[[Callable[[], None]], Replay]
 
 
 class GraphStepper:
-    """`steps` replays between two looks of the host; rows that end in between idle for the rest. A prefill is launched
-    kernel by kernel and costs as much as twenty replays: rows wait for company before they are refilled."""
+    """`steps` replays between two reads by the host; rows that end in between are idle until then. A prefill is
+    launched kernel by kernel and costs as much as twenty replays, so several free rows are refilled together."""
 
     refill_share = 1 / 2
 
@@ -73,8 +73,8 @@ class GraphStepper:
         rows = min(self.width(rows), store.rows)
         length = store.columns
         if store.attention is None:
-            # the plain attention reads all columns it is given, so they are few; the fused one stops at each row's own, and
-            # one graph serves every length
+            # plain attention reads all columns, so its graphs have buckets of columns; fused attention stops at each
+            # row's last column, so one graph serves every length
             length = min(length, -(-(longest + self.steps) // COLUMN_BUCKET) * COLUMN_BUCKET)
             store.reach(length)
         replay = batch.graphs.get((rows, length))
@@ -101,7 +101,7 @@ Stepper = EagerStepper | GraphStepper
 
 class GraphPool:
     """One memory pool for all graphs: they never run at the same time, and nothing in it outlives a replay. A pool
-    whose graphs are all gone cannot be used again."""
+    whose graphs are all deleted cannot be reused."""
 
     def __init__(self) -> None:
         self.handle: Any = None

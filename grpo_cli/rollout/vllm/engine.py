@@ -1,13 +1,13 @@
-"""The path through vLLM. TRL owns it (start, weight sync, colocate or server); this hands it our prompts and back its samples.
+"""The engine for vLLM. TRL owns vLLM (start, weight sync, colocate or server); this engine sends it our prompts and
+returns its samples.
 
-It follows the recipe's own sampling settings, whatever a call asks for, because TRL fixed them when it started vLLM; so
-evaluation does not go through here. Turns of episodes have seeds and limits of their own: they go to the vLLM itself
-that TRL holds in this process, with the weights that TRL sends it. Its log-probs are vLLM's: TRL weighs the loss by their
-distance to the model's own.
+It always uses the recipe's sampling settings, because TRL fixed them when it started vLLM; so evaluation uses another
+engine. Turns of episodes need seeds and limits of their own, so they go directly to the vLLM object that TRL holds in
+this process. Log-probs are vLLM's: TRL corrects the loss for their difference to the model's own.
 
 How this works: `starting` surrounds the construction of TRL's trainer, which starts vLLM; `attach` then gives this engine the
 trainer. `generate` sends prompts through TRL's own generation, or, for turns of episodes, through `sample_from` to the vLLM that
-TRL holds here. Either way `finisher` cuts what ran on behind a stop word.
+TRL holds here. In both cases `finisher` cuts tokens after a stop text.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class VllmEngine:
         return cls(policy.end_ids, policy.context, policy.vocabulary, watch, policy.tokenizer, policy.banned)
 
     def attach(self, trainer: Any) -> None:
-        """The trainer that holds TRL's vLLM client; there is none before it was made."""
+        """Set the trainer that holds TRL's vLLM client, after it was created."""
         self.trainer = trainer
 
     def generate(
@@ -81,7 +81,7 @@ class VllmEngine:
             return []
         if requests[0].slot is not None:
             own = self.trainer.vllm_generation
-            # TRL's own note of it, so that weights go over once a step, whichever call comes first
+            # use TRL's own counter, so that weights are sent once a step, whichever call comes first
             if self.trainer.state.global_step != self.trainer._last_loaded_step:
                 own.sync_weights()
                 self.trainer._last_loaded_step = self.trainer.state.global_step
@@ -138,7 +138,7 @@ def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     try:
         with openable(model, tokenizer):
             yield
-    # vLLM has no error of its own: what does not fit is any of these, its first line the reason
+    # vLLM has no exception class of its own: any of these may report too little memory; the first line is the reason
     except (ImportError, OSError, RuntimeError, ValueError, AssertionError) as err:
         words = first_line(err)
         # vLLM's start allocates most of its memory and opens a port: what users met there has a hint of its own
@@ -168,12 +168,12 @@ def take_port() -> None:
 
 
 def first_line(err: BaseException) -> str:
-    """The first line of an error's message, cut; the name of its class where there is none."""
+    """The first line of an error's message, shortened; the name of its class if the message is empty."""
     lines = str(err).strip().splitlines()
     return lines[0][:200] if lines else type(err).__name__
 
 
-# One call of a vLLM that lives in this process, every sample with a seed and a limit of its own.
+# One call of a vLLM in this process; every sample has its own seed and limit.
 
 UNLIKELY = -100.0
 """vLLM's lowest bias of a logit."""
@@ -213,7 +213,7 @@ def sample_from(
                 stop_token_ids=sorted(end_ids),
                 # of the token that was drawn alone
                 logprobs=0,
-                # it looks for stop words in text; without any, text is work for nothing
+                # vLLM searches stop texts in decoded text; without any, decoding is unnecessary
                 detokenize=bool(settings.stop),
                 **stop_and_ban(settings.stop, banned),
             )
@@ -238,12 +238,12 @@ def sample_from(
 
 
 def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]:
-    """`sample.stop` and `sample.ban` in vLLM's words. It leaves the text that ends a sample out of the text but not out of the
-    tokens, and biases logits before it gives log-probs."""
+    """`sample.stop` and `sample.ban` as vLLM's parameters. vLLM removes a stop text from the text but not from the
+    tokens, and applies biases before it computes log-probs."""
     words: dict[str, Any] = {}
     if stop:
         words |= {"stop": list(stop), "include_stop_str_in_output": True, "skip_special_tokens": False}
-    # a bias, not -inf: vLLM takes none lower, and e^-100 is never drawn
+    # the lowest bias that vLLM accepts; a token with probability e^-100 is never drawn
     if banned:
         words["logit_bias"] = dict.fromkeys(sorted(banned), UNLIKELY)
     return words

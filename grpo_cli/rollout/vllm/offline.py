@@ -1,6 +1,6 @@
-"""vLLM for a job that only measures: the weights are handed to it once, as a folder, and no trainer takes part.
+"""vLLM for a job that only measures: it loads the weights once from a folder, without a trainer.
 
-Its log-probs are vLLM's processed ones: at the sampling temperature, but after truncation where the settings truncate.
+Its log-probs are vLLM's processed ones: at the sampling temperature, but after truncation if the settings have any.
 
 How this works: `open_offline` saves the policy (adapters merged) to a temporary folder, moves the policy's own model to main
 memory, and starts vLLM on the folder; where that fails the model moves back and `Unfit` carries the reason. `OfflineVllm` then
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
 
 SHARE = 0.9
-"""Of the GPU's memory for weights and cache where `sample.vllm` leaves it open: nothing else needs it here."""
+"""Default share of the GPU's memory for weights and cache: nothing else needs it here."""
 STARTED_WITH = {"max_model_length": "max_model_len", "gpu_memory_utilization": "gpu_memory_utilization"} | {
     name: name for name in ("max_num_seqs", "model_impl")
 }
@@ -57,7 +57,7 @@ class Unfit(SetupError):
 
 
 class OfflineVllm:
-    """Generates from the weights it was made with; `release` gives all of it back for good."""
+    """Generates from the weights it was created with; `release` frees everything for good."""
 
     kind = ENGINES["vllm"]
 
@@ -104,7 +104,7 @@ class OfflineVllm:
 
 
 def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
-    """vLLM with the weights of a policy, whose own model waits in main memory from then on.
+    """vLLM with the weights of a policy, whose own model is moved to main memory.
 
     Raises:
         Unfit: the package is missing, the weights cannot be handed over, or they do not fit this machine.
@@ -115,11 +115,12 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
         raise Unfit("weights in 4 bits cannot be handed over")
     # settings of the trainer's vLLM, such as sleep or the ports of the weights, have no meaning here
     given = {STARTED_WITH[name]: value for name, value in sample.vllm.items() if name in STARTED_WITH}
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # in this process: what it takes ends with it
+    # in this process, so that its memory is freed with the process
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     without_flashinfer()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    # the device is vLLM's from here on; only after a failure the model comes back to it
+    # from here on vLLM uses the device; the model returns to it only after a failure
     policy.model.to("cpu")
     with tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
         try:
@@ -137,7 +138,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
                 skip_tokenizer_init=not sample.stop,  # it looks for them in text
                 dtype=str(kind).removeprefix("torch."),
                 logprobs_mode="processed_logprobs",
-                generation_config="vllm",  # what acts on sampling is in the recipe, not in the model's folder
+                generation_config="vllm",  # the recipe determines sampling, not the model's folder
                 **{"gpu_memory_utilization": SHARE, **given},
             )
         except (ImportError, OSError, RuntimeError, ValueError) as err:

