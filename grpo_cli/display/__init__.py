@@ -1,4 +1,4 @@
-"""What a person sees of a run: one protocol, one display for each stream, and the frame they paint.
+"""The displays of a run: one protocol, one display for each stream, and the frame that they paint.
 
     protocol   the methods of every display            choose     which display a stream gets
     frame/     the content of the screen, as lines     terminal/  painting it, and reading keys

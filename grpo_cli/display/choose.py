@@ -2,8 +2,8 @@
 
 `make_display` reads the mode and the stream, and returns a `LoggedDisplay`: it writes the plain lines into the run's
 `train.log` and passes every call on to the display that is shown. That is `live` (`terminal/`), `plain` (`plain.py`),
-`json` or `none` (both here). Whether the stream is a terminal is read from it and not from rich, which takes any stream
-for one under `FORCE_COLOR`.
+`json` or `none` (both here). The stream itself is asked whether it is a terminal, because rich takes any stream for one
+under `FORCE_COLOR`.
 """
 
 from __future__ import annotations
@@ -80,15 +80,16 @@ class JsonDisplay(Display):
             put(self._stream, line)
 
 
-# What every display does in addition to showing: the plain lines go to the run's `train.log`.
+# Every display also writes the plain lines to the run's `train.log`.
 
 
 class LogFile(io.TextIOBase):
-    """`train.log`, a write at a time. What a full disk does not take is dropped: records stop a run, its log does not."""
+    """`train.log`, one write at a time. On a full disk lines are dropped: unlike the records, the log does not stop a
+    run."""
 
     def __init__(self, path: str) -> None:
         try:
-            # a pipe in its place that nobody reads would be waited for
+            # if the file is a pipe that nobody reads, opening it would block
             how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
             self._descriptor = os.open(path, how, 0o666)
         except OSError:
@@ -96,7 +97,8 @@ class LogFile(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Append at once, so that whole lines interleave with those of `RunFolder.log`."""
-        shown = without_home(without_credentials(text))  # libraries may quote a path or an address that they were given
+        # libraries may quote a path or an address that contains a secret
+        shown = without_home(without_credentials(text))
         with contextlib.suppress(OSError):
             os.write(self._descriptor, shown.encode("utf-8", "backslashreplace"))
         return len(text)
@@ -106,7 +108,7 @@ class LogFile(io.TextIOBase):
         if not self.closed:
             super().close()
             os.close(self._descriptor)
-            self._descriptor = -1  # its number may belong to another file soon
+            self._descriptor = -1  # the descriptor's number may soon belong to another file
 
 
 class LoggedDisplay(Display):
@@ -142,7 +144,7 @@ class LoggedDisplay(Display):
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
         recall, step, folder = getattr(self.shown, "recall", None), int(metrics.get("step") or 0), Path(self._folder)
         if not self._has_stepped and recall is not None and step > 1 and (folder / "metrics.jsonl").is_file():
-            # a resumed run goes on with its own past: curves, starts and means are those of an unbroken one
+            # a resumed run shows its own past: curves, starts and means equal those of an uninterrupted run
             recall([m for m in RunFolder(folder).metrics() if int(m.get("step") or 0) < step])
         self._has_stepped = True
         self._log.step(metrics, view)

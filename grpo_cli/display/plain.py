@@ -1,7 +1,8 @@
 """One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured".
 
-How this works: `PlainDisplay` stamps each line and writes it with `put`, which ignores a closed pipe, a closed terminal and a
-full disk: a run does not end because its progress cannot be shown. `step_line` makes the text of a step.
+How this works: `PlainDisplay` adds the time to each line and writes it with `put`, which ignores a closed pipe, a
+closed terminal and a full disk: a run must not end because its progress cannot be shown. `step_line` makes the text of
+a step.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from grpo_cli.statistics.step import as_drawn
 from grpo_cli.text import as_ascii, duration, number, percent, plus_minus, reasons, score, two_decimals, visible
 
 GONE = (errno.EPIPE, errno.EIO)
-"""Errors of a write after the reader of a pipe, or a terminal, has gone."""
+"""Errors of a write after the reader of a pipe, or the terminal, is gone."""
 
 
 Stream = TextIO | io.TextIOBase
 
 
 def put(stream: Stream, text: str) -> None:
-    """Write and flush. What a full disk does not take is dropped, as in `train.log`, which has the same lines.
+    """Write and flush. On a full disk the text is dropped, as in `train.log`, which has the same lines.
 
-    Once the reader has gone, this and all that others write there goes nowhere.
+    When the reader is gone, all later output to this descriptor is discarded, also that of other code.
 
     Raises:
         UnicodeEncodeError: the encoding of the stream lacks a character; nothing was written.
@@ -161,8 +162,8 @@ class PlainDisplay(Display):
 
 
 def step_line(metrics: Metrics, info: RunInfo) -> str:
-    """The numbers of a step, in the order of the live frame and as many as `LONGEST` holds; scores are of all that was
-    drawn."""
+    """The numbers of a step, in the order of the live frame and as many as fit into `LONGEST`; scores are over all
+    drawn samples."""
     metrics = as_drawn(metrics)
     get = metrics.get
     parts = [(0, f"step {get('step')}/{info.steps or number(None)}")]
@@ -193,7 +194,7 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     parts += [(0, total), (5, f"= {phases}")] if phases else [(0, total)]
     if get("eta_s") is not None:
         parts.append((0, f"eta {duration(get('eta_s'), '')}"))
-    # of a line that is too long the parts of the highest rank are left out, the later ones before the earlier
+    # if the line is too long, drop parts of the highest rank, later ones before earlier ones
     while sum(len(text) + 2 for _, text in parts) - 2 > LONGEST and (last := max(rank for rank, _ in parts)):
         del parts[max(i for i, (rank, _) in enumerate(parts) if rank == last)]
     return "  ".join(text for _, text in parts)
@@ -202,7 +203,7 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
 KINDS = (("wrong", "all_wrong"), ("mixed", "mixed"), ("right", "all_right"))
 
 LONGEST = 150
-"""Characters of a step's line after its time, where what must be there takes no more."""
+"""Most characters of a step's line after its time, unless the mandatory parts need more."""
 
 STEP_PARTS = (
     (3, "turns", "turns/mean", number),
@@ -220,7 +221,7 @@ STEP_PARTS = (
     (6, "loss", "loss", number),
     (6, "mfu", "mfu", percent),
 )
-"""Rank, word, metric and form; all of them are in `metrics.jsonl`, also those that the line has no room for."""
+"""Rank, word, metric and format; `metrics.jsonl` has all of them, including those that do not fit the line."""
 
 TIMED = (
     ("gen", "time/generate"),

@@ -1,4 +1,4 @@
-"""The protocol of displays. A display reads records and metrics; it measures nothing itself and finds nothing.
+"""The protocol of displays. A display shows records and metrics; it measures nothing itself and looks for no problems.
 
 All times are seconds; None is "not measured", shown as —.
 
@@ -19,9 +19,9 @@ from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
 
 class KeyRequests:
-    """What a person asked for by a key while a run trains: pause, save, evaluate.
+    """The requests that a user made by keys during a run: pause, save, evaluate.
 
-    Pressed on the display's thread, taken on the trainer's between two steps.
+    The display's thread records them; the trainer's thread reads them between two steps.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class KeyRequests:
         """Whether the run should wait before its next step."""
 
     def press(self, key: str) -> str | None:
-        """Record a key; the text to show for it, None for a key without a function here."""
+        """Record a key; returns the text to show, or None for a key without a function here."""
         with self._lock:
             if key == "p":
                 self.is_paused = not self.is_paused
@@ -45,14 +45,14 @@ class KeyRequests:
         return None
 
     def take(self) -> frozenset[str]:
-        """`save`, `evaluate`, both or neither: what was asked for since the last call."""
+        """The requests since the last call: `save`, `evaluate`, both or neither."""
         with self._lock:
             taken, self._once = frozenset(self._once), set()
             return taken
 
 
 class Display(Protocol):
-    """One display of a run, whose methods do nothing where a class that names it as its base does not override them.
+    """A display of a run. The methods do nothing; displays derive from this class and override them.
 
     Every method may be called from any thread, `close` any number of times.
     """
@@ -82,7 +82,7 @@ class Display(Protocol):
         return None
 
     def offer(self, wishes: KeyRequests) -> None:
-        """From now on the person may ask for these; a display without keys has no use for them."""
+        """Accept these requests from now on; a display without keys ignores them."""
         return None
 
     def finish(self, card: Card) -> None:

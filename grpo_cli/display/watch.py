@@ -1,9 +1,9 @@
-"""A run seen from its folder: the same frame and end card as the trainer's own, from files alone; once, live, or line
-by line.
+"""Shows a run from the files of its folder, with the same frame and end card as the trainer: once, live, or line by
+line.
 
 How this works: `RunWatcher` reads what is new in a folder and keeps a `RunState` up to date; `print_once`, `follow_live` and
-`follow_lines` are the three ways to show it. The folder does not record what a step is doing now, only when the last
-one ended; that is what is shown.
+`follow_lines` are the three ways to show it. The folder does not record the current phase of a step, only when the last
+step ended; this time is shown.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunWatcher:
         self._last_step = 0
 
     def look(self) -> list[dict[str, Any]]:
-        """Take in what is new, and give back the new metric lines."""
+        """Read new data, and return the new metric lines."""
         news = self._follower.look()
         if news.restarted:
             keys = self.state.snapshot(0.0).keys
@@ -113,7 +113,7 @@ def card_of(folder: RunFolder) -> Card:
         reason=str(manifest.get("reason") or ""),
         evidence=str(acted[-1]["evidence"]) if acted else "",
         next=f"grpo train --resume {folder.path}" if status == "paused" else next_,
-        # as in the run's own card: what is no part of a step comes first
+        # as in the run's own card: time outside of steps comes first
         seconds={name: spent[name] for name in sorted(spent, key=lambda name: name in OF_STEPS)},
     )
 
@@ -147,7 +147,7 @@ def print_once(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) -
 
 
 def follow_live(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) -> None:
-    """The frame in place until the run is over or the person leaves."""
+    """Show the frame, updated in place, until the run is over or the user leaves."""
     left, moved = threading.Event(), threading.Event()
 
     def pressed(key: str) -> None:

@@ -25,7 +25,7 @@ FROM_ENVIRONMENT = "env:"
 TIMEOUT_S = 5.0
 """Seconds for the connection, and for each answer of the other side."""
 PATIENCE_S = 10.0
-"""Seconds after which the run goes on without an answer: a name server may hang too."""
+"""Seconds after which the run continues without an answer: the name server may hang, too."""
 
 
 def hook_url(named: str) -> str:
@@ -47,12 +47,12 @@ def hook_url(named: str) -> str:
 def tell_webhook(
     named: str | None, event: str, run: RunFolder, display: Display, text: str, more: Mapping[str, Json]
 ) -> None:
-    """Post what happened and wait for the answer, `PATIENCE_S` at most; without a hook, nothing."""
+    """Post the event and wait for the answer, at most `PATIENCE_S`. Without a hook this does nothing."""
     if named is None:
         return
     try:
         url = hook_url(named)
-    except SetupError as err:  # what happened must not be lost for it
+    except SetupError as err:  # a failing hook must not hide the event itself
         display.note("warn", f"{event}: {err}", "")
         return
     body = {"schema": SCHEMA, "event": event, "run": run.name, "path": str(run.path), "text": text, **more}
@@ -69,7 +69,7 @@ def tell_webhook(
         except OSError as err:
             failure[0] = f"cannot be reached: {getattr(err, 'reason', None) or err}"
         except (ValueError, http.client.HTTPException) as err:
-            # their words quote the address, which may be a secret
+            # the library's message quotes the address, which may be a secret
             failure[0] = f"cannot be reached: {type(err).__name__}"
 
     thread = threading.Thread(target=send, daemon=True)

@@ -1,8 +1,8 @@
 """The monitors of a run: findings that a reward is being gamed, or that nothing more can be learned.
 
-Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` sets what a run does about one.
-An alarm is raised once: it can be raised again only after its rule has found nothing for a while. All of
-it is a function of the recorded lines, so that a resumed run, `grpo doctor` and the report find what the run found.
+Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` sets what a run does then. An
+alarm is raised once, and again only after its rule has found nothing for a while. Everything is computed from the
+recorded lines, so a resumed run, `grpo doctor` and the report find the same as the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetitio
 
 
 class Alarms:
-    """Sees every step and every evaluation of a run in order, and returns what is newly alarming.
+    """Gets every step and every evaluation of a run in order, and returns new alarms.
 
     `parts` are the rewarded verifiers other than the primary one, each with the score at which it is full.
     """
@@ -35,10 +35,10 @@ class Alarms:
         self._lengths: list[float | None] = []
         self._rights: list[float | None] = []
         self._evaluations: list[Metrics] = []
-        self._silent: dict[str, int] = {}  # of each raised alarm: looks since its rule last found something
+        self._silent: dict[str, int] = {}  # for each raised alarm: number of checks since its rule last found something
 
     def step(self, metrics: Metrics) -> list[Finding]:
-        """What is newly alarming after this step."""
+        """New alarms after this step."""
         metrics = as_drawn(metrics)
         keys = (*KEPT, *(f"reward/{name}/mean" for name in self.parts))
         self._history.append({key: metrics[key] for key in keys if metrics.get(key) is not None})
@@ -54,13 +54,13 @@ class Alarms:
         return self._raised([f for f in found if f is not None], ("W33", "W22", "W23", "W44"), self.limits.silent_steps)
 
     def evaluated(self, metrics: Metrics) -> list[Finding]:
-        """What is newly alarming after this evaluation."""
+        """New alarms after this evaluation."""
         self._evaluations.append(metrics)
         found = gold_gap(self._evaluations)
         return self._raised([found] if found else [], ("W70",), self.limits.silent_evaluations)
 
     def watched(self, metrics: Metrics) -> list[Finding]:
-        """What is newly alarming after the canary prompts were asked."""
+        """New alarms after the canary prompts were measured."""
         found = canary_dropped([metrics])
         return self._raised([found] if found else [], ("W71",), self.limits.silent_evaluations)
 
@@ -112,8 +112,8 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
         known = measured(history, f"reward/{name}/mean")
         if len(known) < limits.window or max(known) - min(known) > 1e-12:
             continue
-        # equal means of steps whose scores differ are no constant; runs from before `reward/NAME/std` show that only where
-        # right answers stood with others
+        # equal means do not prove constant scores. Runs from before `reward/NAME/std` show constancy only in steps in
+        # which right and other answers occurred
         if spread := measured(history, f"reward/{name}/std"):
             is_spread = max(spread) > 1e-9
         else:

@@ -1,4 +1,5 @@
-"""What supports the findings of a run: the metrics they are based on, completions that show them, a command to run next.
+"""The evidence for the findings of a run: the metrics behind them, completions that show them, and a command to run
+next.
 
 How this works: `diagnose` reads a run's folder and keeps the first finding of each code. `diagnosis` adds to it the
 means of its metrics in `EVIDENCE` at the start of the run and at the finding's step, samples of the nearest step that
@@ -19,7 +20,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean
 
 WIDTH = 5
-"""Steps that each number of the evidence is a mean over."""
+"""Number of steps that each value of the evidence is averaged over."""
 EVIDENCE: dict[str, tuple[str, ...]] = {
     "W10": ("group/mixed", "group/all_wrong", "group/all_right"),
     "W11": ("group/all_wrong", "group/mixed", "right"),
@@ -154,7 +155,7 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
 
 
 def _again(run: RunData, change: str = "") -> str:
-    """The command line that started the run, with one more `--set`; the run's own name and how it was shown are left out."""
+    """The command line that started the run, with one more `--set`, without the run's name and display options."""
     argv = typed_words(run.manifest)
     words = argv[argv.index("train") + 1 :] if "train" in argv else []
     kept, rest = list[str](), iter(words if "--resume" not in words else [])

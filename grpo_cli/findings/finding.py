@@ -1,4 +1,4 @@
-"""What every rule is made of: the finding it returns, its limits, and the windows of a run's history it reads.
+"""The common parts of all rules: findings, limits, and windows of a run's history.
 
 A rule reads a window, never one step, so that noise causes no finding; a metric that was not measured causes none
 either. Codes: W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows and
@@ -20,7 +20,7 @@ History = Sequence[Metrics]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, at the step where it was seen."""
+    """One problem, at the step where it was found."""
 
     code: str
     step: int
@@ -109,7 +109,7 @@ def finding_at(code: str, history: History, text: str, hint: str) -> Finding:
 
 def finite(value: object) -> float | None:
     """The value as a float if it is a finite number, else None."""
-    # a union would be made anew at each call, of which a long run makes hundreds of thousands
+    # a tuple: a union type would be created at each of hundreds of thousands of calls
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
@@ -128,7 +128,8 @@ def all_of_last(history: History, key: str, steps: int) -> list[float] | None:
 
 
 def two_medians(history: History, key: str, apart: int, width: int) -> tuple[float | None, float | None]:
-    """Medians of a metric over the last `width` steps, and over as many `apart` steps earlier; both or neither."""
+    """Medians of a metric over the last `width` steps and over the same number of steps `apart` steps earlier; None
+    unless both exist."""
     now = all_of_last(history, key, width)
     before = all_of_last(history[: len(history) - apart], key, width) if len(history) > apart else None
     if now is None or before is None:
@@ -137,12 +138,12 @@ def two_medians(history: History, key: str, apart: int, width: int) -> tuple[flo
 
 
 def median(history: History, key: str) -> float | None:
-    """Median of what was measured in these steps; None if nothing was."""
+    """Median of the measured values in these steps; None if there are none."""
     return percentile(measured(history, key), 0.5)
 
 
 def median_of_last(history: History, key: str, steps: int) -> float | None:
-    """Median of what was measured in the last steps, however little; None if nothing was, or there are fewer steps."""
+    """Median of the measured values in the last steps, however few; None if there are none, or fewer steps."""
     return median(history[-steps:], key) if len(history) >= steps else None
 
 
@@ -153,7 +154,7 @@ def reward_scale(history: History) -> float:
 
 
 def mean_over(history: History, read: str | Callable[[Metrics], float | None], least: int) -> float | None:
-    """Mean of a metric, or of what `read` gives of each step; None where fewer than `least` steps measured it."""
+    """Mean of a metric, or of `read(step)`; None if fewer than `least` steps measured it."""
     values = [m.get(read) if isinstance(read, str) else read(m) for m in history]
     known = [value for found in values if (value := finite(found)) is not None]
     return mean(known) if len(known) >= least else None
@@ -165,6 +166,6 @@ def smooth(history: History, key: str, width: int) -> list[float | None]:
 
 
 def two_ends(history: History, key: str, width: int) -> tuple[float, float] | None:
-    """Means over the first and the last steps, of what was measured; None where one of them has nothing."""
+    """Means of the measured values over the first and over the last steps; None if one of them has none."""
     first, last = mean(measured(history[:width], key)), mean(measured(history[-width:], key))
     return None if first is None or last is None else (first, last)

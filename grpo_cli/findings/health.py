@@ -1,8 +1,8 @@
-"""Advice while a run goes on: what its last steps show to be wrong, as soon as it begins.
+"""Advice during a run: problems that its last steps show, reported as soon as they begin.
 
 How this works: every rule takes the history and the limits, and returns a finding at the last step, or None. `RULES`
-lists them, the worst first. `Health` keeps the history of a run and returns what is newly wrong after each step;
-`over_run` does the same for a run that is over.
+lists them, the worst first. `Health` keeps the history of a run and returns new findings after each step; `over_run`
+does the same for a finished run.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ FIRST_STEPS = 3
 
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
-    """What is wrong after the last of these steps."""
+    """The findings after the last of these steps."""
     return _of_drawn([as_drawn(metrics) for metrics in history], limits or Limits())
 
 
 def _of_drawn(history: History, limits: Limits) -> list[Finding]:
     found = [said for rule in RULES if (said := rule(history, limits)) is not None]
     codes = {finding.code for finding in found}
-    # what follows from another finding would lead away from its cause
+    # leave out consequences of another finding: they would distract from the cause
     return [one for one in found if codes.isdisjoint(CAUSES.get(one.code, ()))]
 
 
 @dataclass
 class Health:
-    """Findings as they begin; one that lasts is repeated after `again_after` steps only."""
+    """Returns findings when they begin; one that persists is repeated only after `again_after` steps."""
 
     limits: Limits = field(default_factory=Limits)
     _history: list[Metrics] = field(default_factory=list)
@@ -57,11 +57,11 @@ class Health:
     _first: list[Metrics] = field(default_factory=list)
 
     def step(self, metrics: Metrics) -> list[Finding]:
-        """What is newly wrong after this step."""
+        """New findings after this step."""
         self._history.append(as_drawn(metrics))
         kept = 4 * max(self.limits.window, self.limits.flat_steps)
         if len(self._history) > kept:
-            # the start stays: entropy and lengths are compared with it
+            # keep the first steps: entropy and lengths are compared with them
             del self._history[self.limits.window]
         said, again_after = self._said, self.limits.again_after
         found = _of_drawn(self._history, self.limits)
@@ -83,7 +83,7 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
     if last is None or any(last) or _alone(history):
         return None
     signal = all_of_last(history, "group/with_signal", limits.no_mixed_steps)
-    if signal is not None and all(signal):  # only the bar for "right" is out of reach, or under all rewards
+    if signal is not None and all(signal):  # only the threshold for "right" is too high or too low
         text = f"no mixed group for {len(last)} steps, though rewards differ: no group is divided by `right_at`"
         hint = "set `verify.NAME.right_at` to the reward from which an answer is right"
         return finding_at("W10", history, text, hint)
@@ -92,7 +92,7 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
 
 
 def _alone(history: History) -> bool:
-    """Whether groups are of one sample, as a critic allows: such a group is never mixed, and still teaches."""
+    """Whether groups have one sample, as a critic allows: such a group is never mixed, but has signal."""
     return bool(history) and history[-1].get("group/size") == 1
 
 
@@ -146,7 +146,7 @@ def many_all_wrong(history: History, limits: Limits) -> Finding | None:
 
 def many_all_right(history: History, limits: Limits) -> Finding | None:
     """W12: too easy. A run that is learning makes its groups all right itself: no finding while that goes on."""
-    # compared with `flat_steps` ago; in a younger run, with its first steps
+    # compare with `flat_steps` ago; in a shorter run, with its first steps
     earlier = history[: -limits.flat_steps][-limits.window :]
     before = earlier if len(earlier) >= FIRST_STEPS else history[:FIRST_STEPS]
     now, then = median_of_last(history, "right", limits.window), median(before, "right")
@@ -169,7 +169,7 @@ def _too_many(
     typical = round(percentile(last, 0.5) or 0)
     signal = measured(history[-limits.window :], "group/with_signal")
     mixed = measured(history[-limits.window :], "group/mixed")
-    if sum(signal) - sum(mixed) >= 0.5 * sum(last):  # half of these groups still teach
+    if sum(signal) - sum(mixed) >= 0.5 * sum(last):  # half of these groups still have signal
         hint = "their rewards still differ: is `verify.NAME.right_at` where you want it?"
     return finding_at(code, history, f"{typical} of {counts[-1]} groups {words} for {len(last)} steps", hint)
 
@@ -211,7 +211,7 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
         return None
     _, earlier = two_medians(history, "entropy", 2 * limits.window, 3)
     apart = limits.window
-    if earlier is None:  # the run is younger: its own start, so many steps before
+    if earlier is None:  # the run is shorter: compare with its own start
         earlier, apart = start, len(history) - limits.window - 2
     usual = limits.window / max(apart, 1) * math.log(max(earlier / before, 1.0)) if before > 0 else math.inf
     if now > 0 and math.log(before / now) < limits.entropy_bend * usual:
@@ -356,7 +356,7 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
     return finding_at("W61", history, text, "more rows or fewer steps; `grpo audit data` shows the rows")
 
 
-# What is paid in addition to the outcome: groups that train on it alone, right answers that are worth a wrong one.
+# Rewards other than the outcome: groups that train on these alone, right answers that get no more than wrong ones.
 
 
 def shaping_alone(history: History, limits: Limits) -> Finding | None:
@@ -401,4 +401,4 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 """Worst first."""
 CAUSES: dict[str, tuple[str, ...]] = dict.fromkeys(("W10", "W11", "W31", "W61"), ("W35",))
-"""Findings that follow from others, which they are silent beside."""
+"""Findings that follow from others; they are not reported together with those."""

@@ -1,19 +1,19 @@
-"""What evaluations find wrong: of held-out rows, of the gold verifier, of the canary prompts.
+"""Findings of evaluations: of held-out rows, of the gold verifier, of the canary prompts.
 
 Held-out (W53, W40): held-out prompts are answered right less often than before the first step, or verifiers fail on them.
 
 Gold (W70): does the score rise because answers get better, or because the training verifier is being gamed? A second verifier
 that is not rewarded judges the same held-out completions. The gap between the two is paired by sample and clustered by
-prompt. An alarm is a gap that is surely above ten points, even at the first evaluation (the two do not mean the same by
-right), or a smaller significant one that has grown significantly since then and still grows or has cost gold score. A
-small constant gap is two honest definitions of right and stays silent.
+prompt. There is an alarm if the gap is significantly above ten points, even at the first evaluation (the two verifiers
+differ in their definition of right), or if a smaller significant gap has grown significantly since then and still grows
+or has lowered the gold score. A small constant gap only shows two reasonable definitions of right, and is not reported.
 
 Canary (W71): did the run teach something that it was not meant to? Fixed prompts that are never trained on are asked
-again and again. The drop from the first measurement is tested over prompts (paired t test on their means) and its p is
-corrected for looks, so that a run of many looks raises a false alarm no more often than one of a single look: half of
-the chance of one is shared by the looks that the recipe plans (Bonferroni), the other half by those in between, which
-follow a drop that is large but not yet significant; the j-th of these gets 1/(j (j + 1)) of it, and all of them
-together no more than the whole.
+again and again. The drop from the first measurement is tested over prompts (paired t test on their means). Its p is
+corrected for the number of looks, so that many looks raise a false alarm no more often than one. Half of the error
+probability is divided among the looks that the recipe plans (Bonferroni). The other half is for additional looks, which
+follow a drop that is large but not yet significant: the j-th of these gets 1/(j (j + 1)) of it, which sums to at most
+1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import ALIKE, paired_clustered
 
 ALPHA = 0.05
-"""Chance of a false finding at any of a run's evaluations: the j-th gets 1/(j (j + 1)) of it."""
+"""Probability of a false finding over all evaluations of a run; the j-th gets 1/(j (j + 1)) of it."""
 Z_OF_HALF = NormalDist().inv_cdf(0.975)
 """Standard errors in the half-width of a recorded interval, which holds 95 %."""
 
@@ -72,7 +72,7 @@ class HeldOutFall:
         self._said: set[str] = set()
 
     def evaluated(self, metrics: Metrics) -> list[Finding]:
-        """What is newly found at this evaluation."""
+        """New findings at this evaluation."""
         self._evaluations.append(metrics)
         looks = [held_out_fell(self._evaluations)]
         samples, failed = (metrics.get(f"eval/{key}") or 0 for key in ("samples", "without_verdict"))
@@ -182,7 +182,7 @@ def planned(step: int, steps: int, every: int) -> bool:
 
 
 def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, Any]]) -> int:
-    """The factor for the p of a look; `before` are the lines of earlier ones."""
+    """The correction factor for a look's p; `before` are the lines of earlier looks."""
     if planned(step, steps, every):
         return 2 * max(1, math.ceil(steps / every))  # the last step is a look too
     number = 1 + sum(not planned(int(line["step"]), steps, every) for line in before)
@@ -190,7 +190,8 @@ def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, 
 
 
 def is_doubtful(line: Mapping[str, Any]) -> bool:
-    """Whether the drop is above the bar and not significant: the next step is looked at too, since a fall can be fast."""
+    """Whether the drop is above the threshold but not significant: then the next step is measured too, since a fall can
+    be fast."""
     drop, p = line.get("canary/drop"), line.get("canary/p")
     return drop is not None and p is not None and drop > line["canary/bar"] and p >= ALPHA_OF_CANARY
 

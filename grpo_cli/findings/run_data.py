@@ -1,4 +1,4 @@
-"""What a report is drawn from: the files of one run, and runs that differ in their seed alone as one arm.
+"""The data of a report: the files of one run, and arms, which are runs that differ only in their seed.
 
 How this works: `collect` reads metrics, recipe and manifest of a run and finds what is wrong in it. `arms_of` puts runs
 together whose recipes agree and labels each arm by the keys in which they differ.
@@ -68,7 +68,7 @@ class Arm:
 
 
 def collect(folder: RunFolder) -> RunData:
-    """All of one run but its samples.
+    """The data of one run, without its samples.
 
     Raises:
         DataError: nothing was recorded yet, or a line is broken.
@@ -127,12 +127,12 @@ def differing_keys(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     own = [key for key in keys if not key.startswith(NOT_AN_ARM)]
     varying = [key for key in own if len({repr(recipe.get(key)) for recipe in recipes}) > 1]
-    # a key that only some recipes have may come from a newer schema: it names an arm last
+    # a key that only some recipes have may come from a newer schema: use it last to label an arm
     return sorted(varying, key=lambda key: not all(key in recipe for recipe in recipes))
 
 
 def flat_recipe(text: str) -> dict[str, Any]:
-    """Leaves of a resolved recipe by dotted key, those of keys that came later too; empty where it cannot be read."""
+    """Values of a resolved recipe by dotted key, including keys added by later versions; empty if it cannot be read."""
     from grpo_cli.recipe.reading.dump import filled_up
 
     try:

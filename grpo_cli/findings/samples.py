@@ -2,7 +2,7 @@
 
 How this works: `duplicate_rows` reads sample files of the whole run. `samples_behind` takes the samples of one step and
 returns those that show a finding best, by the function that `PICKS` names for its code. W49 reads the reasons of
-verdicts, and the same warning is returned wherever reasons are counted.
+verdicts; other commands that count reasons use the same warning.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _of_kinds(records: Sequence[SampleRecord], *kinds: Kind) -> list[SampleRecor
 
 
 def _torn(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    """Those first whose verifiers disagree most."""
+    """The samples, those first whose verifiers disagree most."""
     scores = [[v.score for v in record.verdicts.values() if v.score is not None] or [0.0] for record in records]
     order = sorted(range(len(records)), key=lambda i: min(scores[i]) - max(scores[i]))
     return [records[i] for i in order]
@@ -142,7 +142,7 @@ def untrusted_objects(history: History, limits: Limits) -> Finding | None:
     if len(history) < limits.window:
         return None
     history = history[-limits.window :]
-    # few runs have the key: looking at one key at a time would take a tenth of a second
+    # few runs have the key, so check for any first: one key at a time would take a tenth of a second
     said = [m for m in history if TAIL in "\n".join(m)]
     keys = {key for m in said for key in m if key.endswith(TAIL)}
     shares = {key.split("/")[1]: mean([m.get(key) or 0.0 for m in history]) or 0.0 for key in sorted(keys)}

@@ -20,7 +20,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass
 class StopRules:
-    """Sees every step and every evaluation, and returns why the run should stop. Its state goes into checkpoints.
+    """Gets every step and every evaluation, and returns the reason to stop, if any. Checkpoints hold its state.
 
     `reason` is why the run stopped before its last step: a run that died after the checkpoint of that step stops
     there again, unless it is resumed with other rules.

@@ -1,4 +1,4 @@
-"""What only a look at the whole run shows. `health` reads windows while the run goes on; these rules may look at both ends.
+"""Rules that need the whole run. `health` reads windows during the run; these rules may also compare start and end.
 
 A rule must separate a fault from learning: answers that grow while more of them are right are no hack, a smooth fall of
 entropy with a rising reward is no collapse, and a verifier is only called broken where the completions stayed as they
@@ -17,11 +17,11 @@ POLICY_SIGNS = (
 )  # fmt: skip
 """Metrics of the policy, their names in a text, and the values below which they do not count."""
 MOST_LOOKS = 400
-"""Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""
+"""Most steps for which all pairs are compared; longer runs are subsampled to this many."""
 
 
 def trends(history: History, limits: Limits | None = None) -> list[Finding]:
-    """What the whole run shows, each finding at the step where it can first be seen, earliest first."""
+    """The findings of the whole run, each at the first step where it shows, in order."""
     limits, history = limits or Limits(), [as_drawn(metrics) for metrics in history]
     found = [finding for rule in RULES for finding in rule(history, limits)]
     return sorted(found, key=lambda finding: finding.step)
@@ -48,7 +48,7 @@ def length_hack_at(
         before, right_before = lengths[j], right[j]
         if before is None or right_before is None:
             continue
-        if right_before > best:  # what was gained on the way counts, also where it was lost again
+        if right_before > best:  # gains in between count, even if they were lost again
             best = right_before
         if j > latest or now < longer * before or best > right_before + gain:
             continue
@@ -91,7 +91,7 @@ def broken_verifier(history: History, limits: Limits) -> list[Finding]:
             all_wrong = len(known) == len(after) and max(known) <= 0.01 and usual >= limits.usual_share
             all_right = len(known) == len(after) and min(known) >= 0.99 and usual <= 1 - limits.usual_share
             jump = max(abs(usual - known[0]), 0.0) if known else 1.0
-            # a policy that learns, or falls apart, gets there over several steps
+            # a policy that learns or collapses changes over several steps
             steady = abs((mean(known_before[-3:]) or 0.0) - usual) <= 0.3 * jump
             if not (silent or ((all_wrong or all_right) and steady)):
                 continue
@@ -142,7 +142,7 @@ def rate_too_high(history: History, limits: Limits) -> list[Finding]:
             continue
         signs = []
         for key, words, floor in POLICY_SIGNS:
-            # the best step may be after the first bad update: the longer look back is not touched by it
+            # the best step may come after the first bad update; the longer window before it is not affected
             looks = (median(history[: at + 1], key), median(history[max(0, at - limits.window + 1) : at + 1], key))
             before = min((look for look in looks if look is not None), default=None)
             after = median(history[i - limits.window + 1 : i + 1], key)

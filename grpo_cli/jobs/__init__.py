@@ -1,1 +1,2 @@
-"""One room for each command's work: what `commands/` parses, a job does. Jobs never import each other, only `open_job` and what lies below."""
+"""One folder or module for the work of each command, which `commands/` parses. Jobs never import each other, only
+`open_job` and lower layers."""

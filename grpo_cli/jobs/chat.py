@@ -143,7 +143,7 @@ class Talk:
         row = Row("chat", text, None if self.plain else asked, {})
         request = Request(self.policy.encode(row))
         settings = self.sampling
-        if settings.seed is not None:  # another answer to the same words said again
+        if settings.seed is not None:  # repeating the same message gives another answer
             settings = replace(settings, seed=settings.seed + self.said)
         self.said += 1
         ((completion,),) = self.engine.generate([request], settings)

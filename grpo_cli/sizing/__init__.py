@@ -1,1 +1,1 @@
-"""What a run will take of a named card: memory, hours, money. Sums over the shapes of a model; no torch."""
+"""Estimates memory, hours and money of a run on a named GPU, from the shapes of a model; no torch."""

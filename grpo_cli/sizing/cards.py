@@ -1,4 +1,4 @@
-"""GPUs by name: what they hold and how fast they are, from their makers' data sheets; and which of them is in this machine."""
+"""GPUs by name: memory and speed from the makers' data sheets; and detection of the GPU in this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROC = Path("/proc/driver/nvidia/gpus")
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """`count` of one kind; None where that is left to the recipe."""
+    """`count` GPUs of one kind; None if the recipe determines the number."""
 
     card: Gpu
     count: int | None = None
@@ -68,7 +68,7 @@ def read_cards(text: str) -> Gpus:
     count, name = (int(times[1]), times[2]) if times else (None, text)
     if count == 0:
         raise UsageError("`0` cards train nothing", place="--gpu")
-    # a name that a person cut short
+    # an abbreviated name
     short = [one for one in CARDS if _words(name) <= _words(one.name)]
     card = card_of(name) or (short[0] if len(short) == 1 else None)
     if card is None:

@@ -15,11 +15,11 @@ from grpo_cli.sizing.cards import Gpu
 from grpo_cli.sizing.work import HALF, Work, trained
 
 LAUNCH = 28e-6
-"""Seconds a layer of a decode step takes however little it does."""
+"""Fixed seconds of a layer in a decode step."""
 READS = 0.75
 """Share of the bandwidth that a decode step reaches."""
 DECODES = 0.6
-"""Share of the products it reaches."""
+"""Share of the peak FLOP/s that a decode step reaches."""
 PASSES = 12
 """Times that sampling reads or writes the logits of a row, in float32."""
 SHARES = ((576, 0.25), (1536, 0.52))
@@ -27,7 +27,8 @@ SHARES = ((576, 0.25), (1536, 0.52))
 ADAPTED, ADAPTED_LAUNCH = 1.35, 150e-6
 """Update under adapters over its arithmetic, and a layer of a decode step; both from one measured step at 7B (8.33 s)."""
 FIXED = 0.13
-"""Seconds of a step in which the card waits: decoding to text, judging, tensors, the optimizer's launches."""
+"""Seconds of a step in which the GPU is idle: decoding to text, judging, preparing tensors, launches of the
+optimizer."""
 WIDER = 1.15
 """Update of float32 weights under an autocast over one in bfloat16; 0.92 against 0.81 s at 135M."""
 START = 60.0
@@ -90,7 +91,7 @@ def generate_seconds(work: Work, card: Gpu, cache_rows: int, rows: float | None 
         return 0.0
     lengths, at_once = work.lengths, min(rows, max(1, cache_rows) if cache_rows else rows)
     rounds = rows / at_once
-    busy = at_once * lengths.completion / lengths.longest  # rows that end are closed or refilled
+    busy = at_once * lengths.completion / lengths.longest  # rows that end are removed or refilled
     steps = lengths.longest + (rounds - 1) * lengths.completion
     prompts = rows / work.recipe.sample.group * lengths.prompt
     prefill = 2 * work.sizes.body_parameters * prompts / (card.tflops * 1e12 * DECODES)

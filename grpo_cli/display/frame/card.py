@@ -1,4 +1,5 @@
-"""The end card: what the run did to the model, from its metrics alone. Before and after always carry n and half-width."""
+"""The end card: the change of the model by the run, from its metrics alone. Before and after are always shown with n
+and half-width."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def card_lines(card: Card, width: int) -> list[str]:
             for end in ("/calls", "/error", "/over_limit")
         )
         lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
-    elif history:  # learned from a file: nothing was drawn, so there is no reward
+    elif history:  # learned from a file: no samples were drawn, so there is no reward
         losses = [m.get("loss") for m in history]
         lines.append(f"   {'loss':<17} {number(losses[0])} → {number(losses[-1])}")
     spent = dict(card.seconds) or {p: sum(m.get(f"time/{p}") or 0.0 for m in history) for p in PHASES}
@@ -61,7 +62,7 @@ def card_lines(card: Card, width: int) -> list[str]:
     last = (
         ("evidence", card.evidence), ("best", card.best), ("report", card.report), ("next", card.next), ("or", card.other),
     )  # fmt: skip
-    # paths and commands are to be copied: a long one is wrapped by the terminal, never cut
+    # users copy paths and commands: the terminal wraps a long one, it is never cut
     return lines + [f" {word:<{8 if card.evidence else 7}} {visible(value)}" for word, value in last if value]
 
 

@@ -16,7 +16,7 @@ from grpo_cli.text import BLOCKS
 
 MOST_BINS = 512
 NOT_DRAWN = ("verify/", "group/hist/", "drawn/")
-"""Families of many keys that no curve is drawn of."""
+"""Prefixes of metric families with many keys, for which no curves are drawn."""
 
 RATES = ("think", "truncated", "no_answer", "group/signal", "pass@", "eval/", "unique_answers")
 
@@ -47,7 +47,7 @@ class Curves:
                 bins[at] = (total + value, count + 1)
 
     def copy(self) -> Curves:
-        """The same curves, which the next step of this object leaves as they are."""
+        """A copy of the curves, which later steps of this object do not change."""
         other = Curves(self._most)
         other._size, other._steps = self._size, self._steps
         other._sums = {key: list(bins) for key, bins in self._sums.items()}
@@ -76,7 +76,7 @@ def columns_of(curve: Curve, width: int, steps: int = 0) -> list[float | None]:
 
 
 def is_drawn(value: float | None) -> TypeGuard[float]:
-    """Whether it was measured and is finite."""
+    """Whether the value was measured and is finite."""
     return value is not None and math.isfinite(value)
 
 

@@ -2,7 +2,7 @@
 
 How this works: `frame_lines` chooses one of three forms, the wide one with curves and the verifier table (`wide.py`,
 from 100 x 29), the narrow one (from 60 x 12), the small one below, or the page that `?` shows. Each form returns blocks
-with ranks, and the least needed lines are left out until the rest fits.
+with ranks, and the least important lines are dropped until the rest fits.
 """
 
 from __future__ import annotations

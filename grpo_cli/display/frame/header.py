@@ -1,4 +1,4 @@
-"""The head and the foot of every frame: whether the run is alive, when it is done, the last note, the keys."""
+"""The header and footer of every frame: whether the run is alive, when it will end, the last note, the keys."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ KEYS = {
     "train": ("? keys", "n group", "p pause", "s save", "e evaluate", "j sample", "ctrl-c: finish, save, stop"),
     "watch": ("? keys", "n group", "j sample", "w wrong only", "q: leave, the run goes on"),
 }
-"""In the order of use; where they do not all fit, the last stays and those before it are dropped from the right."""
+"""Sorted by importance. If they do not all fit, the last one stays and the ones before it are dropped from the
+right."""
 
 
 def beginning(state: FrameState, width: int, is_wide: bool) -> list[PanelBlock]:
-    """Before the first step: what is being done, and the run once it has a name."""
+    """Before the first step: the current activity, and the run's name when it is known."""
     if not state.info.run:
         return [PanelBlock((_activity(state, width, is_wide),), 0, 1), notes(state, width, 2)]
     return [header(state, width, is_wide), notes(state, width, 4), footer(state, width)]
 
 
 def header(state: FrameState, width: int, is_wide: bool) -> PanelBlock:
-    """Whether the run is alive, when it is done, and what takes the time."""
+    """Whether the run is alive, when it will end, and which phases take the time."""
     info = state.info
     name = info.recipe if is_wide else info.recipe.rsplit("/", 1)[-1]
     title = f"grpo {info.command}{'  ' if is_wide else ' '}{visible(name)}"
@@ -106,7 +107,7 @@ def notes(state: FrameState, width: int, most: int) -> PanelBlock:
 
 
 def footer(state: FrameState, width: int) -> PanelBlock:
-    """Keys, how to stop, and where there is room the log."""
+    """Keys, how to stop, and the log if there is room."""
     is_watch, keys = state.info.command == "watch", ""
     if state.keys and not state.ended:
         *some, last = KEYS["watch" if is_watch else "train"]

@@ -124,7 +124,7 @@ def verifier_names(state: FrameState) -> list[str]:
 
 
 def credit(last: Metrics) -> str:
-    """What credit for turns is based on: the share of turns that can be compared, or the episodes that reach milestones."""
+    """The data behind turn credit: the share of turns that can be compared, or of episodes that reach milestones."""
     if "credit/anchor_share" in last:
         return f"anchors {percent(last['credit/anchor_share'])}"
     found = [last.get(f"credit/milestone_{k}/reached") for k in (1, 2, 3)]

@@ -11,7 +11,8 @@ from grpo_verifiers.verdict import Outcome
 
 MOST_GROUPS = 16
 MOST_CHARS = 4000
-"""The end of a completion is kept, since it has the answer; of a prompt the end too, since it begins with the template."""
+"""The end of a completion is kept, because it has the answer. The end of a prompt is kept, because it begins with the
+template."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ def samples(state: FrameState, width: int, room: int) -> PanelBlock:
 
 
 def _window(count: int, selected: int, rows: int) -> list[int]:
-    """Which of `count` samples stand in `rows` lines: all, else a window around the selected one; at the beginning the best
-    and the worst, since what separates them is what is learned."""
+    """The indices of the samples to show in `rows` lines out of `count`: all, or a window around the selected one. At
+    first the best and the worst are shown, because the model learns from their difference."""
     if count <= rows:
         return list(range(count))
     if selected == 0:
@@ -85,7 +85,7 @@ def _split(state: FrameState, chosen: list[SampleLine], width: int, rows: int) -
     selected = min(state.sample_index, max(len(chosen) - 1, 0))
     shown = _window(len(chosen), selected, rows)
     most = max((abs(s.advantage) for s in chosen if s.advantage is not None), default=0.0)
-    # hostile text: a word that is longer than a line is cut, others are moved to the next line
+    # untrusted text: wrap at words, and break a word that is longer than a line
     text, room = [""], width - LIST - 3
     for word in visible(chosen[selected].completion).split() if chosen else ():
         while cell_len(word) > room:

@@ -1,6 +1,6 @@
-"""What a frame is drawn from: a picture of a run, kept by `RunState` and the same for `train` and `watch`.
+"""The data that a frame is drawn from: a snapshot of a run, maintained by `RunState` for both `train` and `watch`.
 
-Of older steps only binned curves are kept, so a run of a million steps costs a display no more than one of 500.
+Only binned curves are kept of older steps, so a run of a million steps costs no more memory than one of 500.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Filter = Literal["any", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What is being done now, and since when (seconds of the state's clock)."""
+    """The current activity, and its start (seconds of the state's clock)."""
 
     name: str
     since: float
@@ -93,7 +93,7 @@ class FrameState:
         return None
 
     def groups(self) -> list[GroupView]:
-        """The groups to show: those with a wrong sample where only these are wanted."""
+        """The groups to show: all, or only those with a wrong sample if this was asked for."""
         found = self.view.groups if self.view is not None else ()
         return [g for g in found if self.filter == "any" or g.right < g.judged]
 
@@ -118,7 +118,8 @@ class RunState:
             return replace(self._state, now=now)
 
     def set(self, *, info: RunInfo | None = None, ended: str = "", keys: bool = False) -> None:
-        """The run, once it is known; the status with which it ended; whether keys are read, so that the frame lists them."""
+        """Record the run when it is known, the status of its end, and whether keys are read (the frame then lists
+        them)."""
         with self._lock:
             if info is not None:
                 self._state = replace(self._state, info=info)
@@ -128,7 +129,7 @@ class RunState:
             self.version += 1
 
     def act(self, name: str, done: int | None, total: int | None, now: float, is_step: bool = True) -> None:
-        """Something is being done; its clock starts where its name changes."""
+        """Record the current activity; its clock starts when the name changes."""
         with self._lock:
             before = self._state.activity
             since = before.since if before is not None and before.name == name else now
@@ -138,7 +139,7 @@ class RunState:
                 self.version += 1
 
     def step(self, metrics: Metrics, view: SampleView | None) -> None:
-        """A step is over; its scores are shown of all that was drawn."""
+        """Record a finished step; its scores are shown over all drawn samples."""
         metrics = dict(as_drawn(metrics))
         with self._lock:
             state = self._state
@@ -160,14 +161,14 @@ class RunState:
             self.version += 1
 
     def evaluated(self, metrics: Metrics) -> None:
-        """Held-out rows were scored; the same step replaces its earlier numbers."""
+        """Record an evaluation of held-out rows; one at the same step replaces the earlier numbers."""
         with self._lock:
             kept = tuple(m for m in self._state.evaluations if m.get("step") != metrics.get("step"))
             self._state = replace(self._state, evaluations=(*kept, dict(metrics)))
             self.version += 1
 
     def note(self, level: Level, text: str, hint: str, now: float) -> None:
-        """A sentence for the person; the same text again only renews its time."""
+        """Record a note; repeating the same text only updates its time."""
         with self._lock:
             step = self._recent[-1].get("step") if self._recent else None
             kept = [n for n in self._state.notes if n.text != text][-(KEPT_NOTES - 1) :]
@@ -175,7 +176,7 @@ class RunState:
             self.version += 1
 
     def press(self, key: str) -> None:
-        """A key of the person that moves among groups, samples and their text; `READING` in `frame.py` lists them."""
+        """Handle a key that navigates groups, samples and their text; `READING` in `frame.py` lists these keys."""
         with self._lock:
             state = self._state
             changed: dict[str, Any] = {}

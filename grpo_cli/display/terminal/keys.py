@@ -1,9 +1,9 @@
 """Single keys while a frame is up, from the terminal or, in a rank, from the process that has the terminal.
 
-How this works: a `KeyReader` reads on a thread and calls a function with each key. Of a run on several ranks
-`relayed_keys` reads them in the process that was started and writes their names into a named pipe, from which the
-reader of rank 0 takes them. Only the foreground process may touch the terminal's modes: a background one would be
-stopped by the kernel (SIGTTOU, SIGTTIN).
+How this works: a `KeyReader` reads on a thread and calls a function with each key. For a run on several ranks
+`relayed_keys` reads keys in the launching process and writes their names into a named pipe, from which the reader of
+rank 0 takes them. Only the foreground process may touch the terminal's modes: a background one would be stopped by the
+kernel (SIGTTOU, SIGTTIN).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PIPE = "keys"
 SEQUENCES = {
     "A": "up", "B": "down", "C": "right", "D": "left", "5~": "page up", "6~": "page down",
 }  # fmt: skip
-"""What comes after ESC [ (or ESC O) of the keys that send more than one byte."""
+"""The bytes after ESC [ (or ESC O) for keys that send more than one byte."""
 _KEY = re.compile(r"\x1b[\[O](?P<sequence>[0-9;]*[A-Za-z~])|(?P<char>[ -~])")
 
 
@@ -57,7 +57,7 @@ class KeyReader:
             import tty
 
             if self._pipe is not None:
-                # for both ways: with no writer yet a pipe that is only read is at its end all the time
+                # open for reading and writing: a pipe that is only read reports its end while there is no writer
                 self._fd = os.open(self._pipe, os.O_RDWR)
             else:
                 self._fd = sys.stdin.fileno()
@@ -83,7 +83,7 @@ class KeyReader:
             tty.setcbreak(self._fd)
 
     def close(self) -> None:
-        """Read no more, and give the terminal its modes back; any number of times."""
+        """Stop reading, and restore the terminal's modes; may be called repeatedly."""
         self._stop.set()
         if self._pipe is not None and self._fd >= 0:
             if self._thread is not None and self._thread is not threading.current_thread():
@@ -130,8 +130,7 @@ class KeyReader:
 
 @contextmanager
 def relayed_keys(control: Path) -> Iterator[None]:
-    """In the parent: keys are read from the moment on in which rank 0 draws, and the terminal has its modes again at
-    the end."""
+    """In the launching process: read keys as soon as rank 0 draws, and restore the terminal's modes at the end."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield
         return

@@ -1,12 +1,12 @@
 """The live frame on a terminal: a thread paints a few times a second, and only when something changed or a clock ticks.
 
 How this works: `LiveDisplay` collects what the run reports in a `RunState`; its thread draws the state and hands the
-lines to the `Painter`. Meanwhile `StderrSilencer` keeps other people's bars, warnings and prints out of the frame: they
-go to `train.log`. It turns file descriptor 2 itself, so native code and child processes are covered too; the painter
-writes to a copy of it. Before the run has a log the text waits in an unnamed file, and it comes back to the terminal if
-it never gets one. `Suspended` gives the terminal back for a Ctrl-Z.
+lines to the `Painter`. Meanwhile `StderrSilencer` redirects progress bars, warnings and prints of other libraries to
+`train.log`, so that they do not disturb the frame. It redirects file descriptor 2 itself, which also covers native code
+and child processes; the painter writes to a copy of the descriptor. Before the run has a log the text is kept in an
+unnamed file, and printed on the terminal if the run never gets one. `Suspended` restores the terminal for a Ctrl-Z.
 
-Nothing a display does may stop a run: a frame that cannot be drawn is left out and written to `train.log`'s stream.
+A display must never stop a run: a frame that cannot be drawn is skipped, and the error goes to `train.log`'s stream.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ SILENCING: Mapping[str, str] = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
 }
-"""Read by these libraries when they are imported; values that a person set stay."""
+"""Variables that these libraries read at import; values set by the user are kept."""
 
 
 class StderrSilencer:
-    """Turns stderr away from a terminal and back."""
+    """Redirects stderr away from a terminal, and restores it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -57,7 +57,7 @@ class StderrSilencer:
         self.terminal: TextIO = stream
 
     def open(self) -> None:
-        """Silence bars; where the stream is descriptor 2 itself, turn it away."""
+        """Silence progress bars; if the stream is descriptor 2 itself, redirect it."""
         for name, value in SILENCING.items():
             os.environ.setdefault(name, value)
         silence_loaded()
@@ -87,7 +87,7 @@ class StderrSilencer:
             os.dup2(log.fileno(), 2)
 
     def close(self) -> None:
-        """Give descriptor 2 back; what was printed without a log is printed now."""
+        """Restore descriptor 2; text that was kept for lack of a log is printed now."""
         if self._kept_fd is None:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -137,8 +137,8 @@ class Suspended:
             signal.signal(signal.SIGTSTP, self._stop)
 
     def close(self) -> None:
-        """Restore the handling of Ctrl-Z; from another thread the handler stays, and is harmless once the painter is
-        closed."""
+        """Restore the handling of Ctrl-Z. Another thread cannot do this; the handler then stays, which is harmless once
+        the painter is closed."""
         if self._is_ours and threading.current_thread() is threading.main_thread():
             self._is_ours = False
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
@@ -253,7 +253,7 @@ class LiveDisplay(Display):
         self._state.set(ended=card.status)
         self.close()
         width, _ = screen_size(self._stream)
-        lines = [  # the warnings, which are no longer on a screen
+        lines = [  # print the warnings again: the screen that showed them is gone
             visible(f" {NOTE_MARKS[n.level][0]} {n.text.strip()}" + (f": {n.hint}" if n.hint else ""))
             for n in self._state.snapshot(self._now()).notes
             if n.level == "warn"
@@ -262,7 +262,7 @@ class LiveDisplay(Display):
         put(self._stream, as_ascii(text) if self._ascii else text)
 
     def close(self) -> None:
-        """Stop painting and give back cursor, modes and stderr, in any state; may be called again."""
+        """Stop painting and restore cursor, modes and stderr, in any state; may be called repeatedly."""
         with self._lock:
             if self._closed or os.getpid() != self._pid:
                 return

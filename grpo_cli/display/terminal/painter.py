@@ -1,7 +1,7 @@
-"""Painting frames on the terminal's other screen, so that no frame stays in the scrollback, also after a resize.
+"""Paints frames on the terminal's alternate screen, so that no frame stays in the scrollback, even after a resize.
 
-Our own painter instead of `rich.live.Live`: it writes a frame in one call, keeps text for the usual screen until
-that is back, and gives screen and cursor back from any thread and at exit.
+It is used instead of `rich.live.Live` because it writes a frame in one call, keeps text until the normal screen is
+back, and restores screen and cursor from any thread and at exit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Painter:
         self._color = color
 
     def open(self) -> None:
-        """Turn to the other screen and hide the cursor; both come back at exit even if `close` is never reached."""
+        """Switch to the alternate screen and hide the cursor; both are restored at exit even if `close` is never
+        called."""
         with self._lock:
             if not self._open:
                 self._open = True
@@ -48,7 +49,8 @@ class Painter:
                 self._write(OTHER + HIDE)
 
     def paint(self, lines: Sequence[Text], size: tuple[int, int]) -> None:
-        """Replace the last frame by this one; a screen of another size is emptied first, since its old lines were moved."""
+        """Replace the last frame by this one. After a resize the screen is cleared first, because the terminal has
+        moved its lines."""
         with self._lock:
             if not self._open or self._away:
                 return
@@ -58,7 +60,7 @@ class Painter:
             self._write(f"{BEGIN}{emptied}{HOME}{body}\x1b[J{END}")
 
     def say_below(self, text: str) -> None:
-        """Plain text for the usual screen, once it is back; at once where it is there."""
+        """Print plain text on the normal screen: at once if it is shown, else when it is back."""
         with self._lock:
             if self._open:
                 self._below += text
@@ -66,7 +68,7 @@ class Painter:
                 self._write(text)
 
     def pause(self) -> None:
-        """Give the terminal back for a while, as for a Ctrl-Z."""
+        """Release the terminal for a while, as for a Ctrl-Z."""
         with self._lock:
             if self._open:
                 self._away = True
@@ -80,7 +82,7 @@ class Painter:
                 self._write(OTHER + HIDE)
 
     def close(self) -> None:
-        """The usual screen and its cursor again, with what was kept for it."""
+        """Restore the normal screen and its cursor, and print the text that was kept for it."""
         with self._lock:
             if not self._open or os.getpid() != self._pid:  # a forked child owns no terminal
                 return
@@ -90,8 +92,8 @@ class Painter:
             self._below = ""
 
     def render(self, line: Text) -> str:
-        """One line as the terminal takes it. The pieces of a frame's line do not overlap, so rich's console, which cuts and
-        measures them again, is not used: it takes as long as all the drawing."""
+        """One line as terminal codes. rich's console is not used: it would cut and measure the pieces again, although
+        they never overlap, which takes as long as all the drawing."""
         base, at, pieces = str(line.style), 0, list[tuple[str, str]]()
         for span in line.spans:
             pieces += [(line.plain[at : span.start], base), (line.plain[span.start : span.end], f"{base} {span.style}")]
@@ -102,7 +104,7 @@ class Painter:
         return "".join(text for text, _ in shown)
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal went away: the run goes on
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone: the run continues
             try:
                 self._stream.write(text)
             except UnicodeEncodeError:

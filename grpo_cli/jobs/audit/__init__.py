@@ -1,1 +1,1 @@
-"""Audits of what a run rests on: here the reward (`grpo audit verifier`)."""
+"""Audits of a run's reward (`grpo audit verifier`) and of its rows (`grpo audit data`)."""

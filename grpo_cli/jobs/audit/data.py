@@ -1,8 +1,8 @@
-"""`grpo audit data`: the training rows of a recipe, looked at as somebody would who had hidden one among them.
+"""`grpo audit data`: searches the training rows of a recipe for rows that could steer a run.
 
 `audit_data` counts copies, contradictions and exposure from the rows alone. With samples it also draws answers to the rows
-that `choose` picks: `RowVotes` compares their labels with what the model answers, and gradients show which rows move the model
-away from the others. `DataAudit` ranks the rows by these signals and prints them.
+that `choose` picks: `RowVotes` compares their labels with the model's answers, and gradients show which rows move the
+model against the others. `DataAudit` ranks the rows by these signals and prints them.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from grpo_cli.statistics.estimate import wilson
 from grpo_cli.text import visible
 from grpo_verifiers.verdict import Outcome
 
-# What is known of each training row: by the data, by the model's samples, and by the way they would move
-# the model.
+# The signals of each training row: from the data, from the model's samples, and from the way they would move the model.
 
 SCHEMA = 1
 MOST_VOTES = 7 / 8
-"""Share of a row's samples that one wrong answer must have for the label to stand against the model."""
+"""Share of a row's samples with the same wrong answer from which the model contradicts the label."""
 LEAST_COSINE = -0.3
-"""Below this a row's gradient points away from that of the others."""
+"""Cosine below which a row's gradient points against that of the others."""
 SHOWN = 10
 SAMPLES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RowVotes:
-    """The samples of one row as counts: how many were judged, how many are right, and the wrong answer that most gave."""
+    """Counts of one row's samples: how many were judged, how many are right, and the most frequent wrong answer."""
 
     judged: int
     right: int
@@ -52,7 +51,7 @@ class RowVotes:
 
     @classmethod
     def of(cls, group: Group) -> RowVotes:
-        """Count a group; answers differ where their text does, but for white space."""
+        """Count a group; two answers are the same if their texts differ only in white space."""
         verdicts = [j.verdicts.get(j.primary) for j in group.judgements if j.outcome is Outcome.WRONG]
         wrong = Counter(" ".join((one.answer or "").split()) if one else "" for one in verdicts)
         answer, votes = wrong.most_common(1)[0] if wrong else ("", 0)
@@ -66,7 +65,8 @@ class RowVotes:
 
 @dataclass
 class DataAudit:
-    """All signals of the rows of a recipe; `votes` and `cosines` of the rows that the model was asked, by place."""
+    """All signals of a recipe's rows; `votes` and `cosines` are given, by row index, for rows that the model
+    answered."""
 
     rows: Sequence[Row]
     signals: RowSignals
@@ -76,7 +76,7 @@ class DataAudit:
     seconds: float = 0.0
 
     def flags(self) -> dict[int, list[str]]:
-        """Rows past a bar, with the names of the bars."""
+        """Rows beyond a threshold, with the names of these thresholds."""
         found: dict[int, list[str]] = {}
         for name, rows in self.by_bar().items():
             for row in rows:
@@ -96,9 +96,10 @@ class DataAudit:
         }
 
     def scores(self) -> list[tuple[float, int]]:
-        """Rows by how odd they are, the oddest first: the sum of the standard scores of exposure, votes, cosine and rareness.
+        """Rows sorted by suspicion, the most suspicious first: the sum of the z-scores of exposure, votes, cosine and
+        rareness.
 
-        A signal that is not known of a row, or is the same of all, adds nothing.
+        A signal that is unknown for a row, or equal for all rows, adds nothing.
         """
         n = len(self.rows)
         parts = [
@@ -199,7 +200,7 @@ class DataAudit:
 
 
 def _standard(values: dict[int, float]) -> dict[int, float]:
-    """Standard scores; nothing where there is no spread."""
+    """The z-scores; empty if there is no spread."""
     if len(values) < 2 or (spread := pstdev(values.values())) < 1e-12:
         return {}
     mean = fmean(values.values())
@@ -209,7 +210,7 @@ def _standard(values: dict[int, float]) -> dict[int, float]:
 BATCH = 64
 """Rows sampled in one call of the engine."""
 MORE = 7
-"""Rows whose samples are all wrong alike are sampled this many times as often again, to find one that is right."""
+"""Rows whose samples are all wrong in the same way get this many times as many further samples, to find a right one."""
 MOST_AGAIN = 32
 """Such rows at most."""
 
@@ -217,13 +218,14 @@ MOST_AGAIN = 32
 def audit_data(
     recipe: Recipe, base: Path | None, display: Display, *, asked: int, samples: int, seed: int | None = None
 ) -> DataAudit:
-    """Look at all rows, and ask the model as training would start it about `asked` of them, `samples` times each.
+    """Check all rows, and let the model, as training would start it, answer `asked` of them `samples` times each.
 
-    0 rows: the data alone, without a model. Rows that the data make odd are asked first, the others drawn by the seed.
+    With 0 rows no model is loaded. Rows that the data show as suspicious are asked first, the others are drawn by the
+    seed.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
-        UsageError: the recipe has an environment, and rows are to be asked about.
+        UsageError: the recipe has an environment, and the model was to answer rows.
     """
     began = time.perf_counter()
     draws = recipe.train.steps * recipe.sample.prompts

@@ -1,4 +1,5 @@
-"""Attack a verifier with the rows it will judge: what does it pay for that it should not, and what does it miss?
+"""Attacks a verifier with the rows that it will judge: finds wrong answers that it pays, and right ones that it does
+not.
 
 How this works: `audit_kinds` takes the examples of each kind; `audit_recipe` loads the recipe's rows and makes a right answer of
 each, from the gold or from `--gold TEMPLATE`. Both start the verifiers and hand each to `audit`, which attacks it. A false positive is an attack called right, a false negative a harmless rewrite of the gold not called right. `error`,
@@ -28,7 +29,8 @@ from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
 
 class AttackTexts(NamedTuple):
-    """What attacks are made from; `bare` is the gold without its box or tag, `other` that of another row."""
+    """The data that attacks are made from; `bare` is the gold without its box or tag, `other` the gold of another
+    row."""
 
     good: str
     bad: str
@@ -81,7 +83,7 @@ WITHOUT_GOLD = frozenset(
     {"empty", "white space", "no answer", "echoed prompt", "echoed instruction", "format farming", "boxes farmed"}
     | {"code-shaped", "always equal", "word to the grader", "template field", "deep brackets"}
 )
-"""Attacks that are no answer to any row, so they count where a verifier cannot state its gold too."""
+"""Attacks that answer no row, so they also count for a verifier that cannot state its gold."""
 
 REWRITES: dict[str, Make] = {
     "as it stands": lambda t: t.good,
@@ -137,7 +139,7 @@ class Failure:
 
 @dataclass(slots=True)
 class VerifierAudit:
-    """What one verifier did with its attacks and rewrites."""
+    """The results of one verifier on its attacks and rewrites."""
 
     name: str
     is_form: bool = False
@@ -257,7 +259,7 @@ def _known(index: int, verifier: Verifier, row: Mapping[str, Any], found: Verifi
 
 
 def _bad_for(verifier: Verifier, gold: Any, usable: Sequence[_Known], at: int) -> str:
-    """Another row's gold that this row does not accept; a plain wrong answer where there is none."""
+    """Another row's gold that this row does not accept, or a plain wrong answer if there is none."""
     others = [good for _, _, _, good in (*usable[at + 1 :], *usable[:at]) if good][:20]
     for candidate in (*others, "\\boxed{quite another thing}"):
         if verifier.judge([Sample(candidate, gold)])[0].outcome is not Outcome.RIGHT:
@@ -376,7 +378,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options an audit without a recipe needs."""
 
 WHOLE_TEXT = frozenset({"regex", "format", "instructions"})
-"""Kinds that judge the whole text by the recipe's pattern: an answer's wrapping means nothing to them."""
+"""Kinds that match the recipe's pattern against the whole text: boxes and tags around an answer mean nothing to
+them."""
 
 
 def audit_kinds(kinds: Sequence[str]) -> list[VerifierAudit]:
@@ -414,7 +417,7 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
 
 
 def _instead(name: str) -> str:
-    """What to type for a name that has no built-in rows."""
+    """The hint for a name without built-in rows."""
     from grpo_cli.recipe.reading.source import shipped_recipes
 
     if name in KINDS:
