@@ -1,4 +1,4 @@
-"""`grpo doctor`: what is wrong with a finished or running run, and with this machine.
+"""`grpo doctor`: finds problems of a finished or running run, and of this machine.
 
 `examine_run` collects the data of a run and lists the findings about it. `examine_machine` compares this machine with what a
 training run needs: versions that agree, a torch that fits, room on disk. Nothing here imports torch: its build is read from
@@ -34,18 +34,18 @@ from grpo_verifiers.verifier import BadOption, Unavailable
 
 OURS = "grpo-cli"
 CHECKED = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "vllm", "math-verify", "deepspeed")
-"""Packages whose own demands are held against what is installed."""
+"""Packages whose requirements are compared with the installed versions."""
 PARSERS = ("4.13.2", "4.11.0", "4.9.3")
 """Versions of the antlr4 runtime that the LaTeX parser of math-verify was generated for; others fail at the first parse."""
 LEAST_GIB = 2.0
-"""Less room than this is a finding: a checkpoint of a small model with its optimizer."""
+"""Less free disk space than this is a finding: it is the size of a checkpoint of a small model with its optimizer."""
 SHARED_GIB = 1.0
 """Less shared memory than this stops NCCL between several GPUs of one machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineProblem:
-    """Something that will break a run here, and what to do."""
+    """A problem that will break a run here, with a hint."""
 
     text: str
     hint: str
@@ -81,7 +81,7 @@ def driver() -> str | None:
 
 
 def places(runs: str) -> dict[str, Path]:
-    """Where much is written: run folders, our cache, the hub's cache, temporary files, shared memory."""
+    """Folders that need much space: run folders, our cache, the hub's cache, temporary files, shared memory."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     ours = Path(os.environ.get("GRPO_CACHE") or cache / "grpo")
     hub = Path(os.environ.get("HF_HOME") or cache / "huggingface")
@@ -90,7 +90,7 @@ def places(runs: str) -> dict[str, Path]:
 
 
 def free_gib(path: Path) -> float | None:
-    """Free GiB at a path that may not exist yet; None where it cannot be asked."""
+    """Free GiB at a path that may not exist yet; None if unknown."""
     place = path.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -114,7 +114,7 @@ def demands(name: str) -> list[str]:
 
 
 def unmet(name: str, required: Sequence[str]) -> Iterator[MachineProblem]:
-    """Demands of a package on installed ones that are not met; what is not installed is only missed if it must be there."""
+    """Unmet requirements of a package. A package that is not installed is reported only if it is required."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in required:
@@ -168,13 +168,13 @@ def _room(runs: str, gpus: int) -> Iterator[MachineProblem]:
         yield MachineProblem(f"{free:g} GiB are free in {path} ({name})", hint)
 
 
-# What `grpo doctor RUN` prints: each finding with what stands behind it.
+# The output of `grpo doctor RUN`: each finding with its evidence.
 
 SCHEMA = 1
 
 
 def examine_run(named: str, folder: str, as_json: bool) -> int:
-    """Print the findings of a run with what stands behind them; the exit code.
+    """Print the findings of a run with their evidence; returns the exit code.
 
     Raises:
         DataError: no such run, nothing was recorded yet, or a line is broken.
@@ -190,7 +190,7 @@ def examine_run(named: str, folder: str, as_json: bool) -> int:
 
 
 def lines_of(found: Sequence[Diagnosis], run: Path) -> list[str]:
-    """What a person reads; model text cannot steer the terminal."""
+    """The text for the terminal; control characters in model text are made harmless."""
     if not found:
         return ["no finding"]
     lines: list[str] = []
@@ -223,7 +223,7 @@ PROGRAMS = ("g++", "node", "coqc")
 
 
 def examine_machine(least: str, as_json: bool, runs: str = "runs") -> int:
-    """Print what the machine has and what its sandbox holds; the exit code.
+    """Print the machine's properties and the self-test of its sandbox; returns the exit code.
 
     Raises:
         UsageError: no such tier.

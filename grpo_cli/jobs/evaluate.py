@@ -37,11 +37,11 @@ from grpo_cli.text import DASH, number, visible
 
 USUAL = ("kind", "difficulty")
 MOST_UNASKED = 12
-"""Kinds up to which a column that nobody asked for is shown."""
+"""A column that was not asked for is shown if it has at most this many kinds."""
 MOST_SHOWN = 20
 """Kinds that the text shows of one column; the object has all."""
 NONE = DASH
-"""The kind of rows that lack the column."""
+"""The name for rows without the column."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ Kinds = Mapping[str, Mapping[str, RowKind]]
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[str]:
-    """The columns to group rows by, of which the fields are given.
+    """The columns to group rows by, from the rows' fields.
 
     Raises:
         UsageError: no row has one that was asked for.
@@ -99,7 +99,7 @@ def by_kind(measured: MeasuredSamples, asked: Sequence[str]) -> Kinds:
 
 
 def lines_of(kinds: Kinds) -> list[str]:
-    """What a person reads: a line a kind, under the name of its column."""
+    """The text: one line for each kind, under the name of its column."""
     lines: list[str] = []
     for column, found in kinds.items():
         shown = list(found.items())[:MOST_SHOWN]
@@ -177,7 +177,7 @@ def _paired(a: MeasuredSamples, b: MeasuredSamples) -> list[tuple[list[float], l
 
 
 def shares(measured: MeasuredSamples) -> dict[str, list[float]]:
-    """Right (1.0) or not (0.0) of every judged sample, by row in their order."""
+    """1.0 for right and 0.0 for other judged samples, in order, by row."""
     groups: dict[str, list[float]] = {}
     for record in measured.records:
         group = groups.setdefault(record.row, [])
@@ -194,8 +194,8 @@ def measure_model(
     by: Sequence[str] = (),
     first: JudgedRows | None = None,
 ) -> Evaluation:
-    """Load, sample and judge; the model is given back before this returns. `noun` names the progress, `by` columns that the
-    rows must have, `first` the held-out rows where they are open already.
+    """Load, sample and judge; the model is freed before this returns. `noun` labels the progress, `by` names columns
+    that the rows must have, `first` are the held-out rows if they are already open.
 
     Raises:
         UsageError: no row has one of them.
@@ -223,7 +223,7 @@ def measure_model(
             environment=recipe.environment,
         )
         found = evaluator.run(0, lambda done, total: display.progress(noun, done, total))
-    # the next model is loaded where this one was
+    # free the memory for the next model
     del opened, evaluator
     gc.collect()
     if torch.cuda.is_available():
@@ -307,7 +307,7 @@ def table(found: Evaluation, path: Path | None, kinds: Kinds | None = None) -> l
 
 
 def comparison(against: str, reference: Evaluation | None, paired: PairedComparison) -> list[str]:
-    """The paired comparison, with the difference it could have seen."""
+    """The paired comparison, with the smallest difference that it could have detected."""
     assert reference is not None
     d = paired.sampled
     is_bound = math.isfinite(d.difference.half_width)

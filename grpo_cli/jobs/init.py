@@ -1,7 +1,7 @@
 """`grpo init --from FILE`: a GRPO configuration of TRL, open-r1 or axolotl as a recipe, and a list of what has no counterpart.
 
-Names go through the one table of other trainers' names (`recipe.checking.other_names`); what a name alone cannot say (batch
-sizes, data sets, rewards) is worked out here. What was left out is never silent.
+Names go through the one table of other trainers' names (`recipe.checking.other_names`); values that do not map by name
+alone (batch sizes, data sets, rewards) are converted here. Everything left out is listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPEN_R1: dict[str, tuple[dict[str, Any], str]] = {
 TRL = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward", "get_soft_overlong_punishment")
 """Functions that `trl.rewards` has by these names."""
 
-# How a configuration trains, as the recipe says it: batch, length, schedule and loss.
+# The training settings of a configuration as recipe keys: batch, length, schedule and loss.
 
 
 def put_batch(rest: Config, made: ConvertedRecipe) -> None:
@@ -86,20 +86,20 @@ def put_method(rest: Config, made: ConvertedRecipe) -> None:
         made.put("train.loss", "grpo")
 
 
-# A recipe that another trainer's configuration becomes, and what of that is still to be dealt with.
+# The recipe made from another trainer's configuration, and the settings that are not converted yet.
 
 Config = dict[str, Any]
 
 
 @dataclass
 class ConvertedRecipe:
-    """A recipe as nested mappings, and `(name, value, why)` of all that is not in it."""
+    """A recipe as nested mappings, and `(name, value, why)` for every setting left out of it."""
 
     recipe: Config = field(default_factory=dict)
     left: list[tuple[str, object, str]] = field(default_factory=list)
 
     def put(self, path: str, value: object) -> None:
-        """Say the key at a dotted path."""
+        """Set the key at a dotted path."""
         *above, last = path.split(".")
         inner = self.recipe
         for part in above:
@@ -108,7 +108,7 @@ class ConvertedRecipe:
 
 
 def take(rest: Config, *names: str) -> Any:
-    """The value of the first of these names, all of which are dealt with then."""
+    """The value of the first of these names; all of them then count as converted."""
     found = [rest.pop(name) for name in names if name in rest]
     return found[0] if found else None
 
@@ -121,7 +121,7 @@ _BY_TYPE: dict[type, str] = {
     bool: "mask_truncated_completions",
 }
 PLAIN = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
-"""Names whose value goes to their counterpart as it is, and its type."""
+"""Names whose value is copied unchanged to the key of the same meaning, with its type."""
 PRECISION = "weights stay in float32 and products run in bfloat16 where that pays: a small rate would not move others"
 UNSAID = {
     "bf16": PRECISION,

@@ -1,4 +1,4 @@
-"""What a job works with, opened in one way for all of them: judge, rows and golds that fit, policy, engine.
+"""Opens the parts of a job, in the same way for all jobs: judge, rows and golds that fit, policy, engine.
 
 `open_rows` starts the judge and loads rows whose golds it passes (`JudgedRows`). `with_policy` adds a policy and keeps the rows
 that fit its context (`OpenJob`). `open_job` does both; `open_start` also warms the policy up, as training would. `grpo train`
@@ -54,7 +54,7 @@ class JudgedRows:
         return self.splits["train"]
 
     def shown_by(self, display: Display) -> JudgedRows:
-        """The same rows, whose notes another display shows from now on; it shows those that were kept first."""
+        """The same rows with another display for notes; it first shows the notes kept so far."""
         for level, text, hint in self.display.notes if isinstance(self.display, Notes) else ():
             display.note(level, text, hint)
         self.judge.lines.note = lambda text, hint: display.note("warn", text, hint)
@@ -62,7 +62,7 @@ class JudgedRows:
 
 
 class Notes(SilentDisplay):
-    """Keeps what is noted before there is a display."""
+    """Keeps notes until there is a display."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -75,7 +75,7 @@ class Notes(SilentDisplay):
 
 @dataclass(frozen=True)
 class OpenJob:
-    """The same with a policy: `splits` are the rows that fit it."""
+    """Judge and rows with a policy: `splits` are the rows that fit it."""
 
     recipe: Recipe
     base: Path | None
@@ -84,9 +84,9 @@ class OpenJob:
     splits: Mapping[Which, Split]
     policy: Policy
     canary: Split | None = None
-    """The rows of `monitor.canary`, where a run has some; not yet fitted."""
+    """The rows of `monitor.canary`, if a run has some; prompts that are too long are not yet removed."""
     pairs: PairSet | None = None
-    """The pairs of `prefer.data`, where a run learns from a file."""
+    """The pairs of `prefer.data`, if a run learns from a file."""
 
     @property
     def train(self) -> Split:
@@ -100,8 +100,8 @@ class OpenJob:
 
     @cached_property
     def engine(self) -> Engine:
-        """Made when first asked for, and with vLLM it holds the weights of that moment; a note names what generates instead
-        of the recipe's engine, where that cannot.
+        """The engine, made at the first access; vLLM then holds the weights of that moment. If the recipe's engine
+        cannot be used, a note names the one used instead.
 
         Raises:
             SetupError: the recipe's engine cannot drive this model.
@@ -145,10 +145,10 @@ class OpenJob:
 
 @contextmanager
 def open_rows(recipe: Recipe, base: Path | None, display: Display, splits: Sequence[Which]) -> Iterator[JudgedRows]:
-    """Start the recipe's judge and load rows with it. Ends the judge.
+    """Start the recipe's judge and load rows with it; the judge is stopped at the end of the context.
 
     Raises:
-        RecipeError, DataError, SetupError: what cannot be built, started, read or judged.
+        RecipeError, DataError, SetupError: something cannot be built, started, read or judged.
     """
     judge = Judge.of(recipe, base)
     judge.lines.note = lambda text, hint: display.note("warn", text, hint)
@@ -164,9 +164,9 @@ def open_rows(recipe: Recipe, base: Path | None, display: Display, splits: Seque
 def open_first(
     recipe: Recipe, base: Path | None, splits: Sequence[Which], model: Model | None = None
 ) -> Iterator[JudgedRows]:
-    """What a command opens before it imports torch, which takes seconds: judge and rows, after a look at the model's files.
+    """Open judge and rows after a check of the model's files, before torch is imported, which takes seconds.
 
-    `model`: what is loaded where that is not the recipe's, to be trained.
+    `model`: the model to load, if it is not the recipe's model for training.
 
     Raises:
         RecipeError, DataError, SetupError: as `open_rows`, and as loading the model would.
@@ -177,7 +177,7 @@ def open_first(
 
 
 def with_policy(rows: JudgedRows, policy: Policy, served: int | None = None) -> OpenJob:
-    """The open job of these rows and a policy; `served`: the context of a vLLM server that generates for training.
+    """The job with these rows and a policy; `served`: the context length of a vLLM server that generates for training.
 
     Raises:
         DataError, SetupError: no row, or no completion, fits the policy's context.
@@ -206,14 +206,14 @@ def open_job(
     load: Callable[[torch.device, Accept], Policy] | None = None,
     first: JudgedRows | None = None,
 ) -> Iterator[OpenJob]:
-    """Open everything that `recipe` names, for one process; its judge and engine end with the block.
+    """Open everything that `recipe` names, for one process; judge and engine are stopped at the end of the context.
 
     Args:
-        base: folder from which the recipe's paths count.
-        display: receives notes on what was dropped, warnings, and the progress of loading.
+        base: folder that the recipe's paths are relative to.
+        display: receives notes on dropped rows, warnings, and the progress of loading.
         splits: which rows are wanted, by default all that the recipe names.
-        load: gives the policy to work with; by default the recipe's model as training loads it.
-        first: what `open_first` has opened already.
+        load: returns the policy; by default the recipe's model, loaded as for training.
+        first: the result of `open_first`, if it was called before.
 
     Raises:
         RecipeError, DataError, SetupError: as `open_rows`, `load` and `with_policy`.
@@ -223,7 +223,7 @@ def open_job(
         if first is None
         else nullcontext(first.shown_by(display)) as rows
     ):
-        from grpo_cli.policy.model import load_model, names_hub, pick_device  # behind what the rows refuse
+        from grpo_cli.policy.model import load_model, names_hub, pick_device  # imported after the rows were checked
 
         set_threads(recipe.run.threads)
         for text in judge_warnings(rows.judge):
@@ -258,7 +258,7 @@ def open_start(
     trains: bool = False,
     first: JudgedRows | None = None,
 ) -> Iterator[OpenJob]:
-    """The open job whose policy is the one that training would start from, warmed up where the recipe asks for it.
+    """The job with the policy that training would start from, including the recipe's warm-up.
 
     `trains`: always loaded as for training; `first` as in `open_job`.
 
@@ -269,7 +269,7 @@ def open_start(
     def load(device: torch.device, accept: Accept) -> Policy:
         from grpo_cli.policy.model import load_model
 
-        # one that is warmed up is loaded as for training, so that the cached weights fit and are the same
+        # load a policy with a warm-up as for training, so that the cached weights fit and are the same
         loads = trains or bool(recipe.warmup)
         return load_model(recipe.model, device=device, seed=recipe.train.seed, training=loads, accept=accept)
 
@@ -284,7 +284,7 @@ def splits_of(recipe: Recipe) -> list[Which]:
 
 
 def judge_warnings(judge: Judge) -> list[str]:
-    """What a person should know of the judge before its verdicts are believed."""
+    """Warnings about the judge that a user should read before trusting its verdicts."""
     said = proxy_warnings(judge.specs)
     for name, sandbox in judge.sandboxes().items():
         if sandbox["warnings"]:

@@ -25,14 +25,14 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.text import path_of
 
-# Samples are held against the recipe that they are said to be of, before anything is learned from them.
+# Samples are compared with the recipe that they claim to belong to, before anything is learned from them.
 
 
 def check_belonging(samples: Sequence[SampleRecord], recipe: Recipe, base: Path | None, place: str) -> None:
     """Refuse samples of held-out rows, and samples that another recipe has drawn or judged.
 
     Raises:
-        DataError: what is wrong, in one sentence; also where the recipe's rows cannot be read.
+        DataError: the reason in one sentence; also if the recipe's rows cannot be read.
     """
     held_out = load_rows(recipe.data, "eval", base) if recipe.data.eval is not None else []
     refuse_held_out([Row(s.row, s.prompt, None, {}) for s in samples], held_out, place)
@@ -55,7 +55,7 @@ def check_belonging(samples: Sequence[SampleRecord], recipe: Recipe, base: Path 
         )
 
 
-# Judged samples from files and runs, with the place of every line that is none.
+# Judged samples from files and runs; lines that are no samples are reported with their place.
 
 
 def read_samples(files: Sequence[str]) -> list[SampleRecord]:
@@ -98,7 +98,7 @@ def _sample(item: Record | BrokenFile) -> SampleRecord | Mistake:
 
 @dataclass(frozen=True)
 class MadePairs:
-    """The lines that are written, and what they are worth; `unspelt` of them hold U+FFFD."""
+    """The lines to write, with a summary; `unspelt` of them hold U+FFFD."""
 
     lines: list[dict[str, Any]]
     summary: PairSummary
@@ -118,7 +118,7 @@ class MadePairs:
 
 
 def run_samples(run: RunFolder, since: int) -> list[SampleRecord]:
-    """What a run drew for training from step `since` on.
+    """The training samples of a run from step `since` on.
 
     Raises:
         DataError: there are none.
@@ -133,7 +133,8 @@ def run_samples(run: RunFolder, since: int) -> list[SampleRecord]:
 def draw_samples(
     recipe: Recipe, base: Path | None, display: Display, prompts: int | None, samples: int
 ) -> list[SampleRecord]:
-    """`samples` that the recipe's model, warmed up where it asks for it, draws now for so many training rows, by default all.
+    """Draw `samples` completions for each of this many training rows (default: all) with the recipe's model, after its
+    warm-up if it has one.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
@@ -159,7 +160,7 @@ def pairs_of(
     """Pairs of judged samples, or with `unpaired` every usable answer with its label.
 
     Args:
-        known: the recipe that the samples are held against, and the folder its data paths count from, where they are known.
+        known: the recipe to compare the samples with, and the folder that its data paths are relative to, if known.
         place: where the samples were found.
 
     Raises:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 TIMES = 2
-"""How many rollouts and passes a measurement takes: the first builds kernels and captures graphs, the last is timed."""
+"""Number of rollouts and passes in a measurement: the first builds kernels and captures graphs, the last is timed."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Sampled:
 
 
 def why_unmeasured(job: OpenJob, work: Work) -> str | None:
-    """Why no step can be measured here; None where one can."""
+    """The reason why no step can be measured here; None if one can."""
     if job.recipe.environment is not None:
         return "a step of episodes is not measured"
     if not work.is_packed:
@@ -75,8 +75,8 @@ def measure_step(job: OpenJob, work: Work) -> StepCost:
     """Seconds of a step's rollout and update, and the bytes of its pass at full length.
 
     Args:
-        place: its policy loaded as for training.
-        work: what a step is made of.
+        place: the open job; its policy is loaded as for training.
+        work: the sizes of a step.
 
     Raises:
         SetupError: memory is short, or the model cannot be packed.
@@ -142,7 +142,7 @@ def _passed(job: OpenJob, rows: list[tuple[list[int], list[int]]]) -> tuple[floa
             torch.autograd.backward(logps.sum())
         seconds = _now() - began
     peak = None
-    if on_cuda:  # gradients are counted with what is held
+    if on_cuda:  # gradients are counted with the memory held between steps
         grads = sum(p.grad.nbytes for p in policy.model.parameters() if p.grad is not None)
         peak = torch.cuda.max_memory_allocated() - before - grads
     policy.model.zero_grad(set_to_none=True)
@@ -161,19 +161,19 @@ def _now() -> float:
 
 
 MOST_PROMPTS = 256
-"""Prompts whose tokens are counted for the sum."""
+"""Number of prompts whose tokens are counted for the estimate."""
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What was found, and whether the run fits the cards that were asked about; `unsaid` is why that is unknown."""
+    """The results, and whether the run fits the named GPUs; `unsaid` is the reason if that is unknown."""
 
     run: ProbeRun
     fit: Fit | None = None
     unsaid: str | None = None
 
     def asked_json(self) -> dict[str, Json]:
-        """What `--json` has more where cards were asked about; `fit` is null where it is unknown."""
+        """The additional fields of `--json` if GPUs were named; `fit` is null if unknown."""
         if self.fit is None and self.unsaid is None:
             return {}
         return {"fit": None if self.fit is None else self.fit.as_json()}
@@ -190,8 +190,8 @@ def run_probe(
 ) -> Probed:
     """Load rows, golds and model, warm it up where the recipe asks for it, and sample; `first`: the rows that are open already.
 
-    With `ask` also whether the run fits these cards, by the lengths that were drawn; where one of them is here, by a step that is
-    measured.
+    With `ask` it also estimates whether the run fits these GPUs, from the lengths of the samples, and from a measured
+    step if such a GPU is here.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
@@ -239,7 +239,7 @@ def _measured(job: OpenJob, work: Work) -> StepCost | None:
         return None
     try:
         return measure_step(job, work)
-    except SetupError as err:  # the samples are there, and the sum says as much
+    except SetupError as err:  # keep the samples' results; the estimate reports the reason
         job.display.note("warn", str(err))
         return None
 

@@ -1,6 +1,8 @@
-"""What stops a run before a weight is loaded, as one list: `grpo train` raises the first of it, `grpo check` reports each.
+"""The requirements that are checked before weights are loaded, as one list: `grpo train` raises the first failure,
+`grpo check` reports all.
 
-Every question goes to the part that the run meets later: packages, engine, device, webhook, run folder. No torch in here.
+Every check calls the module that the run uses later: packages, engine, device, webhook, run folder. Nothing here
+imports torch.
 """
 
 from __future__ import annotations
@@ -24,18 +26,17 @@ from grpo_cli.run.folder import refuse_place
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something that a run needs, under the name that `grpo check` reports it by; `ask` raises a UserError where it is not
-    here."""
+    """A requirement of a run, with its name in `grpo check`; `ask` raises a UserError if it is not met."""
 
     check: str
     ask: Callable[[], object]
 
 
 def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = True) -> Iterator[Question]:
-    """What a run in so many processes needs of this machine.
+    """The requirements of a run with this many processes on this machine.
 
     Args:
-        recipe: with `stages`, those are asked for too.
+        recipe: its `stages` are checked too.
         processes: of all machines together.
         on_gpu: whether each process has a GPU.
         begins: whether the run has no folder yet.
@@ -63,7 +64,7 @@ def sources(recipe: Recipe, base: Path | None) -> Iterator[Question]:
         named += [("monitor.canary", one.monitor.canary.rows)] if one.monitor.canary is not None else []
         named += [("prefer.data", one.prefer.data)] if one.prefer is not None and one.prefer.data else []
         for key, source in named:
-            if not source.source.startswith("run:"):  # a stage before it writes the run
+            if not source.source.startswith("run:"):  # an earlier stage writes this run
                 yield Question("rows", partial(refuse_missing, source, base, key))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
 
 MOST_TOKENS_A_BYTE = 11
-"""No token is shorter than a byte, and a normaliser (NFKC) makes at most 11 bytes of one."""
+"""A token has at least one byte, and a normaliser (NFKC) turns one byte into at most 11."""
 
 
 def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, display: Display) -> Split:
@@ -54,10 +54,10 @@ def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, di
 def load_canary(
     recipe: Recipe, base: Path | None, judge: Judge, display: Display, trained: Sequence[Row]
 ) -> Split | None:
-    """The canary rows with their golds, loaded like held-out ones; None where the recipe has none.
+    """The canary rows with their golds, loaded like held-out rows; None if the recipe has none.
 
     Raises:
-        DataError: a row cannot be used, or is one of those `trained` on too.
+        DataError: a row cannot be used, or is also one of the rows `trained` on.
     """
     spec = recipe.monitor.canary
     if spec is None:
@@ -81,7 +81,7 @@ def as_held_out(recipe: Recipe, spec: Canary) -> Recipe:
 
 
 def offered(rows: list[Row], tools: list[dict[str, Any]]) -> list[Row]:
-    """The rows with the tools that an environment offers; as they are where it has none.
+    """The rows with the tools of the environment; unchanged if it has none.
 
     Raises:
         DataError: a row has tools of its own.
@@ -99,7 +99,7 @@ def offered(rows: list[Row], tools: list[dict[str, Any]]) -> list[Row]:
 
 
 def takes_rows(recipe: Recipe, splits: Mapping[Which, Split]) -> Callable[[Tokenizer], None]:
-    """Refuses a tokenizer whose chat template does not render the rows, before weights are loaded for nothing."""
+    """Refuses a tokenizer whose chat template does not render the rows, before weights are loaded in vain."""
 
     def accept(tokenizer: Tokenizer) -> None:
         prompts = prompts_of(tokenizer, chat_options(recipe))
@@ -110,7 +110,8 @@ def takes_rows(recipe: Recipe, splits: Mapping[Which, Split]) -> Callable[[Token
 
 
 def prompt_warnings(policy: Policy, rows: Sequence[Row], stop: Sequence[str]) -> list[str]:
-    """What would stand twice in prompts, and where the chat template and the recipe disagree; `stop` as in `sample.stop`."""
+    """Sentences about text doubled in prompts, and about disagreements of chat template and recipe; `stop` as in
+    `sample.stop`."""
     tokenizer = policy.tokenizer
     said = doubles(rows, special_tokens(tokenizer), tag_tokens(tokenizer), policy.encode)
     if all(row.messages is None for row in rows):
@@ -126,9 +127,9 @@ def prompt_warnings(policy: Policy, rows: Sequence[Row], stop: Sequence[str]) ->
 def fit_split(
     recipe: Recipe, split: Split, which: Which, policy: Policy, display: Display, served: int | None = None
 ) -> Split:
-    """The rows whose prompt leaves room for a completion in the model's context; how many do not is noted.
+    """The rows whose prompt leaves room for a completion in the model's context. The number of the others is noted.
 
-    `served`: the context of the vLLM server that generates, where one does.
+    `served`: the context length of the vLLM server, if one generates.
     """
     limit = prompt_limit(recipe, which, policy.context, served)
     fitting = drop_overlong(split.rows, PromptTokenCounts(policy.encode, split.rows, limit), limit)
@@ -160,11 +161,12 @@ def prompt_limit(recipe: Recipe, which: Which, own: int | None, served: int | No
 
 
 class PromptTokenCounts:
-    """Prompt lengths in tokens; a row whose bytes alone show that it fits gets that bound and is not tokenised."""
+    """Prompt lengths in tokens. A row that fits by its number of bytes gets that number as an upper bound, and is not
+    tokenised."""
 
     def __init__(self, encode: Callable[[Row], list[int]], rows: Sequence[Row], limit: int | None) -> None:
         self.encode, self.limit = encode, limit
-        # a template adds to each row no more than all that one row has
+        # for a bound, the template is taken to add at most the whole length of one rendered row
         self.template = {_turns(row): len(encode(row)) for row in rows[:1]}
 
     def __call__(self, row: Row) -> int:

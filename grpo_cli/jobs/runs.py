@@ -1,8 +1,8 @@
 """`grpo runs`: runs listed, shown, compared and deleted.
 
-`summarise` reads one run in one line from its folder alone; old and damaged runs still have one. The listing sorts these and
-lays them out; `removable` refuses what may not be deleted. `compare_runs` holds runs beside the first: the keys of their
-recipes that differ, and the difference of the held-out scores, paired by row.
+`summarise` makes one line of a run's folder, also for old and damaged runs. The listing sorts and aligns these lines;
+`removable` refuses runs that must not be deleted. `compare_runs` compares runs with the first: the recipe keys that
+differ, and the difference of the held-out scores, paired by row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RunSummary:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing writes to it any more, by its own status."""
+        """Whether the run has ended, by its recorded status."""
         return self.status in OVER or self.status in (UNREADABLE, "silent")
 
     def as_json(self) -> dict[str, Any]:
@@ -67,7 +67,8 @@ class RunSummary:
 
 
 def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
-    """The line of a run. A run that writes nothing for ten minutes and has no end is `silent`: it was killed, or it waits."""
+    """The line of a run. A run that has not ended and has written nothing for ten minutes is `silent`: it was killed,
+    or it waits."""
     size = bytes_of(folder.path)
     try:
         info, card, manifest = info_of(folder), card_of(folder), folder.manifest()
@@ -107,7 +108,7 @@ def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
 
 
 def bytes_of(path: Path) -> int:
-    """What a folder takes on disk, links not followed; what vanishes meanwhile counts nothing."""
+    """The size of a folder on disk. Links are not followed; files that vanish meanwhile are ignored."""
     total, left = 0, [path]
     while left:
         try:
@@ -122,7 +123,7 @@ def bytes_of(path: Path) -> int:
     return total
 
 
-# Deleting runs: never one that may still be written to, and never a folder that is no run.
+# Deleting runs: never one that may still be running, and never a folder that is no run.
 
 
 def removable(folders: Sequence[RunFolder], even_running: bool = False) -> list[RunSummary]:
@@ -141,7 +142,7 @@ def removable(folders: Sequence[RunFolder], even_running: bool = False) -> list[
 
 
 def remove(found: Sequence[RunSummary]) -> int:
-    """Delete them with their checkpoints, samples and logs; returns the bytes that were taken.
+    """Delete runs with their checkpoints, samples and logs; returns the number of bytes freed.
 
     Raises:
         SetupError: a folder could not be deleted; those before it are gone.
@@ -160,7 +161,7 @@ SCHEMA = 1
 Order = Literal["started", "name", "status", "recipe", "step", "score", "best", "gain", "reward", "time", "size"]
 ORDERS: tuple[str, ...] = get_args(Order)
 _FIELDS = {"time": "seconds", "size": "bytes"}
-"""Of a summary, where they have another name."""
+"""Columns whose field in the summary has another name."""
 _WORDS = ("name", "status", "recipe")
 HEADER = ("run", "status", "steps", "held-out", "best", "gain", "time", "size", "recipe")
 
@@ -184,7 +185,7 @@ def listed(root: Path, by: str = "started", reverse: bool = False, status: Seque
 
 
 def ordered(found: Iterable[RunSummary], by: str, reverse: bool = False) -> list[RunSummary]:
-    """Sorted by a column; runs without it stay last also the other way round."""
+    """Sorted by a column; runs without a value are last in both directions."""
     key = attrgetter(_FIELDS.get(by, by))
     have, lack = list[RunSummary](), list[RunSummary]()
     for one in found:
@@ -282,7 +283,7 @@ def lines_of(folder: RunFolder) -> list[str]:
 
 
 def compared_lines(first: RunSummary, others: Sequence[RunComparison]) -> list[str]:
-    """Runs beside the first, for a person to read."""
+    """The comparison of runs with the first, as text."""
     lines = table(HEADER, rows_of([first, *(other.summary for other in others)]))
     for other in others:
         lines += ["", f"{visible(other.summary.name)} against {visible(first.name)}"]
@@ -304,7 +305,7 @@ def _value(value: Any) -> str:
 
 
 QUIET = ("run",)
-"""Sections of a recipe that name where a run lies, not what it is."""
+"""Sections of a recipe that name a run's location, not its content."""
 
 
 @dataclass(frozen=True)
@@ -338,7 +339,7 @@ class RunComparison:
 
 
 def compare_runs(folders: Sequence[RunFolder]) -> tuple[RunSummary, list[RunComparison]]:
-    """The first run, and every other against it."""
+    """The first run, and every other compared with it."""
     first, *others = folders
     recipe, shares, step = filled_up(recipe_of(first)), *_last_shares(first)
     found = []

@@ -1,8 +1,9 @@
 """`grpo sweep`: several runs of one recipe, every combination of the values given, each with so many seeds; a table at the end.
 
 `make_plan` reads what will run from the command line and `SweepPlan.write` keeps it in `runs/NAME.sweep.json`, where a resume
-finds it again; each run is an ordinary folder `runs/NAME-…-sSEED`. Each run is then a process of its own, `grpo train`, as
-many at a time as there are seats. The first signal reaches every run, which saves and ends, and no other begins.
+finds it again; each run is an ordinary folder `runs/NAME-…-sSEED`. Each run is a process of its own, `grpo train`; as
+many run at the same time as there are seats. The first signal is passed to every run, which saves and ends; no further
+run begins.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from grpo_cli.text import DASH, real_path, score, visible
 SCHEMA = 1
 SUFFIX = ".sweep.json"
 MOST_RUNS = 500
-"""Runs of one sweep: a slip of the keyboard in a list is not started."""
+"""Most runs of one sweep: a typing mistake in a list must not start thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +187,14 @@ def _tag(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", f"{key.rsplit('.', 1)[-1]}{value}").strip("_")[:32]
 
 
-# What a sweep came to: held-out scores of its arms with intervals, over seeds where there are several.
+# The result of a sweep: held-out scores of its arms with intervals, over seeds if there are several.
 
 HEADER = ("arm", "runs", "held-out pass@1", "95 %", "over", "minus the first", "95 %")
 
 
 @dataclass(frozen=True)
 class ArmOutcome:
-    """One combination of values: how many of its runs were measured, their score, and how far it is from the first arm's."""
+    """One combination of values: the number of measured runs, their score, and the difference to the first arm's."""
 
     arm: str
     planned: int
@@ -216,7 +217,7 @@ class ArmOutcome:
 
 
 def outcomes(plan: SweepPlan) -> list[ArmOutcome]:
-    """The arms in the order of the sweep; the first that was measured is what the others are held against."""
+    """The arms in the order of the sweep; the others are compared with the first measured one."""
     found: list[ArmOutcome] = []
     base: Arm | None = None
     for name in dict.fromkeys(run.arm for run in plan.runs):
@@ -264,7 +265,7 @@ def ended_object(plan: SweepPlan, codes: dict[str, int]) -> dict[str, Any]:
 
 
 def _collected(path: Path) -> RunData | None:
-    """A run's records; None of one that has not begun or recorded nothing."""
+    """A run's records; None if it has not begun or has recorded nothing."""
     if not (path / "run.json").is_file() or not (path / "metrics.jsonl").is_file():
         return None
     try:
@@ -300,7 +301,7 @@ MOST_TOLD = 20
 
 @dataclass
 class SweepEnd:
-    """How the runs of a sweep ended: exit codes by run name; those that were over before have none."""
+    """The exit codes of a sweep's runs by name; runs that had ended before have none."""
 
     codes: dict[str, int] = field(default_factory=dict)
     signal: int | None = None
@@ -332,7 +333,8 @@ def command_of(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> li
 
 
 def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]) -> SweepEnd:
-    """Run what is not over, one in each seat (the variables that a process there gets); a failed run does not stop the others."""
+    """Run the unfinished runs, one in each seat (a seat is a set of environment variables); a failed run does not stop
+    the others."""
     ended, free, count, is_alone = SweepEnd(), SimpleQueue[Mapping[str, str]](), len(plan.runs), len(seats) == 1
     for seat in seats:
         free.put(seat)
@@ -350,7 +352,8 @@ def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell:
                 if ended.signal is not None:
                     return
                 tell(f"run {number} of {count}  {run.name}{'' if state == 'new' else f'  goes on ({state})'}")
-                # a run alone has the terminal; several at once would draw over each other and are heard at their end
+                # a single run gets the terminal; several would draw over each other, so their last lines are shown at
+                # their end
                 process = subprocess.Popen(
                     command_of(plan, run, state, display if is_alone else "plain"),
                     env={**os.environ, **seat},
@@ -399,7 +402,7 @@ def seats_of(gpus: int, at_once: int | None, visible: str | None) -> list[Mappin
 
 
 def _is_in_front() -> bool:
-    """Whether a terminal's Ctrl-C goes to this process and those it started."""
+    """Whether a Ctrl-C in the terminal reaches this process and its children."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -1,1 +1,1 @@
-"""All that can be known about a recipe before a model is loaded. No torch in here."""
+"""Everything that can be checked of a recipe before a model is loaded. Nothing here imports torch."""

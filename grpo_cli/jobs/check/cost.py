@@ -1,6 +1,7 @@
-"""What a run will take, as arithmetic with its formula beside it. Bounds, not forecasts: kernels, padding and waiting come on top.
+"""The cost of a run, with the formula of each number. These are bounds, not forecasts: kernels, padding and idle time
+are extra.
 
-Every completion is taken at `sample.max_tokens`, so tokens are an upper bound; arithmetic is the least a step needs.
+Every completion counts with `sample.max_tokens`, so tokens are an upper bound; FLOPs are a lower bound.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from grpo_cli.rollout.vllm.server import NotUp, find_server
 from grpo_cli.sizing.fit import CardQuestion, cards_of, fit, lengths_of, unfit
 from grpo_cli.sizing.work import ADAM, base_width, critic_parameters, trained
 
-# The answer of the check whether the run fits the cards that were named.
+# The finding of whether the run fits the named GPUs.
 
 LEVELS = {"fits": Level.OK, "without graphs": Level.OK, "tight": Level.NOTE, "does not fit": Level.WARN}
 
@@ -38,7 +39,7 @@ def check_fit(
     ask: CardQuestion,
     held_out: int,
 ) -> CheckFinding:
-    """The answer for these cards; `held_out` rows are measured in each evaluation."""
+    """The finding for these GPUs; `held_out` rows are measured in each evaluation."""
     why = "no `config.json` of this model on this disk" if sizes is None else unfit(recipe, sizes)
     if why is not None or sizes is None:
         return CheckFinding("fit", Level.UNKNOWN, f"unknown: {why}")
@@ -57,20 +58,20 @@ def check_fit(
 
 @dataclass
 class Machine:
-    """Where a recipe would run: on the cards that a person names, else here."""
+    """Where a recipe would run: on the GPUs that the user names, else on this machine."""
 
     recipe: Recipe
     ask: CardQuestion | None
     is_stdin: bool = False
     """Whether the recipe came on stdin."""
     processes: int = 1
-    """Of all machines together, once `findings` has looked."""
+    """Number of processes of all machines together; known after `findings`."""
     on_gpu: bool = False
     is_refused: bool = False
-    """Whether `findings` had any of packages and machine."""
+    """Whether `findings` reported a problem of packages or of the machine."""
 
     def findings(self) -> Iterator[CheckFinding]:
-        """One for each refusal of the run, none where all is well."""
+        """One finding for each reason to refuse the run; empty if there is none."""
         if self.is_elsewhere:
             assert self.ask is not None
             self.on_gpu = True
@@ -100,8 +101,8 @@ class Machine:
                     yield failed("engine", err)
 
     def parts(self, recipe: Recipe, longest: int) -> Iterator[CheckFinding]:
-        """Whether a step of the recipe, or of its stage, can be dealt out to the processes and their micro-batches; `longest`
-        prompt in tokens."""
+        """Whether a step of the recipe, or of its stage, can be divided among processes and micro-batches; `longest` is
+        the longest prompt in tokens."""
         if recipe.train.method != "rl":
             return
         try:
@@ -111,10 +112,10 @@ class Machine:
             yield failed("batches", err)
 
     def trainer(self, recipe: Recipe) -> Iterator[CheckFinding]:
-        """Whether TRL is the one that this was built for and takes the settings of the recipe, or of its stage; imports it, which
-        takes seconds."""
+        """Whether TRL's version is supported and accepts the settings of the recipe, or of its stage. Imports TRL,
+        which takes seconds."""
         if recipe.train.method != "rl" or self.is_elsewhere or self.is_refused:
-            return  # what lacks a package would be refused for it a second time
+            return  # do not report a missing package a second time
         import torch
 
         from grpo_cli.train.trl_config import refuse_settings
@@ -126,12 +127,12 @@ class Machine:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether a person asks about the cards of another machine."""
+        """Whether the user asks about GPUs of another machine."""
         return self.ask is not None and not self.ask.cards.is_here
 
 
 def refused(asked: Iterable[Question]) -> Iterator[CheckFinding]:
-    """A finding for each question whose answer is no."""
+    """A finding for each question that raises."""
     for question in asked:
         try:
             question.ask()
@@ -158,7 +159,7 @@ def check_costs(
     ask: CardQuestion | None,
     held_out: int,
 ) -> Iterator[CheckFinding]:
-    """Memory and time; and whether the cards that were asked about will do, where some were. `hint`: who may know the sizes."""
+    """Memory and time, and whether the run fits the GPUs if some were named. `hint`: a way to learn unknown sizes."""
     if sizes is None:
         said = "unknown: no `config.json` of this model on this disk"
         yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint)
@@ -207,7 +208,7 @@ def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: Pr
 
 
 def _critic(recipe: Recipe, sizes: ModelSizes) -> list[str]:
-    """What a critic takes beside the policy: a copy of its layers, or of its adapter, each with an optimizer of its own."""
+    """The memory of a critic: a copy of the policy's layers, or of its adapter, with an optimizer of its own."""
     critic = recipe.train.critic
     if critic is None:
         return []
@@ -262,7 +263,7 @@ def check_time(
 
 
 def _cpu_flops(side: int = 384, seconds: float = 0.05) -> float | None:
-    """float32 operations a CPU-second in a matrix product, in the best of some rounds."""
+    """FLOPs per CPU-second of a float32 matrix product, in the best of several rounds."""
     try:
         import numpy as np
     except ImportError:

@@ -1,8 +1,9 @@
-"""Whether episodes can be played with this model: the chat template goes on turn by turn, and what an episode takes at most.
+"""Checks whether episodes can be played with this model: whether the chat template continues turn by turn, and the most
+tokens of an episode.
 
-How this works: `check_episodes` starts the worlds, begins rows in them, takes one action in the first, and counts tokens.
-Where the run learns from the world's own demonstrations, some rows are begun with two seeds, which shows how many different
-ones there are.
+How this works: `check_episodes` starts the environments, begins rows in them, takes one action in the first, and counts
+tokens. If the run learns from the environment's demonstrations, some rows are begun with two seeds, to estimate the
+number of different demonstrations.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ MOST_REPEATS = 20
 
 @dataclass(frozen=True, slots=True)
 class Beginnings:
-    """What is known once the worlds were begun: the first row with their tools and what `reset` says, and the tokens of all that
-    were."""
+    """The results of beginning episodes: the first row with tools and first observation, and the token counts of all
+    begun rows."""
 
     first: Row | None = None
     lengths: PromptLengths | None = None
@@ -49,8 +50,9 @@ def check_episodes(
     budget_s: float | None = None,
     trained: int | None = None,
 ) -> Generator[CheckFinding, None, Beginnings]:
-    """One finding for a recipe with an environment, none for another: rows are begun, all or as many as `budget_s` seconds
-    allow, and on the first of them one action is taken. The first `trained` are the training rows, left out all."""
+    """One finding for a recipe with an environment, none for other recipes. It begins all rows, or as many as
+    `budget_s` seconds allow, and takes one action in the first. The first `trained` rows are training rows; None: all
+    are."""
     world = recipe.environment
     if world is None:
         return Beginnings()
@@ -78,9 +80,9 @@ def check_episodes(
         begun = _begin(maker, worlds, rows, budget_s, shows=shows)
         if shows:
             yield from _repeats(worlds, rows[:trained], recipe)
-        # what the world makes of one action on a row: one that it demonstrates, else of an empty one
+        # take one action: a demonstrated one, else an empty one
         ((tried, opened),) = worlds.open([(rows[0].fields, 0)])
-        assert not isinstance(opened, Fault), opened  # it has begun with this row before
+        assert not isinstance(opened, Fault), opened  # the environment has begun this row before
         nothing = as_action([]) if worlds.tools else ""
         action = worlds.demonstrate([tried])[0] if worlds.demonstrates else nothing
         step = worlds.step([(tried, refuse_undemonstrated(rows[0], action))])[0]
@@ -103,8 +105,8 @@ SHOWN_TWICE = 32
 
 
 def _repeats(worlds: Worlds, rows: Sequence[Row], recipe: Recipe) -> Iterator[CheckFinding]:
-    """A note where the world's own demonstrations are so few that the warm-up shows each many times: some rows are begun with two
-    seeds, and a world that is the same with both is decided by its row."""
+    """A note if the environment has so few demonstrations that the warm-up repeats each many times. Some rows are begun
+    with two seeds: if both give the same environment, the row determines it."""
     some = rows[:SHOWN_TWICE]
     seen = []
     for seed in (0, 1):
@@ -154,15 +156,16 @@ def _finding(
 def _begin(
     maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: float | None, *, shows: bool
 ) -> Beginnings:
-    """The rows' prompts with what their worlds say at the start; where the run `shows` how to act, each is asked for an action.
+    """The rows' prompts with their first observations; if the run `shows` demonstrations, each environment is asked for
+    an action.
 
     Raises:
-        DataError: a world cannot begin with its row, or show its first action.
+        DataError: an environment cannot begin its row, or cannot demonstrate its first action.
     """
     alone, counts, seen = list[int](), list[int](), list[Row]()
     first: Row | None = None
     began = 0.0
-    # the first by itself: most mistakes are in all rows, and it may load a lot
+    # begin the first row alone: most mistakes concern all rows, and the first may load a lot of data
     for part in (rows[:1], *(spread_parts(rows[1:]) if rows[1:] else ())):
         shown = offered(list(part), worlds.tools)
         opened = worlds.open([(row.fields, 0) for row in part])

@@ -1,4 +1,4 @@
-"""What a check found, as data. Every check answers; what could not be looked at is `unknown`, never `ok`."""
+"""The result of a check, as data. Every check has a result; one that could not be made is `unknown`, never `ok`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grpo_cli.errors import Exit, UserError, alike, said_once
 
 
 class Level(StrEnum):
-    """How bad it is: `warn` makes the command exit 1, `fail` with the code of its cause."""
+    """The severity: `warn` makes the command exit with 1, `fail` with the code of the cause."""
 
     OK = "ok"
     NOTE = "note"
@@ -22,7 +22,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """The answer of one check: a sentence, lines of evidence, the same as data, and what to do."""
+    """The result of one check: a sentence, lines of evidence, the same as data, and a hint."""
 
     check: str
     level: Level

@@ -1,7 +1,7 @@
-"""Whether the model can be loaded, as far as its files and packages show, and what its layers show without its weights.
+"""Checks from files and packages whether the model can be loaded, and reads its layers without weights.
 
-Where an adapter goes in a family that is laid out as Llama is, and whether the engine that is needed drives it, is told by
-files alone. Of other models one without weights is made (torch's device `meta`), which takes the seconds of importing torch.
+For families laid out like Llama, the files alone show the layers for an adapter and whether the engine supports the
+model. Other models are created without weights (torch's device `meta`), which takes the seconds of importing torch.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ KNOWN = (None, "eager", "sdpa", "flex_attention", "flash_attention_2", "flash_at
 
 
 def check_model(recipe: Recipe, *, is_full: bool = False) -> Iterator[CheckFinding]:
-    """One finding for each thing in the way, or one with what was found and those of its layers; `is_full`: of a model that
-    is made without its weights, whatever the files say."""
+    """One finding for each obstacle; without obstacles, one for the model and those for its layers. `is_full`: create
+    the model without weights even if its files would be enough."""
     is_sound = True
     critic = recipe.train.critic
     other = critic.model(recipe.model) if critic is not None else None
@@ -87,7 +87,7 @@ def _check_layers(recipe: Recipe, *, is_full: bool) -> Iterator[CheckFinding]:
 
 
 def _made(recipe: Recipe, *, is_adapted: bool, needs_graph: bool) -> Iterator[CheckFinding]:
-    """The answers of a model that is made without its weights."""
+    """The findings for a model that is created without weights."""
     from transformers.utils import logging
 
     from grpo_cli.policy.model import attach_lora, meta_model

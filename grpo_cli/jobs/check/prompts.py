@@ -1,8 +1,8 @@
-"""Whether every row becomes the prompt that was meant, and how its tokens stand to the limits they will meet.
+"""Checks that every row becomes the intended prompt, and that its tokens are within the limits.
 
-`check_prompts` renders all rows: what stands twice, or is stripped by decoding, is a warning. `refuse_tokenizer` and
-`refuse_lengths` raise what training would. `PromptLengths` are the token counts of the rows that were looked at, and
-`check_lengths` draws them and counts those over a limit.
+`check_prompts` renders all rows and warns of doubled text and of text that decoding removes. `refuse_tokenizer` and
+`refuse_lengths` raise the errors that training would. `PromptLengths` holds the token counts of the checked rows;
+`check_lengths` draws their histogram and counts those over a limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ TOKEN = re.compile(r"</?[A-Za-z][\w:-]*>|<\|[^|>\s]+\|>")
 
 
 def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> CheckFinding:
-    """One finding: a row that cannot be rendered fails, what stands twice or does nothing is a warning."""
+    """One finding: a row that cannot be rendered is a failure; doubled text, or settings without effect, are
+    warnings."""
     try:
         maker.prompts.refuse(rows)
         first = maker.prompts.text(rows[0])
@@ -75,7 +76,8 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
 
 
 def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> None:
-    """What training refuses of the tokenizer: no token to pad with, `sample.ban`, a critic that reads other tokens.
+    """Refuse a tokenizer that training would refuse: without a pad token, unfit for `sample.ban`, or different from the
+    critic's.
 
     `known`: the size of the model's vocabulary, where its files have it.
 
@@ -113,7 +115,7 @@ class PromptLengths:
 
     counts: list[int]
     total: int
-    """Prompts there are, looked at or not."""
+    """Number of prompts, checked or not."""
     pairs: list[tuple[int, int]]
     """Tokens of each row alone, and with the first message of its environment."""
     rows: Sequence[Row] = ()
@@ -123,7 +125,7 @@ class PromptLengths:
     def of(
         cls, counts: Sequence[int], total: int, alone: Sequence[int] | None = None, rows: Sequence[Row] = ()
     ) -> PromptLengths:
-        """`alone`: the same without what an environment says at the start, where there is one."""
+        """`alone`: the counts without the environment's first message, if there is one."""
         return cls(sorted(counts), total, list(zip(alone or counts, counts, strict=True)), rows)
 
     @property
@@ -136,11 +138,11 @@ class PromptLengths:
 
 
 def refuse_lengths(lengths: PromptLengths | None, recipe: Recipe, context: int | None, held_out: Sequence[Row]) -> None:
-    """What training refuses of the prompts' lengths; nothing of prompts where they are unknown.
+    """Refuse prompt lengths that training would refuse; unknown lengths are not checked.
 
     Raises:
         SetupError: completions leave no room for a prompt.
-        DataError: no prompt of a split fits, or one does not with what its environment says at the start.
+        DataError: no prompt of a split fits, or one does not fit together with the environment's first message.
     """
     held = {id(row) for row in held_out}
     begun: list[tuple[int, int, Row]] = []

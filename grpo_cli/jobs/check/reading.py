@@ -1,4 +1,4 @@
-"""The rows a check looks at: all of them up to a number, an evenly spread sample above it; the finding names which.
+"""The rows that a check reads: all of them up to a number, otherwise an evenly spread sample; the finding states which.
 
 A JSON-lines file is sampled over its whole length and all its lines are counted. Other kinds of files, and hub sets,
 are read from the front, because reaching their later rows costs as much as reading them.
@@ -24,7 +24,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Rows looked at, how many there are in all (at least, where `is_exact` is false), and how they were chosen."""
+    """The rows read, the number of all rows (a lower bound if not `is_exact`), and how the rows were chosen."""
 
     rows: list[Row]
     total: int
@@ -34,7 +34,7 @@ class CheckedRows:
 
     @property
     def is_sample(self) -> bool:
-        """Whether some rows were not looked at."""
+        """Whether some rows were not read."""
         return self.how != "all"
 
 
@@ -139,7 +139,7 @@ def _falls(index: int, share: float) -> bool:
 
 
 def spread_parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """All rows in parts that each are spread over the whole, so that whoever stops early has seen a fair sample."""
+    """All rows in parts, each spread evenly over the set, so that a caller that stops early has read a fair sample."""
     stride = max(1, len(rows) // PART)
     for start in range(stride):
         yield rows[start::stride]

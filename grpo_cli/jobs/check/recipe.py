@@ -1,4 +1,5 @@
-"""All checks of one recipe, in the order in which a run would meet their subjects. One that fails stops only what needs it.
+"""All checks of one recipe, in the order in which a run needs their subjects. A failed check stops only those that
+depend on it.
 
 `RecipeCheck.findings` yields each answer as soon as it is known: machine, rows, model, verifiers with their golds, repeated and
 leaked rows, prompts, token counts, batches, costs. Tokens are counted in a second thread while the verifiers run. The functions
@@ -51,7 +52,7 @@ from grpo_cli.recipe.sections.recipe import Recipe, Source, chat_options
 from grpo_cli.sizing.fit import CardQuestion
 from grpo_cli.text import visible
 
-# Rows that a run could learn by heart, and questions with two golds: the cheap part of `grpo audit data`.
+# Rows that a run could memorise, and questions with two golds: the cheap part of `grpo audit data`.
 
 SHOWN = 3
 HINT = "`grpo audit data` looks at each row, with the model too"
@@ -81,7 +82,7 @@ def check_exposure(rows: Sequence[Row], draws: int) -> CheckFinding:
 
 
 def check_contradictions(rows: Sequence[Row], seen: str) -> Iterator[CheckFinding]:
-    """Questions that stand twice with two golds."""
+    """Questions that occur twice with different golds."""
     found = find_contradictions(rows)
     data = {"rows": len(rows), "contradictions": len(found)}
     if not found:
@@ -101,7 +102,7 @@ SHOWN_LIKENESSES = 3
 
 
 def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: str) -> Iterator[CheckFinding]:
-    """Duplicates in the training rows, and overlap with the held-out ones; `seen` names the rows that were looked at."""
+    """Duplicates in the training rows, and overlap with held-out rows; `seen` names the rows that were read."""
     corpus = Corpus(train)
     exact, near, said = _split(corpus.duplicates())
     data = {"rows": len(train), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
@@ -132,7 +133,7 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
 
 
 def _split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair], str]:
-    """Pairs that are the same, those that are nearly, and how many of each, in words."""
+    """Equal and nearly equal pairs, with their numbers, in words."""
     exact, near = [p for p in pairs if p.is_exact], [p for p in pairs if not p.is_exact]
     parts = [f"{len(exact):,} exact"] * bool(exact) + [f"{len(near):,} near"] * bool(near)
     return exact, near, " and ".join(parts)
@@ -143,18 +144,18 @@ def _lines(pairs: Sequence[Pair]) -> tuple[str, ...]:
 
 
 LATER_ROWS = 1_000
-"""Of the stages behind the first so many rows are looked at."""
+"""Number of rows that are read for each stage after the first."""
 GOLDS_S = 0.7
-"""Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
+"""Seconds after which only a sample of a split's golds is verified; programs take milliseconds each."""
 
 
 TOKENS_S = 1.0
-"""The same for token counts, beside the other checks."""
+"""The same limit for token counts, which run in parallel with the other checks."""
 
 
 @dataclass
 class RecipeCheck:
-    """One recipe being checked; `findings()` yields each answer as soon as it is known."""
+    """The check of one recipe; `findings()` yields each result as soon as it is known."""
 
     whole: Recipe
     base: Path | None
@@ -179,13 +180,13 @@ class RecipeCheck:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What is trained first: the recipe, or its first stage; of the others machine and rows are asked for."""
+        """What is trained first: the recipe, or its first stage. For other stages only machine and rows are checked."""
         if self.whole.stages is None:
             return self.whole
         return stage_recipe(self.whole, 0, start=None, folder=Path(self.whole.run.dir), base=self.base)
 
     def findings(self) -> Iterator[CheckFinding]:
-        """Every check's answer; what is wrong in the same words in several of them, or in several stages, is one."""
+        """The results of all checks; the same message from several checks or stages is reported once."""
         said = set[str]()
         for finding in chain(self._findings(), self._later_stages()):
             is_wrong = finding.level in (Level.FAIL, Level.WARN)
@@ -195,7 +196,8 @@ class RecipeCheck:
                 said.add(finding.message)
 
     def _later_stages(self) -> Iterator[CheckFinding]:
-        """What is wrong with the stages behind the first, with the recipe's model in place of the weights they start from."""
+        """The findings of the stages after the first, with the recipe's model in place of the weights that they start
+        from."""
         stages = self.whole.stages or ()
         for at in range(1, len(stages)):
             recipe = stage_recipe(self.whole, at, start=None, folder=Path(self.whole.run.dir), base=self.base)
@@ -223,8 +225,8 @@ class RecipeCheck:
             sizes = None
         else:
             sizes = full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
-        with ThreadPoolExecutor(1) as beside:  # the tokenizer works outside Python and leaves this thread free
-            # what an environment says stands in the prompts, and is known once it was started
+        with ThreadPoolExecutor(1) as beside:  # the tokenizer runs outside Python and does not block this thread
+            # prompts contain the environment's first message, which is known only after it was started
             counting = beside.submit(self._count) if self.recipe.environment is None else None
             budget_s = None if self.is_full or self.all_golds else GOLDS_S
             rows = {which: read.rows for which, read in self._splits.items()}
@@ -248,7 +250,7 @@ class RecipeCheck:
         yield from self.machine.trainer(self.recipe) if self.is_full or self.recipe.train.trl else ()
 
     def _pairs(self, source: Source, train: CheckedRows, context: int | None) -> Iterator[CheckFinding]:
-        """The file of `prefer.data`, held against the rows where all of them were looked at."""
+        """The file of `prefer.data`, compared with the rows if all of them were read."""
         try:
             lines = read_pair_lines(source, self.base)
             if not train.is_sample:
@@ -263,7 +265,7 @@ class RecipeCheck:
         yield CheckFinding("prefer.data", Level.UNKNOWN if train.is_sample else Level.OK, said)
 
     def _refuse_pairs(self, source: Source, train: CheckedRows, pairs: Sequence[FilePair], context: int | None) -> None:
-        """Raises DataError where no pair fits the model's context; looks no further than the first that does."""
+        """Raises DataError if no pair fits the model's context; stops at the first that does."""
         if context is None:
             return
         with suppress(UnknownTokens, SetupError):  # `tokens` says so
@@ -325,7 +327,7 @@ class RecipeCheck:
             refuse_tokenizer(self.maker, self.recipe, sizes.vocab if sizes else None)
             prompts = check_prompts(self.maker, self._rows_read, self.recipe)
             yield prompts
-            # where the chat template writes the date into the prompts, they are others on another day
+            # if the chat template writes the date into prompts, they change from day to day
             if prompts.level is not Level.FAIL and (fix := self.maker.prompts.clock(self._rows_read)) is not None:
                 yield CheckFinding("clock", Level.NOTE, CLOCK, hint=f"{fix}: then prompts stay the same")
             most_s = None if self.is_full else TOKENS_S
@@ -389,7 +391,7 @@ class RecipeCheck:
     def _batches(self, sizes: ModelSizes | None, lengths: PromptLengths | None) -> Iterator[CheckFinding]:
         if self._train is None:
             return
-        # the share of the rows looked at that have a bad gold: training leaves such rows out
+        # the share of read rows with a bad gold: training leaves such rows out
         bad = 0.0
         if (audit := self._audit) is not None:
             bad = len(audit.dropped) / (len(audit.rows) + len(audit.dropped))

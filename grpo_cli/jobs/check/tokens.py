@@ -1,8 +1,8 @@
 """Prompts as text and as tokens without transformers: the model's own `tokenizer.json` and chat template.
 
 `prompt_maker` reads the tokenizer's files; `full_prompt_maker` (`--full`) loads it through transformers. Both give a
-`PromptMaker`, which renders rows and encodes them in batches. Nothing is downloaded. Where a tokenizer needs more than its files
-the answer is `UnknownTokens` with a reason, never a guess.
+`PromptMaker`, which renders rows and encodes them in batches. Nothing is downloaded. If a tokenizer needs more than its
+files, `UnknownTokens` is raised with a reason; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_t
 
 
 class UnknownTokens(Exception):
-    """Why prompts cannot be made without loading more."""
+    """Prompts cannot be made without loading more; the message is the reason."""
 
 
 class TextEncoder(Protocol):
@@ -124,7 +124,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
 
 
 def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
-    """The same through transformers, for tokenizers that need it (GGUF, SentencePiece); slow to import.
+    """The recipe's prompts by way of transformers, for tokenizers that need it (GGUF, SentencePiece); slow to import.
 
     Raises:
         SetupError: it cannot be loaded either.

@@ -1,7 +1,7 @@
-"""Whether the verifiers run here, whether every gold passes its own, and whether anything else passes too.
+"""Checks that the verifiers run here, that every gold passes its verifier, and that wrong answers do not.
 
-A verifier that calls each gold right proves little: one that always says yes does so. So the empty completion
-and the golds of other rows are judged as well, and both should be wrong.
+That a verifier accepts each gold proves little: one that accepts everything does so too. So the empty completion and
+the golds of other rows are judged as well, and both should be wrong.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ CROSSED = 64
 SHOWN = 10
 MANY = 0.1
 TRIED = 64
-"""Rows on which each verifier is tried; of more rows those that differ."""
+"""Number of rows on which each verifier is tried; rows that differ are chosen."""
 VALUES = 32
-"""A column with up to so many values names kinds of rows."""
+"""A column with at most this many values is taken as the kind of a row."""
 TRIED_S = 5.0
 
 
@@ -107,7 +107,7 @@ def check_start(judge: Judge) -> list[CheckFinding]:
 
 
 def _sandbox(name: str, tier: Tier) -> CheckFinding:
-    """What the sandbox of a verifier refused when it was tried, and what this tier never promises."""
+    """What the verifier's sandbox blocked in its self-test, and what its tier does not guarantee."""
     check = f"verify.{name}"
     forbidden = [one for one in tier.checks if one.asked == "refused"]
     breaches = [one.name for one in forbidden if one.is_breach]
@@ -127,7 +127,8 @@ def check_golds(
     budget_s: float | None,
     rule: CombineRule = SUM,
 ) -> tuple[GoldAudit | None, CheckFinding]:
-    """The golds of one split through their own verifiers; past the budget the rest is left, and the count shows it."""
+    """The golds of one split, judged by their verifiers. After the time budget the rest is skipped, and the count shows
+    this."""
     check = f"golds {which}"
     began = time.perf_counter()
     audited = GoldAudit([], {name: [] for name in verifiers}, [])
@@ -152,7 +153,7 @@ def check_golds(
     seconds = time.perf_counter() - began
     finding = _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
     if not audited.dropped:
-        # they name no completion that must be right: of their golds nothing was tried
+        # these verifiers cannot write a right completion: their golds were not tried
         untried = [
             name
             for name, verifier in verifiers.items()
@@ -208,9 +209,10 @@ def _golds_finding(
 def check_rows_judged(
     which: str, audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: CombineRule = SUM
 ) -> Iterator[CheckFinding]:
-    """A finding for each verifier that gives no verdict on a plain completion, with the rows of one split where that is so.
+    """A finding for each verifier that gives no verdict on a plain completion, with the affected rows of one split.
 
-    Every kind of row is tried, as columns with few values and the types in the others tell them, for about `TRIED_S` seconds.
+    Every kind of row is tried, for about `TRIED_S` seconds; kinds are determined by columns with few values and by the
+    types in other columns.
     """
     for name, verifier in verifiers.items():
         if not verifier.reads_text:
@@ -220,7 +222,7 @@ def check_rows_judged(
         found, began, at, size = Failures(), time.perf_counter(), 0, 4
         while at < len(chosen) and time.perf_counter() - began < TRIED_S:
             part = chosen[at : at + size]
-            # nothing at all: where that makes code of a user fail, the verifier tries plain completions itself
+            # an empty completion; if the user's code fails on it, the verifier itself tries plain completions
             asked = [Sample("", audit.golds[name][i], audit.rows[i].prompt) for i in part]
             for i, verdict in zip(part, verifier.judge(asked), strict=True):
                 row = audit.rows[i]
@@ -236,8 +238,8 @@ def check_rows_judged(
 
 
 def varied(rows: Sequence[Row], most: int) -> list[int]:
-    """Places of rows that differ, up to `most`: one for each value of a column with few, and for each type in the others; the
-    rest spread evenly."""
+    """Indices of at most `most` different rows: one for each value of a column with few values and for each type in
+    other columns, the rest spread evenly."""
     if len(rows) <= most:
         return list(range(len(rows)))
     chosen: dict[int, None] = {0: None}
@@ -266,14 +268,14 @@ class _Absent:
 def check_refusals(
     audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: CombineRule = SUM
 ) -> Iterator[CheckFinding]:
-    """Completions that must not be right: nothing at all, and the golds of other rows."""
+    """Completions that must not be right: the empty one, and the golds of other rows."""
     for name, verifier in verifiers.items():
         if not verifier.reads_text:
             continue
         indices = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
         if indices:
             found = _refusals(name, verifier, [audit.rows[i] for i in indices], [audit.golds[name][i] for i in indices])
-            # what it found out about itself, such as the form in which a function takes completions
+            # the verifier's notes on itself, such as the form in which a function takes completions
             yield replace(found, lines=(*verifier.remarks(), *found.lines))
 
 

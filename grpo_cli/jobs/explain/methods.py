@@ -1,7 +1,7 @@
 """The methods of `train.algorithm` and `train.method`, and the losses of preferences, for `grpo explain`.
 
-`ALGORITHMS` and `LOSSES` hold formula, source and trap of each; the fields that an algorithm sets come from its preset.
-`describe_…` returns a method as data, the object of `--json`, and `render_…` makes the text of that.
+`ALGORITHMS` and `LOSSES` hold the formula, source and pitfall of each; the fields that an algorithm sets come from its
+preset. `describe_…` returns a method as data, the object of `--json`, and `render_…` makes the text of that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How rows become prompts and golds, for `grpo explain`: templates, their filters, chat rows; each example worked now.
+"""How rows become prompts and golds, for `grpo explain`: templates, their filters, chat rows. Each example is computed
+when it is shown.
 
-An example is a row and the template that reads it. `describe` fills the template, or reads the messages, when it is called, so a
-page cannot state what the program does not do; an example that is refused shows the refusal.
+An example is a row and the template that reads it. `describe` fills the template, or reads the messages, when it is
+called, so a page always shows what the program does; an example that is refused shows the refusal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Fields = Mapping[str, Any]
 
 
 class WorkedRow(NamedTuple):
-    """A row, what reads it (a template, or the system message of a chat row), and what that shows."""
+    """A row, the template or system message applied to it, and a comment."""
 
     row: Fields
     template: str
@@ -28,7 +29,7 @@ class WorkedRow(NamedTuple):
 
 
 class RowPage(NamedTuple):
-    """What a page shows before its examples."""
+    """The part of a page before its examples."""
 
     summary: str
     key: str
@@ -118,7 +119,7 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Summary, the line that sets it, and examples with what they give now."""
+    """Summary, the line that sets it, and examples with their current results."""
     if name in FILTERS:
         fields, template = FILTER_EXAMPLES[name]
         worked = _worked(WorkedRow(fields, template, ""))

@@ -1,8 +1,8 @@
-"""What can be explained, kind by kind: its names, what is known of one as data, and the same as text.
+"""The subjects of `grpo explain`: the names of each kind, the data about a name, and its text.
 
-How this works: a `Subject` finds its names and describes one. A verifier is described from its class, with its own examples judged
-now; a finding from its rule's docstring; a key from the reference that `docs.generate` writes. Methods and rows, which have words of
-their own, stand in files beside this one. `find` looks a name up in all subjects.
+How this works: a `Subject` finds its names and describes one. A verifier is described from its class, and its examples
+are judged at that moment; a finding from its rule's docstring; a key from the reference that `docs.generate` writes.
+Methods and rows have texts of their own, in the other files of this folder. `find` looks a name up in all subjects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WIDTH = 100
 
 
 class Subject(NamedTuple):
-    """A kind of thing that can be explained: how its names are found and one is described."""
+    """A kind of subject: functions that list its names and describe one."""
 
     title: str
     names: Callable[[], Iterable[str]]
@@ -75,7 +75,7 @@ def keys_by_path() -> dict[str, dict[str, Any]]:
 
 @cache
 def key_names() -> dict[str, str]:
-    """What a key can be called by: its path, and its last part where no other key ends in that."""
+    """The names of a key: its path, and its last part if no other key ends in it."""
     paths = keys_by_path()
     ends = Counter(path.rsplit(".", 1)[-1] for path in paths)
     short = {path.rsplit(".", 1)[-1]: path for path in paths}
@@ -152,7 +152,7 @@ def options_of(options: type) -> list[dict[str, Any]]:
         else:
             default = f.default_factory() if f.default_factory is not dataclasses.MISSING else None
         kind = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
-        if kind.isidentifier() and kind not in WORDS:  # an alias, whose name says nothing to a user
+        if kind.isidentifier() and kind not in WORDS:  # a type alias: its name means nothing to a user
             kind = str(typing.get_type_hints(options)[f.name]).replace("typing.", "")
         out.append({"name": f.name, "type": kind, "default": default, "about": documented.get(f.name, "")})
     return out

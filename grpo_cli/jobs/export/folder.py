@@ -34,14 +34,14 @@ MOST_POINTS = 25
 
 
 def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
-    """The text of `README.md`; without a run beside the checkpoint it states that nothing was measured."""
+    """The text of `README.md`; if the checkpoint belongs to no run, it states that nothing was measured."""
     run: RunFolder | None = None
     step: int | None = None
     if checkpoint is not None:  # `RUN/checkpoints/step-N`
         whole, number = real_path(checkpoint).parents[1], real_path(checkpoint).name.removeprefix("step-")
         run = RunFolder(whole) if (whole / "run.json").is_file() else None
         step = int(number) if number.isdigit() else None
-    # the hub reads this: a base is named where it is a repository's id
+    # the hub reads this field: name the base only if it is a repository
     path = recipe.model.path
     is_id = path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
     base = [f"base_model: {path}"] if is_id and visible(path).isascii() else []
@@ -103,7 +103,7 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
-        # what is pushed holds no address that may be a secret
+        # remove addresses, which may be secret, before uploading
         recipe = source.recipe.model_copy(update={"run": source.recipe.run.model_copy(update={"webhook": None})})
         (out / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
         (out / "README.md").write_text(card_of(source.recipe, source.folder), encoding="utf-8")
@@ -118,7 +118,7 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
 
 
 def is_there(repository: str) -> bool:
-    """Whether the hub has this repository, as far as one may see.
+    """Whether the hub has this repository and the user may see it.
 
     Raises:
         SetupError: the hub cannot be asked.

@@ -1,8 +1,8 @@
 """A checkpoint as one `.gguf` file that llama.cpp loads, and the Modelfile that Ollama wants beside it.
 
-The first part names the architectures that can be written, llama.cpp's names of their tensors, and how it wants them laid out.
-The second writes the file in gguf's own writer: metadata, vocabulary, tensors. The third learns Ollama's chat template from
-what the tokenizer's own template renders.
+The first part lists the supported architectures, llama.cpp's names for their tensors, and their layout. The second
+writes metadata, vocabulary and tensors with gguf's writer. The third derives Ollama's chat template from the output of
+the tokenizer's template.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from grpo_cli.recipe.sections.recipe import Recipe
 NAMES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 """`model_type` of transformers -> `general.architecture` of GGUF."""
 TURNED = {"llama"}
-"""Those whose rotary embedding turns neighbours, not halves, in llama.cpp: rows of queries and keys are put in that order."""
+"""Architectures whose rotary embedding rotates neighbours, not halves, in llama.cpp: rows of queries and keys are
+reordered for it."""
 HINT = (
     "export the plain folder (without `--format gguf`) and give it to `convert_hf_to_gguf.py` of llama.cpp, which knows more"
     " models"
@@ -52,7 +53,7 @@ WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
 
 @dataclass(frozen=True)
 class Architecture:
-    """What llama.cpp must know of a model beside its tensors."""
+    """The metadata that llama.cpp needs besides the tensors."""
 
     name: str
     numbers: Mapping[str, int | float]
@@ -65,7 +66,7 @@ def architecture_of(model: CausalLM) -> Architecture:
     """What GGUF records of this model.
 
     Raises:
-        SetupError: llama.cpp would compute something else, or this cannot say what it computes.
+        SetupError: llama.cpp would compute something else, or it is unknown what it would compute.
     """
     config: Any = model.config.get_text_config()
     name = NAMES.get(config.model_type)
@@ -129,15 +130,15 @@ def tensors_of(model: CausalLM, made: Architecture) -> Iterator[tuple[str, Tenso
 
 
 def neighbours(weight: Tensor, heads: int) -> Tensor:
-    """Rows [heads x width, ...] of each head, whose halves turn together, in the order in which neighbours do."""
+    """Rows [heads x width, ...] reordered within each head: from rotating halves to rotating neighbours."""
     width = weight.shape[0] // heads
     halves = weight.reshape(heads, 2, width // 2, *weight.shape[1:])
     return halves.transpose(1, 2).reshape(weight.shape)
 
 
 def _llama3_factors(rope: Mapping[str, Any], width: int) -> Tensor:
-    """What Llama 3.1 divides each frequency by: nothing where a turn is short, `factor` where it is longer than the old
-    context, and between the two by how long it is (`_compute_llama3_parameters` of transformers)."""
+    """Llama 3.1's divisor of each frequency: 1 for short wavelengths, `factor` for those longer than the old context,
+    and interpolated in between (`_compute_llama3_parameters` of transformers)."""
     frequencies = 1.0 / float(rope["rope_theta"]) ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     factor, old = float(rope["factor"]), float(rope["original_max_position_embeddings"])
     low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
@@ -146,7 +147,7 @@ def _llama3_factors(rope: Mapping[str, Any], width: int) -> Tensor:
     return (1 / ((1 - smooth) / factor + smooth)).float()
 
 
-# A tokenizer as llama.cpp reads it: byte-level BPE, with one of the ways to cut a text that it has by name.
+# A tokenizer in llama.cpp's form: byte-level BPE, with one of the pre-tokenizers that it knows by name.
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 """`llama_token_type` of llama.cpp."""
@@ -157,9 +158,9 @@ PATTERNS = {
     rf"{CONTRACTIONS}|{WORDS}|\p{{N}}|{REST}": "qwen2",
     rf"{CONTRACTIONS}|{WORDS}|\p{{N}}{{1,3}}|{REST}": "llama-bpe",
 }
-"""Where a text is cut before pairs are merged -> what llama.cpp calls it."""
+"""The regular expression that splits a text before merging -> llama.cpp's name for it."""
 NO_MERGE = "\u2610 \u2610"
-"""llama.cpp wants a merge to be there; of characters that no byte is written as, it never happens."""
+"""llama.cpp requires at least one merge; this one, of characters that represent no byte, never applies."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def vocabulary_of(policy: Policy, size: int) -> Vocabulary:
     """The tokenizer of a policy whose model has embeddings for `size` tokens.
 
     Raises:
-        SetupError: llama.cpp would cut texts otherwise.
+        SetupError: llama.cpp would tokenise texts differently.
     """
     tokenizer: Any = policy.tokenizer
     inner = getattr(tokenizer, "backend_tokenizer", None)
@@ -202,7 +203,7 @@ def vocabulary_of(policy: Policy, size: int) -> Vocabulary:
     if max(texts) >= size:
         raise SetupError(f"the tokenizer has a token {max(texts)}, and the model {size} embeddings", hint=HINT)
     ids = tokenizer("a").input_ids
-    # the tokens that end an answer, that fill a row, that begin a text
+    # the end token, the pad token, the token that begins a text
     ends = sorted(policy.end_ids)
     first = tokenizer.eos_token_id if tokenizer.eos_token_id in policy.end_ids else next(iter(ends), None)
     special = {
@@ -223,13 +224,13 @@ def vocabulary_of(policy: Policy, size: int) -> Vocabulary:
 
 
 def _pre(said: Mapping[str, Any], *, has_merges: bool) -> str | None:
-    """What llama.cpp calls a way to cut a text; None where it has none."""
+    """llama.cpp's name for a pre-tokenizer; None if it does not have it."""
     parts = said["pretokenizers"] if said.get("type") == "Sequence" else [said]
     last = parts[-1]
     if last.get("type") != "ByteLevel" or last.get("add_prefix_space"):
         return None
     before = parts[:-1]
-    if not has_merges:  # every byte is a token, wherever the text is cut
+    if not has_merges:  # every byte is a token, so pre-tokenisation does not matter
         return "gpt-2" if not before else None
     if last.get("use_regex", True):
         if not before:
@@ -250,7 +251,7 @@ BLOCK = 32
 
 
 def check_gguf(policy: Policy) -> None:
-    """Find out before anything is written.
+    """Check the policy before anything is written.
 
     Raises:
         SetupError: no GGUF can be written of this policy, or a package is missing.
@@ -266,8 +267,8 @@ def write_gguf(policy: Policy, file: Path, precision: str = "auto") -> None:
     """Write the policy's model, adapters merged, and its tokenizer.
 
     Args:
-        policy: what `check_gguf` lets pass.
-        file: replaced as a whole.
+        policy: one that passed `check_gguf`.
+        file: the path to write; an existing file is replaced.
         precision: of matrices: a key of `FILE_TYPES`, or `auto`, bf16 where the weights are, else f16.
 
     Raises:
@@ -351,7 +352,7 @@ class ChatForm:
         return text
 
     def template(self) -> str:
-        """The same in the language of Go's templates, as Ollama fills them."""
+        """The same in Go's template language, with Ollama's variables."""
         system = f"{{{{ if .System }}}}{_go(self.system[0])}{{{{ .System }}}}{_go(self.system[1])}"
         user = f'{{{{ if eq .Role "user" }}}}{_go(self.asks)}{{{{ .Content }}}}{_go(self.answers)}'
         answer = f'{{{{ else if eq .Role "assistant" }}}}{{{{ .Content }}}}{_go(self.ends)}'
@@ -362,8 +363,9 @@ class ChatForm:
 
 
 def chat_form(policy: Policy) -> ChatForm | None:
-    """How this policy's chats are written; None where that is not a matter of texts around contents."""
-    s, u, a, v = ("\u27e6s\u27e7", "\u27e6u\u27e7", "\u27e6a\u27e7", "\u27e6v\u27e7")  # contents that no template has
+    """The chat format of this policy; None if it is not made of fixed texts around contents."""
+    # contents that occur in no template
+    s, u, a, v = ("\u27e6s\u27e7", "\u27e6u\u27e7", "\u27e6a\u27e7", "\u27e6v\u27e7")
     try:
         alone = _around(policy, [("user", u)])
         led = _around(policy, [("system", s), ("user", u)])
@@ -386,7 +388,7 @@ def chat_form(policy: Policy) -> ChatForm | None:
                     found.append(form)
     except Exception:  # noqa: BLE001 - a template may refuse a role by an error of any kind
         return None
-    # the same text can be parted anywhere; an answer ends with a token that ends it, where there is one
+    # the text could be split anywhere: split after the end token, if there is one
     marks = tuple(str(one) for one in policy.tokenizer.added_tokens_decoder.values())
     whole = [form for form in found if form.ends and form.asks.startswith(marks)]
     return next(iter([*whole, *found]), None)
@@ -417,7 +419,7 @@ def _rendered(policy: Policy, turns: list[Turn]) -> str:
 
 
 def _around(policy: Policy, turns: list[Turn]) -> list[str]:
-    """What stands before, between and after the contents."""
+    """The texts before, between and after the contents."""
     text = _rendered(policy, turns)
     return re.split("|".join(re.escape(content) for _, content in turns), text)
 

@@ -1,4 +1,5 @@
-"""Run folders to one HTML file that works from disk: outcome first, then the pictures, then the completions behind them."""
+"""Makes one HTML file, readable from disk, of run folders: the outcome first, then figures, then the completions behind
+them."""
 
 from grpo_cli.jobs.report.page import write_report
 

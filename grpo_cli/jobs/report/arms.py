@@ -1,7 +1,7 @@
-"""Arms side by side: what each came to, how far it is from the first, and whether they had the same budget.
+"""Compares arms: the score of each, its difference to the first, and whether all had the same budget.
 
-The difference is paired: over seeds that both arms ran, else over the held-out prompts that both were asked. Prompts say
-how sure the difference between these very runs is; only seeds say what another run would do.
+The difference is paired: over seeds that both arms ran, else over held-out prompts that both answered. An interval over
+prompts only holds for these runs; only one over seeds predicts another run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustere
 from grpo_cli.statistics.step import mean
 from grpo_cli.text import duration, number, percent, plus_minus, score
 
-# The static parts of the page as data: before and after with n and interval, acts of alarms, and what was
+# The static parts of the page as data: scores before and after with n and interval, actions of alarms, and what was
 # run.
 
 Tile = tuple[str, str, str]
@@ -31,7 +31,7 @@ Tile = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class AlarmAct:
-    """An alarm that paused the run or took it back, and where the evidence lies."""
+    """An alarm that paused the run or rolled it back, and the file with its evidence."""
 
     text: str
     evidence: str
@@ -48,7 +48,8 @@ class Setup:
 
 
 def verdict(run: RunData) -> str:
-    """Before and after in one sentence, with the paired difference on the same prompts and what could have been seen."""
+    """Scores before and after in one sentence, with the paired difference on the same prompts and the smallest
+    detectable difference."""
     points = [m for m in run.evaluations if m.get("eval/pass@1") is not None]
     if len(points) < 2:
         return "Held-out rows were measured less than twice: nothing can be said about before and after."
@@ -70,7 +71,7 @@ def verdict(run: RunData) -> str:
 
 
 def acts_of(run: RunData) -> list[AlarmAct]:
-    """Each time an alarm paused the run or took it back."""
+    """The alarms that paused the run or rolled it back."""
     acts = []
     for act in run.manifest.get("acted") or []:
         what = "paused" if act["action"] == "pause" else f"rolled back from step {act['at']}"
@@ -80,7 +81,7 @@ def acts_of(run: RunData) -> list[AlarmAct]:
 
 
 def setup_of(run: RunData) -> Setup:
-    """The recipe as a difference from the defaults, the command, and where and with what it ran."""
+    """The recipe's differences from the defaults, the command, the machine, and the versions."""
     manifest = run.manifest
     argv = [str(word) for word in manifest.get("argv") or []]
     # a shell takes `~` for the home only where it is not quoted
@@ -169,7 +170,7 @@ class Budget:
 
 
 def final_difference(arm: Arm, base: Arm) -> Difference | None:
-    """How far the arm ends from the base arm; None where nothing can be paired."""
+    """The difference of the arm's final score to the base arm's; None if nothing can be paired."""
     ends = [{run.info.seed: final_score(run) for run in one.runs} for one in (arm, base)]
     shared = [s for s in ends[0] if s in ends[1] and ends[0][s] is not None and ends[1][s] is not None]
     if len(shared) > 1:
@@ -184,7 +185,7 @@ def final_difference(arm: Arm, base: Arm) -> Difference | None:
 
 
 def budget_notes(arms: Sequence[Arm]) -> list[str]:
-    """What makes the arms unequal beside what they are to compare: budgets, last evaluations, and keys of a placebo's recipe."""
+    """Unintended differences between arms: budgets, last evaluations, and keys of a placebo's recipe."""
     notes, base = [], arms[0].runs[0]
     budgets = [(arm, budget) for arm in arms for budget in dict.fromkeys(Budget.of(run) for run in arm.runs)]
     if len({budget for _, budget in budgets}) > 1:
@@ -203,7 +204,8 @@ def budget_notes(arms: Sequence[Arm]) -> list[str]:
 
 @dataclass(frozen=True)
 class ArmsTable:
-    """One row an arm (label, then a cell for each of the other heads), what makes them unequal, how intervals came about."""
+    """One row for each arm (label, then a cell for each other column), the unintended differences, and the meaning of
+    the intervals."""
 
     heads: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str]]]
@@ -212,7 +214,7 @@ class ArmsTable:
 
 
 def arms_table(arms: Sequence[Arm]) -> ArmsTable:
-    """The arms side by side, each held against the first."""
+    """The table of arms, each compared with the first."""
     base, paired = arms[0], dict[str, None]()
     rows = []
     for arm in arms:

@@ -1,4 +1,5 @@
-"""The page: static HTML with the outcome first, data as JSON, one script. It makes no request, and text cannot act.
+"""The page: static HTML with the outcome first, data as JSON, and one script. It makes no requests, and text from a run
+cannot execute.
 
 Model text reaches the page in two ways only: escaped by the templates, or as JSON that the script sets with `textContent`.
 Besides, a content policy lets nothing run but the one script whose hash it names.
@@ -32,11 +33,10 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import across_seeds
 from grpo_cli.text import Json, number, score, visible, without_home
 
-# Findings as the page shows them: one entry a code, however often it was said, with the completions behind
-# the first.
+# Findings on the page: one entry for each code, however often it was raised, with the completions behind the first.
 
 MOST_SAID = 40
-"""Times that one code is listed."""
+"""Most occurrences listed for one code."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class FindingGroup:
 
     @property
     def earlier(self) -> list[Finding]:
-        """What was noted before the last, at most the latest of it."""
+        """Earlier occurrences, at most the latest of them."""
         return self.found[:-1][-MOST_SAID:]
 
 
@@ -154,7 +154,7 @@ OVERLAYS = (
 
 @dataclass(frozen=True)
 class RunPart:
-    """What the page shows of one run; `parts` are words of the page with their figures."""
+    """The content of one run; `parts` are the sections of the page with their figures."""
 
     run: RunData
     index: int
@@ -183,7 +183,7 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
 
 def build_page(arms: Sequence[Arm]) -> str:
     """The HTML text."""
-    arms = [  # several look through the samples of a run
+    arms = [  # several figures read the samples of a run
         replace(arm, runs=tuple(replace(run, folder=ReadOnce(run.folder)) for run in arm.runs)) for arm in arms
     ]
     runs = [run for arm in arms for run in arm.runs]

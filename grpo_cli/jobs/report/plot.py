@@ -3,7 +3,8 @@
 First the figures of several arms: held-out scores with their bands over seeds, and metrics laid over each other. Then what every
 figure is made of: `Figure`, `Panel`, curves, bands and areas. Last the figures of one run: each function takes a run and returns a
 `Figure`, or None where the run measured nothing of it; page.py puts them in their order. Of a run longer than `MOST_POINTS` steps
-means of neighbouring steps are drawn, and the caption says so. Smoothing is the page's, and can be turned off.
+means of neighbouring steps are drawn, and the caption says so. The page smooths curves in the browser, where this can
+be turned off.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ PLACEBOS = {"random": ("#888888", "dash"), "shuffled": ("#6b7a8f", "dot"), "form
 
 
 def arm_colour(i: int, arm: Arm) -> tuple[str, str]:
-    """Placebos are dull and broken, each in its own way."""
+    """Placebos are grey and dashed, each with its own dash pattern."""
     if not arm.is_placebo:
         return PALETTE[i % len(PALETTE)], "solid"
     return PLACEBOS.get(str(arm.runs[0].recipe.get("train.control")), PLACEBOS["random"])
@@ -136,7 +137,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """One picture: traces (each names its panel), what it shows in a sentence, and what a reader should look for."""
+    """One figure: traces (each names its panel), a sentence that describes it, and what a reader should look for."""
 
     id: str
     title: str
@@ -146,12 +147,12 @@ class Figure:
 
     @property
     def height(self) -> int:
-        """Pixels that it will take about, so that the page does not jump when it is drawn."""
+        """Approximate height in pixels, so that the page does not jump when it is drawn."""
         rows = sum((panel.height + 40) / (2 if panel.half else 1) for panel in self.panels)
         return round(rows + 50)
 
     def as_json(self, axes: dict[tuple[Any, ...], int]) -> dict[str, Any]:
-        """What the page hands to its script; `axes` collects every list of x values once, and traces name them by number."""
+        """The data for the page's script; `axes` holds every list of x values once, and traces refer to it by index."""
         traces = [
             {key: _short(value) for key, value in trace.items()} | {"x": axes.setdefault(tuple(trace["x"]), len(axes))}
             for trace in self.traces
@@ -279,7 +280,7 @@ def rewards(run: RunData, bands: dict[int, tuple[float, float]]) -> Figure | Non
 
 
 def groups(run: RunData) -> Figure | None:
-    """The signature picture: how many groups can teach anything."""
+    """The most important figure: how many groups have signal."""
     if not any(run.curve("group/count")):
         return None
     traces = []
@@ -349,7 +350,7 @@ def policy(run: RunData) -> Figure | None:
     if not shown:
         return None
     traces: list[Trace] = []
-    colours = iter(PALETTE)  # one legend for all panels: a colour means one curve; what is alone needs none
+    colours = iter(PALETTE)  # one legend for all panels: a colour means the same curve; single curves need no legend
     for i, (_, keys, _) in enumerate(shown):
         for key in keys:
             traces.append(run_curve(run, key, key, next(colours) if len(keys) > 1 else "#222222", panel=i))
@@ -362,7 +363,7 @@ def policy(run: RunData) -> Figure | None:
 
 
 def timing(run: RunData) -> Figure | None:
-    """Who waits for whom: seconds by phase, with the speed of generation below."""
+    """The time of each phase in seconds, with the speed of generation below."""
     if not any(run.curve("time/step")):
         return None
     traces: list[Trace] = []
@@ -397,7 +398,7 @@ def verifiers(run: RunData) -> Figure | None:
 
 
 def latency(run: RunData) -> Figure | None:
-    """The slow end of each verifier's answers."""
+    """The latency percentiles of each verifier."""
     traces = []
     for i, name in enumerate(run.names("verify/", "/p95_s")):
         steps, values = thin(run.step_numbers, run.curve(f"verify/{name}/p95_s"))
@@ -411,7 +412,7 @@ def latency(run: RunData) -> Figure | None:
 
 
 def prompts(heat: tuple[list[str], list[int], list[list[float | None]]]) -> Figure | None:
-    """Which prompts never move: solve rate of each held-out prompt at each evaluation."""
+    """The solve rate of each held-out prompt at each evaluation, which shows prompts that never improve."""
     rows, steps, rates = heat
     if not rows or len(steps) < 2:
         return None

@@ -1,6 +1,7 @@
-"""The completions behind the curves: the same held-out prompts over time, and what is worth reading in the training samples.
+"""The completions behind the curves: the same held-out prompts over time, and training samples worth reading.
 
-Only a budget of files is read, spread evenly over the run; what was read is said. Every sample names its file and line.
+A limited number of files is read, spread evenly over the run; the page states which. Every sample names its file and
+line.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def pack_samples(folder: RunFolder, most: int = MOST_PACKED) -> SamplePack:
 
 
 def _packed(folder: RunFolder, count: int) -> tuple[int, str]:
-    """How many lines so many files have, and the lines gzipped as base64."""
+    """The number of lines in these files, and the lines gzipped as base64."""
     lines = [
         strict_json(_shown(folder, step, split, line, record)) + "\n"
         for step, split in _chosen(folder, count)
@@ -103,7 +104,7 @@ PER_KIND = 5
 
 @dataclass
 class SampleDigest:
-    """What was read: reward ranges by step, held-out rates by prompt, prompts over time, and surprises."""
+    """The data read: reward ranges by step, held-out rates by prompt, prompts over time, and surprising samples."""
 
     bands: dict[int, tuple[float, float]] = field(default_factory=dict)
     heat: tuple[list[str], list[int], list[list[float | None]]] = field(default_factory=lambda: ([], [], []))
@@ -201,7 +202,7 @@ def _held_out(folder: RunFolder, reading: SampleDigest) -> None:
                     "prompt": found[0][1].prompt[:MOST_CHARS],
                     "expected": "" if answer is None else str(answer)[:400],
                 }
-            # a right and a wrong one where there are both, else the first two
+            # a right and a wrong one if there are both, else the first two
             right, wrong = ([pair for pair in found if pair[1].is_right is is_right] for is_right in (True, False))
             two = [right[0], wrong[0]] if right and wrong else found[:2]
             pair = [_shown(folder, step, "eval", line, sample) for line, sample in two]

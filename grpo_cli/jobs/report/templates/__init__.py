@@ -1,4 +1,5 @@
-"""The page's templates. Every value that they write is made visible and escaped; only `Markup` goes in as it is."""
+"""The page's templates. Control characters in values are made visible, and values are escaped; only `Markup` is
+inserted unchanged."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ def environment() -> Environment:
 
 
 def _plain(value: object) -> object:
-    """Text on one line without control characters; what is not there as a dash."""
+    """Text on one line without control characters; a missing value becomes a dash."""
     if isinstance(value, Markup):
         return value
     return DASH if value is None else visible(str(value))
 
 
 def _with_code(text: str) -> Markup:
-    """Text on one line; what stands between backticks is set as code."""
+    """Text on one line; text between backticks becomes code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
