@@ -1,6 +1,8 @@
-"""What a run does about its findings: a health finding is noted; of an alarm the evidence is kept too, and the recipe may have it pause or roll back.
+"""The actions of a run on findings: a health finding is noted; for an alarm the evidence is also saved, and the run
+pauses or rolls back if the recipe asks for it.
 
-Rank 0 alone looks. An alarm at which the run already stopped once does not stop it again: `acted` in `run.json` names it.
+Only rank 0 checks. An alarm that has already stopped the run once does not stop it again: `acted` in `run.json` names
+it.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ from grpo_cli.text import Json
 GOLD = "eval/gold/pass@1"
 CANARY = "canary/pass@1"
 MOST_SAMPLES = 20
-"""Completions kept in the evidence of an alarm."""
+"""Number of completions saved in the evidence of an alarm."""
 PENDING = "rolling_back_to"
-"""In `run.json` while a roll-back is under way: a resume finishes it first."""
+"""The key in `run.json` during a roll-back: a resume finishes the roll-back first."""
 
 
 class AlarmActions:
-    """The alarms of one run. `raised` are those that it has to stop for, `action` what all ranks agreed on."""
+    """The alarms of one run. `raised` are those that stop it, `action` is the action that all ranks agreed on."""
 
     def __init__(self, recipe: Recipe, run: RunFolder, display: Display, *, looks: bool) -> None:
         self.run, self.display, self.looks = run, display, looks
@@ -51,14 +53,14 @@ class AlarmActions:
             self.told = {(alarm["code"], alarm["step"]) for act in acted for alarm in act["alarms"]}
             lines = run.metrics()
             last = max((int(m["step"]) for m in lines), default=0)
-            # a resumed run has the findings that an unbroken one would have: rules look back over many steps
+            # replay earlier steps: a resumed run must have the same findings, and rules look back over many steps
             for metrics in filter(is_step, lines):
                 self.health.step(metrics)
                 self.constant.step(metrics)
             for metrics in lines:
                 if "eval/pass@1" in metrics:
                     self.fall.evaluated(metrics)
-            # an alarm of the very step after which the run died: it was written, and nobody acted on it
+            # an alarm of the last step before the run died was recorded, but not acted on
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 
     def step(self, metrics: Metrics) -> None:
@@ -86,13 +88,13 @@ class AlarmActions:
 
     @property
     def wanted(self) -> str | None:
-        """What the run has to do now: `roll_back` before `pause`, or nothing."""
+        """The action for the run now: `roll_back` takes precedence over `pause`; None if there is none."""
         wanted = {self._action(finding) for finding in self.raised}
         return next((action for action in ("roll_back", "pause") if action in wanted), None)
 
     @property
     def may_roll_back(self) -> bool:
-        """Whether the recipe has an alarm roll the run back."""
+        """Whether an alarm of the recipe can roll the run back."""
         return "roll_back" in (self.actions.values() if isinstance(self.actions, Mapping) else [self.actions])
 
     @property
@@ -138,7 +140,7 @@ def best_gold_step(evaluations: Sequence[Metrics]) -> int | None:
 
 
 def gold_scores(evaluations: Sequence[Metrics]) -> dict[int, float]:
-    """The gold score of each step that has one; where none has, the score of the canary."""
+    """The gold score of each step that has one; if no step has one, the score of the canary."""
     key = GOLD if any(e.get(GOLD) is not None for e in evaluations) else CANARY
     return {int(e["step"]): e[key] for e in evaluations if e.get(key) is not None}
 
@@ -158,14 +160,15 @@ def best_saved(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Check
 
 
 def best_valid_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:
-    """The same among checkpoints that are whole; broken ones are set aside."""
+    """The best checkpoint among undamaged ones; damaged ones are renamed."""
     while (found := best_gold(folder, evaluations)) is not None and checkpoint.find_fault(found.path):
         checkpoint.set_aside(found)
     return found
 
 
 def roll_back(run: RunFolder, step: int) -> int:
-    """Take a run's folder back to the checkpoint of a step: what came later moves to `*.abandoned`. Returns how many steps that were.
+    """Restore a run's folder to the checkpoint of a step: later data moves to `*.abandoned`. Returns the number of
+    abandoned steps.
 
     Safe to repeat: until it is done, `run.json` names the step.
     """
@@ -179,6 +182,6 @@ def roll_back(run: RunFolder, step: int) -> int:
 
 
 def finish_roll_back(run: RunFolder) -> None:
-    """Do what is left of a roll-back in whose middle the run died."""
+    """Finish a roll-back during which the run died."""
     if (step := run.manifest().get(PENDING)) is not None:
         roll_back(run, step)

@@ -33,8 +33,9 @@ def resume_hint(run: RunFolder) -> str:
 
 
 def mark_failed(run: RunFolder, err: UserError, recipe: Recipe, display: Display, *, tells: bool) -> None:
-    """Record the failure in the run's folder; a process that `tells` also calls the webhook, and adds to the error how to go on."""
-    with suppress(UserError):  # a full disk: what stopped the run is shown, not this
+    """Record the failure in the run's folder. A process with `tells` also calls the webhook, and adds to the error how
+    to continue."""
+    with suppress(UserError):  # on a full disk show the original error, not this one
         run.log("error", err.render())
         run.update_manifest(status="failed", reason=str(err))
     saved = checkpoint.all_checkpoints(run.path / "checkpoints")
@@ -47,7 +48,7 @@ def mark_failed(run: RunFolder, err: UserError, recipe: Recipe, display: Display
 
 
 def end_trained(running: RunContext, step: int, action: str | None) -> TrainResult:
-    """The end of a run that went as far as it should: to its last step, or to where a rule stopped it."""
+    """The end of a complete run: at its last step, or where a rule stopped it."""
     status: Status = "stopped" if running.stop_rules.reason else "done"
     reason = running.stop_rules.reason or running.alarmed.reason or None
     running.folder.update_manifest(status=status, steps=step, reason=reason)
@@ -56,16 +57,17 @@ def end_trained(running: RunContext, step: int, action: str | None) -> TrainResu
 
 
 def end_paused(running: RunContext, step: int) -> TrainResult:
-    """The end of a process that stops for a person to look; a resume goes on from here."""
+    """The end of a process that stops so that a person can look; a resume continues from here."""
     hint = "resumed as it is, the run stops at new alarms only; with `monitor.on_alarm=warn` at none"
     running.display.note("warn", f"paused after step {step}", hint)
     return _ended(running, step, "paused", resume_hint(running.folder), action="pause")
 
 
 def end_rolled_back(running: RunContext, step: int) -> TrainResult:
-    """The end of a run whose result is its best checkpoint by the gold verifier; what came later is set aside.
+    """The end of a run whose result is its best checkpoint by the gold verifier; later steps are set aside.
 
-    Nothing is trained on: chance depends on seed and step alone, so the same verifier would lead to the same place.
+    Training does not continue: randomness depends only on seed and step, so the same verifier would give the same
+    result.
 
     Raises:
         TrainingError: no whole checkpoint of an evaluated step is left.
@@ -82,7 +84,7 @@ def end_rolled_back(running: RunContext, step: int) -> TrainResult:
         hint = "training on with the same verifier repeats those steps: fix it, then start from this checkpoint"
         running.display.note("warn", where + aside, hint)
     best = running.ranks.agreed(best)
-    # what came later is set aside on disk too, and must not stand on the end card
+    # later steps are set aside on disk too, and must not appear on the end card
     running.evaluations = [e for e in running.evaluations if e["step"] <= best]
     running.canaries = [c for c in running.canaries if c["step"] <= best]
     next_ = f"grpo eval {shlex.quote(str(run.checkpoint_path(best)))}"
@@ -108,7 +110,7 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
     """Write the report, call the webhook, show the end card."""
     report = ""
     if running.ranks.is_main:
-        if running.recipe.run.report and status != "interrupted":  # who sent the signal may not wait
+        if running.recipe.run.report and status != "interrupted":  # the sender of the signal may not wait for a webhook
             report = write_own_report(running.folder, running.display)
         seen = running.evaluations
         scores = [e.get("eval/pass@1") for e in (*seen[:1], *seen[-1:])]
@@ -148,7 +150,7 @@ def write_own_report(run: RunFolder, display: Display) -> str:
 
 
 def _best(running: RunContext) -> checkpoint.Checkpoint | None:
-    """The checkpoint with the best held-out score; where a better one was not saved, a note names it. None where nothing was
+    """The checkpoint with the best held-out score; a note names a better step that was not saved. None if nothing was
     better than the start."""
     best = max(running.measured_whole, key=trusted_score, default=None)
     if best is None:
@@ -169,8 +171,8 @@ def _best(running: RunContext) -> checkpoint.Checkpoint | None:
 
 
 def outcome_of(running: RunContext, steps: int, code: Exit, status: Status) -> TrainResult:
-    """What the run came to, once every rank is here."""
-    running.ranks.wait()  # the first rank that ends with a code above 0 has torchrun end the others
+    """The outcome of the run, when every rank has arrived."""
+    running.ranks.wait()  # when one rank ends with a code above 0, torchrun kills the others
     measured = {m["step"]: m for m in running.evaluations}
     last = running.folder.checkpoint_path(steps)
     return TrainResult(

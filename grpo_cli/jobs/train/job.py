@@ -3,7 +3,7 @@
 `Job.run` calls in order: `_open` (rows, prompts and model, everything that can be refused, then the folder), `_begin` (display and
 heartbeat), `_train` (warm-up, engine and loop, gate, first evaluation, trainer), `_steps` (TRL's loop, which calls
 `grpo_cli.train.step`) and `_end`. `TrainCallback` runs after each step: it evaluates, saves or stops as recipe, clock and signals
-ask. A signal to any rank counts; rank 0 decides the rest, and every rank asks at the same place.
+ask. A signal to any rank counts; rank 0 decides everything else, and all ranks ask for its decision at the same point.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _ToRunLog(logging.Handler):
 
 @contextmanager
 def libraries_to_log(run: RunFolder) -> Iterator[None]:
-    """While inside, warnings (each text once) and log records of every library are lines of the run's log."""
+    """Inside, warnings (each text once) and log records of all libraries go to the run's log."""
     handler, root, seen = _ToRunLog(run), logging.getLogger(), set[str]()
     loggers = [root, *(logging.getLogger(name) for name in ("transformers", "trl", "accelerate", "datasets", "peft"))]
     kept = [(logger, logger.handlers[:], logger.propagate) for logger in loggers]
@@ -96,11 +96,12 @@ def libraries_to_log(run: RunFolder) -> Iterator[None]:
 
 
 PAUSED_S = 0.25
-"""Seconds between two looks at whether a paused run should go on."""
+"""Seconds between two checks whether a paused run should continue."""
 SAVE_EVERY_S = 300.0
 """Seconds between checkpoints where the recipe sets none."""
 FIRST_RATE = "no weight moved: the rate begins at 0 (`train.lr_warmup_steps`)"
-"""As transformers' schedules do: without the word a first step that changes nothing looks like a mistake."""
+"""The first step has a learning rate of 0, as in transformers' schedules; without this note it would look like a
+mistake."""
 
 
 class TrainCallback(TrainerCallback):  # type: ignore[misc]
@@ -113,7 +114,8 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: object
     ) -> None:
-        """The canary is asked for the first time. A run that may roll back keeps the model it started from: that may have the best gold score."""
+        """Measure the canary for the first time. A run that may roll back saves its initial model, which may have the
+        best gold score."""
         trainer, canary = self.running.trainer, self.running.canary
         if canary is not None and self.step.steps_done == 0:
             with self.step.clock.phase("pause"):
@@ -136,7 +138,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         if done == 1 and logs.get("lr") == 0:
             running.display.note("info", FIRST_RATE)
         is_last = done >= recipe.train.steps
-        # after the last step there is nothing to hold up
+        # after the last step there is nothing to pause
         if not is_last:
             with self.step.clock.phase("pause"):
                 while any(
@@ -144,11 +146,11 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
                 ) and not any(running.ranks.gathered([running.interrupts.asked is not None])):
                     running.display.phase("paused, p goes on")
                     time.sleep(PAUSED_S)
-        # every rank asks at the same place: an answer that only rank 0 waited for would hang the run
+        # all ranks must ask at the same point: if only rank 0 waited, the run would hang
         wished = running.ranks.agreed(running.wishes.take())
         every, is_best = recipe.eval.every, False
         is_measured = "evaluate" in wished or (every is not None and done % every == 0)
-        # who compares evaluations needs them over the same rows
+        # evaluations can be compared only over the same rows
         compares = recipe.stop.patience is not None or recipe.monitor.gold is not None
         is_between = recipe.eval.between is not None and "evaluate" not in wished and not compares
         if "evaluate" in wished and self.held_out is None:
@@ -169,9 +171,9 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         saves = recipe.run.save_every
         is_old = time.monotonic() - self.saved_at >= SAVE_EVERY_S if saves is None else done % saves == 0
         is_due = is_best or "save" in wished or is_old
-        # in one exchange: each is a wait for the slowest rank
+        # in one exchange, because each one waits for the slowest rank
         heard = running.ranks.gathered([(running.interrupts.asked, reason, running.alarmed.wanted, is_due)])
-        # not written back: a signal may have come since, and the next step handles it
+        # do not write it back: a signal may have arrived since, which the next step handles
         asked = next((code for code, *_ in heard if code is not None), None)
         running.stop_rules.reason, running.alarmed.action, is_due = heard[0][1:]
         stops = (asked, running.stop_rules.reason, running.alarmed.action)
@@ -185,7 +187,8 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
 
 
 class Job:
-    """One training run, or one rank's part of it. What its parts share is `running`, once the run has a folder."""
+    """One training run, or one rank's part of it. `running` is the state that its parts share, once the run has a
+    folder."""
 
     running: RunContext
 
@@ -202,11 +205,11 @@ class Job:
     def run(
         self, resume: RunFolder | None = None, first: JudgedRows | None = None, *, anyway: bool = False
     ) -> TrainResult:
-        """Train; `first`: the rows, where they are open already; `anyway` also where a run that is resumed finds other files,
-        rows or prompts than it began with.
+        """Train. `first`: the rows, if they are already open. `anyway`: resume even if files, rows or prompts differ
+        from those that the run began with.
 
         Raises:
-            UserError: as the errors module says, after everything good was saved.
+            UserError: as described in the errors module; everything valid was saved before.
         """
         try:
             with self.interrupts.handled(), self.peers.watching(self._abort):
@@ -226,7 +229,7 @@ class Job:
             if self.folder is not None:
                 trainer = self.running.trainer if hasattr(self, "running") else None
                 steps = trainer.loop.clock.spent if trainer is not None else {}
-                with suppress(UserError):  # a full disk: what ended the run has been shown
+                with suppress(UserError):  # a full disk: the cause of the end was already shown
                     earlier = self.folder.manifest().get("phases", {}) if resume is not None else {}
                     self.folder.update_manifest(phases=self.stopwatch.phases(earlier, steps))
             self.display.close()
@@ -248,11 +251,11 @@ class Job:
             return self._begin(job, server, self.folder, resumes=resume is not None)
 
     def _run_folder(self, resume: RunFolder | None, job: OpenJob, seen: Seen) -> RunFolder:
-        """Rank 0 makes or opens it, the others look on."""
+        """Rank 0 creates or opens the folder; the others only read it."""
         if self.ranks.is_main:
             on = device_name(job.policy.device, self.ranks.world)
             run = resume or create_run(job, self.recipe_as_written, seen.contents, label=self.label, device=on)
-            self.lock = hold(run.path)  # kept: the lock goes when the file is collected
+            self.lock = hold(run.path)  # keep the file object: the lock is released when it is garbage-collected
             if self.recipe_as_written.train.epochs is not None:
                 run.update_manifest(epoch_steps=self.recipe.train.steps)
             record_cpu_bf16(run)
@@ -282,7 +285,8 @@ class Job:
 
     def _train(self, job: OpenJob, server: Server | None, run: RunFolder, *, resumes: bool) -> TrainResult:
         start = resume_point(run, self.recipe_as_written, self.recipe, self.display, self.ranks) if resumes else None
-        if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
+        if start is None or keeps_reference(self.recipe):
+            # the KL reference is the warmed-up model, also after a resume
             timed = self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext()
             with self.ranks.main_first(), timed:
                 done = job.warm_up()
@@ -314,7 +318,7 @@ class Job:
         parts.loop.follow(with_floor(running, job, parts.engine, resumes=start is not None))
         if self.held_out is not None and start is None:
             self.held_out.measure(0)
-        # of an alarm before the first step, or in the step after which the run died before it could act
+        # for an alarm before the first step, or in the last step before the run died
         running.alarmed.action = self.ranks.agreed(running.alarmed.wanted)
         if start is None and running.alarmed.action is not None:
             return ending.end_paused(running, 0)
@@ -336,7 +340,7 @@ class Job:
             trainer.load_train_state(state)
             running.stop_rules.load_state(state.more["stop_rules"])
             if parts.replica:
-                trainer._load_from_checkpoint(str(start))  # while the weights are whole
+                trainer._load_from_checkpoint(str(start))  # before the weights are sharded
         parts.loop.clock.start()
         self._steps(trainer, parts, start)
         return self._end(parts.loop.steps_done)
@@ -344,13 +348,14 @@ class Job:
     def _steps(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         running = self.running
         try:
-            # the optimizer's state and that of chance are read in there, of a checkpoint that may be another's
+            # it loads optimizer and random states from a checkpoint that may come from elsewhere
             with self.interrupts.finish_step(), numbers_only(start or running.folder.path):
                 running.display.offer(running.wishes)
                 stops = running.stop_rules.reason or running.alarmed.action
                 is_over = parts.loop.steps_done >= self.recipe.train.steps or stops is not None
                 if start is not None and is_over:
-                    trainer._load_from_checkpoint(str(start))  # trained to the end, but not measured yet
+                    # training is complete, but the last evaluation is missing
+                    trainer._load_from_checkpoint(str(start))
                 else:
                     trainer.train(resume_from_checkpoint=str(start) if start else None)
         finally:
@@ -377,13 +382,13 @@ class Job:
     def _finalise_checkpoint(self, trainer: RunTrainer, written: Path) -> None:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
-        running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
+        running.folder.sync()  # flush records first: a checkpoint must not be ahead of lines that a power cut lost
         recipe = self.recipe_as_written
-        # a checkpoint goes to others: where runs lie on this machine is no part of it
+        # checkpoints are given to others: leave out the path of runs on this machine
         if Path(recipe.run.dir).is_absolute():
             recipe = recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": "runs"})})
         saved = checkpoint.seal(written, folder, state, to_yaml(recipe))
-        # the best ones are kept too: held out, and by the gold verifier or the canary
+        # also keep the best ones: by held-out score, and by the gold verifier or the canary
         best = (best_gold(folder, running.trusted), best_saved(folder, running.measured_whole))
         checkpoint.keep_newest(folder, self.recipe.run.keep, [one.path for one in best if one is not None])
         self.display.note("good", f"saved {saved.path}")
@@ -393,7 +398,7 @@ class Job:
             ending.mark_failed(self.folder, err, self.recipe, self.display, tells=self.ranks.is_main)
 
     def _abort(self, err: UserError) -> None:
-        """End this process from a thread: a wait for a machine or a server that is lost cannot be left."""
+        """End this process from a thread: the main thread cannot leave a wait for a lost machine or server."""
         self._mark_failed(err)
         self.display.close()
         end_rank(err.render(), err.code)

@@ -1,8 +1,8 @@
-"""The policy measured by a run, without training on what is sampled: before the first step, and between steps.
+"""Measurements of the policy during a run, whose samples are not trained on: before the first step, and between steps.
 
-`refused_by` probes for the recipe's `gate`: a run that misses a bar ends before its first step. `with_floor` measures how far the
-scorer is from itself, for `train.std_floor: noise`. `HeldOut` measures the held-out rows and `CanaryWatch` the canary prompts: each
-records its samples, writes its metrics, and hands them to display, trackers and alarms.
+`refused_by` probes for the recipe's `gate`: a run that misses a bar ends before its first step. `with_floor` measures
+the noise of the scorer, for `train.std_floor: noise`. `HeldOut` measures the held-out rows and `CanaryWatch` the canary
+prompts: each records its samples, writes its metrics, and hands them to display, trackers and alarms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from grpo_cli.run.info import BETWEEN
 
 
 class HeldOut:
-    """The held-out rows of one run, asked again and again with the same seed: scores are paired over time."""
+    """The held-out rows of one run, always sampled with the same seed, so that scores are paired over time."""
 
     def __init__(self, running: RunContext, job: OpenJob, engine: Engine) -> None:
         assert job.held_out is not None
@@ -55,7 +55,7 @@ class HeldOut:
         )
 
     def measure(self, step: int, *, is_between: bool = False) -> None:
-        """Measure, record and show; one that `is_between` is of the first `eval.between` rows.
+        """Measure, record and show; `is_between`: measure only the first `eval.between` rows.
 
         Raises:
             TrainingError: no sample got a verdict.
@@ -64,7 +64,7 @@ class HeldOut:
         found = _measured(running, self.evaluator, step, "evaluate", is_between=is_between)
         metrics = self._metrics(step, found, is_between)
         running.folder.write_samples(step, found.sampled.records, split="eval")
-        # the samples are on disk already: they say why
+        # the samples are already on disk and show the reason
         if found.sampled.pass_1.n == 0 and running.recipe.stop.verifier_errors < 1:
             cause = found.failures.commonest[0]
             raise TrainingError(f"no held-out sample got a verdict: {cause}", hint=ERRORS_HINT)
@@ -73,7 +73,7 @@ class HeldOut:
         running.alarmed.evaluated(metrics)
 
     def _metrics(self, step: int, found: Evaluation, is_between: bool) -> dict[str, Any]:
-        """Those of the evaluation, with what follows from the ones before; it joins them."""
+        """The evaluation's metrics, with those that compare it to earlier ones; it is added to these."""
         evaluations, recipe = self.running.evaluations, self.running.recipe
         metrics = {"step": step, **found.as_metrics()}
         if is_between:
@@ -90,7 +90,7 @@ class HeldOut:
 
 
 class CanaryWatch:
-    """The canary prompts of one run, asked each time with the same seed: samples are paired over time."""
+    """The canary prompts of one run, always sampled with the same seed, so that samples are paired over time."""
 
     def __init__(self, running: RunContext, job: OpenJob, engine: Engine, rows: Split) -> None:
         recipe, spec = job.recipe, job.recipe.monitor.canary
@@ -109,12 +109,13 @@ class CanaryWatch:
         )
 
     def is_due(self, step: int) -> bool:
-        """Whether to ask after this step: as the recipe plans, and while the last drop is a doubtful one."""
+        """Whether to measure after this step: as the recipe plans, and while the last drop is large but not
+        significant."""
         last = self.running.canaries[-1:]
         return planned(step, self.running.recipe.train.steps, self.spec.every) or any(map(is_doubtful, last))
 
     def measure(self, step: int) -> None:
-        """Ask, record and look."""
+        """Measure, record, and check for alarms."""
         running = self.running
         records = _measured(running, self.evaluator, step, "canary").sampled.records
         first = records if step == 0 else list(running.folder.samples(0, "canary"))
@@ -133,26 +134,26 @@ def _measured(
     running: RunContext, evaluator: Evaluator, step: int, word: str, *, is_between: bool = False
 ) -> Evaluation:
     with running.stopwatch.timed("evaluate"):
-        # before there is a trainer the model that generates is the one that was loaded
+        # before there is a trainer, the loaded model generates
         if running.trainer is not None:
             running.trainer.sync_weights()
         show = running.display.phase
         found = evaluator.run(step, lambda done, total: show(word, done, total), is_between=is_between)
         if running.recipe.sample.engine_kind.through_trl:
-            evaluator.engine.release()  # the memory is vLLM's between evaluations
+            evaluator.engine.release()  # vLLM needs the memory between evaluations
     return found
 
 
 LEAST = 1e-6
 """The floor of a scorer without noise: the default of `train.std_floor`."""
 NOISE = "noise"
-"""In `run.json`: what `std_floor: noise` came to."""
+"""The key in `run.json` for the measured `std_floor: noise`."""
 SAMPLES = 4
-"""Of each prompt whose answers are scored twice."""
+"""Number of answers of each prompt that are scored twice."""
 
 
 def refused_by(gate: Gate, running: RunContext, job: OpenJob, engine: Engine) -> TrainResult | None:
-    """The outcome of a run that may not start, else None; the probe stands in the run's folder either way."""
+    """The outcome of a run that may not start, else None; the probe is saved in the run's folder in both cases."""
     display, run = running.display, running.folder
     found = _probed(running, job, engine, ProbeSize.of(gate))
     missed = [bar for bar in bars(found.probe, gate) if not bar.is_met]
@@ -168,7 +169,7 @@ def refused_by(gate: Gate, running: RunContext, job: OpenJob, engine: Engine) ->
 
 
 def with_floor(running: RunContext, job: OpenJob, engine: Engine, *, resumes: bool) -> Recipe:
-    """The recipe with a number for `train.std_floor: noise`; one that `resumes` goes on with the number it began with.
+    """The recipe with a measured number for `train.std_floor: noise`; a resumed run uses the number that it began with.
 
     Raises:
         SetupError: no answer was scored twice.

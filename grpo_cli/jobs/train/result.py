@@ -1,7 +1,7 @@
-"""What a run came to, where its time went, and the one object of `grpo train --json`; of a run that `--resume` names too.
+"""The result of a run, its times, and the object of `grpo train --json`; also for a run named by `--resume`.
 
-Nothing here needs a model or torch: `recipe_of_run` reads the recipe in a run's folder, and `result_of` what a run came to that has
-nothing left to do.
+Nothing here needs a model or torch: `recipe_of_run` reads the recipe in a run's folder, and `result_of` the result of a
+finished run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from grpo_cli.run.spent import SpentTime, now, timed
 
 @dataclass
 class TrainResult:
-    """What a run came to; `before` and `after` are evaluation metrics, `code` is the exit code."""
+    """The result of a run; `before` and `after` are evaluation metrics, `code` is the exit code."""
 
     run: RunFolder
     steps: int
@@ -45,13 +45,13 @@ PHASES = ("setup", "warmup", "generate", "verify", "update", "evaluate")
 
 @dataclass
 class Stopwatch:
-    """Seconds of this process by phase, since it began; `imports` is what went before."""
+    """Seconds of this process by phase; `imports` is the time before the first phase."""
 
     began: SpentTime = field(default_factory=now)
     spent: dict[str, SpentTime] = field(default_factory=lambda: {"setup": SpentTime(), "warmup": SpentTime()})
 
     def timed(self, phase: str) -> AbstractContextManager[None]:
-        """Count what happens inside to `phase`."""
+        """Count the time inside to `phase`."""
         return timed(self.spent, phase)
 
     @property
@@ -67,8 +67,8 @@ class Stopwatch:
         return {**own, **steps, "total": self.wall_s}
 
     def phases(self, earlier: Mapping[str, Any], steps: Mapping[str, SpentTime]) -> dict[str, dict[str, float]]:
-        """For `run.json`: wall and CPU seconds of every phase of the run, `steps` being those inside steps, `earlier` those that
-        earlier processes of the run noted there."""
+        """For `run.json`: wall and CPU seconds of every phase of the run. `steps` are the seconds inside steps,
+        `earlier` the times that earlier processes of the run recorded."""
         none = SpentTime()
         spent = {"imports": SpentTime(cpu=self.began.cpu), **dict.fromkeys(PHASES, none), **self.spent, **steps}
         before = {phase: SpentTime(noted["wall_s"], noted["cpu_s"]) for phase, noted in earlier.items()}
@@ -122,14 +122,15 @@ def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:
 
 
 def result_of(run: RunFolder, recipe: Recipe) -> TrainResult | None:
-    """What a run came to that has done all the recipe asks for and was measured at its end; None of one that goes on."""
+    """The result of a finished run, which has done all steps and was measured at its end; None for a run that is not
+    finished."""
     manifest = run.manifest()
     steps = manifest.get("steps")
     if manifest.get("status") != "done" or not isinstance(steps, int) or changed_pace(run, recipe):
         return None
     last = run.checkpoint_path(steps)
     if all_checkpoints(last.parent) and find_fault(last):
-        return None  # its last weights are lost or damaged: an older checkpoint brings them back
+        return None  # the last weights are lost or damaged: continue from an older checkpoint
     measured = {m["step"]: m for m in run.metrics() if is_evaluation(m)}
     return TrainResult(
         run,
@@ -143,7 +144,7 @@ def result_of(run: RunFolder, recipe: Recipe) -> TrainResult | None:
 
 
 def lacks_report(run: RunFolder, recipe: Recipe) -> bool:
-    """Whether the page that the recipe asks for is not there, or older than the last numbers: the run died before it was
+    """Whether the report that the recipe asks for is missing or older than the last metrics: the run died before it was
     written."""
     page, numbers = run.path / "report.html", run.path / "metrics.jsonl"
     if not recipe.run.report or not numbers.exists():

@@ -1,4 +1,5 @@
-"""What the parts of a run share once it has a folder: callbacks, evaluations and the end read and write this, not the job."""
+"""The state that the parts of a run share once it has a folder: callbacks, evaluations and the end use this, not the
+job."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WatchedPrompts(Protocol):
-    """Prompts that are measured at some steps of a run; their class needs this module."""
+    """The interface of prompts that are measured at some steps; the class itself imports this module."""
 
     def is_due(self, step: int) -> bool: ...
     def measure(self, step: int) -> None: ...
@@ -33,7 +34,8 @@ class WatchedPrompts(Protocol):
 
 @dataclass
 class RunContext:
-    """One run, or one rank's part of it. `device` is its name for people; there is no trainer before all is checked."""
+    """One run, or one rank's part of it. `device` is the device's name for the user; `trainer` is set after all
+    checks."""
 
     recipe: Recipe
     folder: RunFolder
@@ -46,7 +48,7 @@ class RunContext:
     alarmed: AlarmActions
     evaluations: list[dict[str, Any]]
     wishes: KeyRequests = field(default_factory=KeyRequests)
-    """What a person at the display asks for; on rank 0 alone."""
+    """The user's requests from the display; only on rank 0."""
     canary: WatchedPrompts | None = None
     canaries: list[dict[str, Any]] = field(default_factory=list)
     printed: Callable[[], Mapping[str, int]] = dict
@@ -55,7 +57,7 @@ class RunContext:
     trackers: Sequence[Tracker] = field(default_factory=list)
 
     def record(self, metrics: dict[str, Any]) -> None:
-        """A measurement goes to the run's folder and its trackers."""
+        """Write a measurement to the run's folder and its trackers."""
         self.folder.write_metrics(metrics)
         for tracker in self.trackers:
             tracker.send(metrics)
@@ -67,5 +69,5 @@ class RunContext:
 
     @property
     def trusted(self) -> list[dict[str, Any]]:
-        """The lines by which a checkpoint is called best: those with a gold score, else those of the canary."""
+        """The lines that decide the best checkpoint: those with a gold score, else those of the canary."""
         return [*self.measured_whole, *self.canaries]

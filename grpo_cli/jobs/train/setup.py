@@ -1,8 +1,9 @@
-"""The parts of a training run, made one after the other: what can be refused is refused before the run has a folder.
+"""Creates the parts of a training run one after the other. Everything that can be refused is refused before the run has
+a folder.
 
 `connect` asks what this machine cannot do and joins the ranks. `open_train_job` loads the model and fits rows, canary and pairs
-to it. `make_parts` makes engine and loop, and `make_trainer` what trains by `train.method`: TRL's trainer around the loop, or
-rounds of pairs or demonstrations.
+to it. `make_parts` makes engine and loop, and `make_trainer` the trainer for `train.method`: TRL's trainer around the
+loop, or rounds of pairs or demonstrations.
 """
 
 from __future__ import annotations
@@ -50,15 +51,16 @@ if TYPE_CHECKING:
     from grpo_cli.train.prefer.rounds import RoundTrainer
 
 MOST_SEEN = 2000
-"""Training rows whose prompts are measured for the size of a micro-batch."""
+"""Number of training rows whose prompts are measured to choose the micro-batch size."""
 
 
 def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
-    """Join the other ranks, after what this machine cannot do was refused; `resumes`: the run has a folder already.
+    """Check the requirements on this machine, then join the other ranks; `resumes`: the run already has a folder.
 
     Raises:
         RecipeError: a field of `train.trl` that training does not take.
-        SetupError: another TRL than ours, what `questions` asks for is not here, or ranks that cannot be reached.
+        SetupError: an unsupported version of TRL, a requirement of `questions` that is not met, or ranks that cannot be
+        reached.
     """
     device = pick_device(ranks.local)
     check_hooks()
@@ -72,7 +74,7 @@ def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
 
 
 def open_train_job(rows: JudgedRows, ranks: Ranks) -> tuple[OpenJob, Server | None]:
-    """The open job of a run, and the vLLM server that generates for it, if one does.
+    """The job of a run, and its vLLM server if it uses one.
 
     Raises:
         DataError, SetupError: the rows do not fill a step, the folder of runs cannot be written, or model and server
@@ -122,7 +124,7 @@ def open_train_job(rows: JudgedRows, ranks: Ranks) -> tuple[OpenJob, Server | No
 
 @dataclass(frozen=True)
 class TrainParts:
-    """What samples and what trains; `engine` is the one that evaluates, `vllm` the one that samples where that is vLLM."""
+    """The parts that sample and train; `engine` is used for evaluation, `vllm` for sampling if the recipe uses vLLM."""
 
     loop: Loop
     engine: Engine
@@ -140,9 +142,9 @@ def make_parts(
     *,
     resumes: bool = False,
 ) -> TrainParts:
-    """Engine and loop over the weights that are trained; `abort` ends the process where the server is lost.
+    """Engine and loop on the trained weights; `abort` ends the process if the server is lost.
 
-    `resumes`: from a checkpoint, so that the policy is not the one that the run starts from.
+    `resumes`: the run continues from a checkpoint, so the policy is not its initial one.
 
     Raises:
         RecipeError, SetupError: an engine that cannot drive this model, or an option of a shaping term.
@@ -157,7 +159,7 @@ def make_parts(
         display.note("info", f"`{strategy}`: {takes}")
     through_trl = recipe.sample.engine_kind.through_trl
     engine = policy_engine(
-        "auto" if through_trl else recipe.sample.engine,  # TRL's vLLM has no part in evaluation
+        "auto" if through_trl else recipe.sample.engine,  # TRL's vLLM is not used for evaluation
         whole,
         lambda text: display.note("info", text),
     )
@@ -180,18 +182,18 @@ def make_parts(
             sizes = sorted(map(len, found.members))
             ranked = "" if all(found.ranked) else f", {found.ranked.count(False)} ranked by first visits"
             display.note("info", f"{len(sizes)} clusters of {sizes[0]} to {sizes[-1]} rows{ranked}")
-        # not made by each: on another kind of processor the last bits of a state may choose another cluster
+        # computed by rank 0 only: on different processors the last bits of a state may lead to another cluster
         clusters = ranks.agreed(found)
     loop = Loop.of(rollouts, run, display, clusters)
     return TrainParts(loop, engine, vllm, replica, watch)
 
 
 def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -> None:
-    """What is exact only over a whole step is refused where that is in parts; a router's loss, which is by definition one
-    of the rows that go through the model together, is let through and said.
+    """Refuse terms that are exact only over a whole step if the step is split into micro-batches. A router's loss is
+    defined over the rows of one forward pass: it is allowed, with a note.
 
     Raises:
-        RecipeError: a term that would be another one in parts.
+        RecipeError: a term that would change if the step is split.
     """
     if ROUTER in acts_on_every_row(recipe.train.trl) and batch.accumulate * world > 1:
         display.note(
@@ -210,12 +212,12 @@ def make_trainer(
     callbacks: list[TrainerCallback],
     on_checkpoint: Callable[[Trainer | RoundTrainer, Path], None],
 ) -> Trainer | RoundTrainer:
-    """What trains by the recipe's method around the loop.
+    """The trainer for the recipe's method, around the loop.
 
     Raises:
         SetupError: no room on the disk for two checkpoints, or a library does not take the recipe.
     """
-    # now, not at the first save, which may be hours away
+    # check now, not at the first save, which may be hours later
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(job.policy.model))
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     recipe = job.recipe
@@ -249,7 +251,7 @@ def make_trainer(
                 on_checkpoint=on_checkpoint,
                 replica=parts.replica,
             )
-        if parts.vllm is not None:  # TRL weighs what vLLM samples by how far it is off
+        if parts.vllm is not None:  # TRL corrects the loss for the difference of vLLM's log-probs
             parts.vllm.attach(trainer)
         else:
             check_agreement(trainer, parts.engine, policy, job.train.rows[0], recipe.sample.max_tokens)

@@ -40,7 +40,7 @@ PASS_1 = "eval/pass@1"
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage came to: held-out lines before and after it."""
+    """The result of a stage: held-out metrics before and after it."""
 
     name: str
     run: RunFolder
@@ -78,7 +78,7 @@ class StageChain:
         self.lines: list[str] = []
 
     def run(self, resume: RunFolder | None = None, *, anyway: bool = False) -> TrainResult:
-        """Run every stage that is not done yet; a stage that does not end well ends the chain there.
+        """Run every unfinished stage; a stage that fails or pauses ends the chain.
 
         Raises:
             UserError: as a run does; what was reached is saved, and a resume goes on in that stage.
@@ -133,7 +133,7 @@ class StageChain:
         return RunFolder.create(recipe.run.dir, recipe.run.name, to_yaml(recipe), manifest, label=self.label)
 
     def _stage(self, whole: RunFolder, at: int) -> TrainResult:
-        """One stage, or what it came to where it is done."""
+        """Run one stage; a finished stage only returns its result."""
         stage = self.stages[at]
         path = whole.path / stage_folder(at, stage)
         run = RunFolder.open(path) if (path / "run.json").is_file() else None
@@ -166,7 +166,7 @@ class StageChain:
                 for step in run.steps(split):
                     target = whole.sample_path(step + offset, split)
                     target.parent.mkdir(exist_ok=True)
-                    if target.exists():  # the measurement before a stage is that after the last
+                    if target.exists():  # the measurement before a stage is the one after the previous stage
                         continue
                     try:
                         os.link(run.sample_path(step, split), target)

@@ -1,4 +1,4 @@
-"""A run's folder at the start of a process: made anew, or taken up from its newest whole checkpoint.
+"""A run's folder at the start of a process: created, or resumed from its newest complete checkpoint.
 
 `create_run` writes recipe and manifest. `resume_point` finishes a roll-back, finds the newest whole checkpoint, records a new
 pace, and moves later records aside. `Seen` compares the contents behind the recipe (files, rows, prompts) with those that the
@@ -31,21 +31,22 @@ from grpo_cli.run.info import RewardSource, RunInfo
 from grpo_cli.text import real_path
 
 CHANGED = "changed"
-"""In `run.json`: the contents that `--resume-anyway` let be others, in words."""
+"""The key in `run.json` for the changed contents that `--resume-anyway` accepted, in words."""
 CPU_BF16 = "cpu_bfloat16"
-"""In `run.json`: whether the run takes bfloat16 on its CPU; not there for a run on GPUs."""
+"""The key in `run.json` for whether the run uses bfloat16 on its CPU; absent for a run on GPUs."""
 
 
 def agree_on_cpu_bf16(resume: RunFolder | None, ranks: Ranks, display: Display) -> None:
-    """On a CPU all ranks compute in the numbers that rank 0 measured to be faster, and a resumed run in those it began with.
+    """On a CPU all ranks use the dtype that rank 0 measured to be faster; a resumed run uses the dtype that it began
+    with.
 
-    A run of an older version, which did not note them, is measured as it was then.
+    A run of an older version, which did not record it, measures again, as that version did.
     """
     chosen = None
     if pick_device(ranks.local).type != "cpu":
         return
     if ranks.is_main:
-        # by the clock, so that another run of the same machine might choose otherwise: the run's own choice
+        # the measurement depends on timing, and may differ between runs on one machine: keep the run's own choice
         # counts
         measured = measure_cpu_bf16()
         noted = resume.manifest().get(CPU_BF16) if resume is not None else None
@@ -64,8 +65,8 @@ def record_cpu_bf16(run: RunFolder) -> None:
 
 
 class Seen:
-    """The contents behind a recipe as a process finds them, each part held against those of the run it resumes; the files at
-    once, so that a RecipeError of them comes before anything is started."""
+    """The contents behind a recipe as a process finds them; each part is compared with that of the resumed run. Files
+    are compared at once, so that their RecipeError comes before anything is started."""
 
     def __init__(
         self, resume: RunFolder | None, recipe: Recipe, base: Path | None, display: Display, *, anyway: bool
@@ -83,7 +84,7 @@ class Seen:
         """One part as it is now.
 
         Raises:
-            RecipeError: a file, rows or prompts that are others than at the run's beginning, unless that is allowed.
+            RecipeError: a file, rows or prompts differ from those at the run's beginning, and this is not allowed.
         """
         self.contents[part] = found
         if self.resume is None:
@@ -95,7 +96,8 @@ class Seen:
             self.display.note("warn", self.changed[-1], hint)
 
     def record(self) -> None:
-        """In `run.json` of a run that is taken up: what the next resume compares with, and what was allowed to change."""
+        """Record in `run.json` of a resumed run the contents that the next resume compares with, and the accepted
+        changes."""
         if self.resume is None:
             return
         earlier = self.resume.manifest().get(CHANGED, [])
@@ -107,7 +109,7 @@ class Seen:
         """The token ids of the first prompt of each sequence of roles.
 
         Raises:
-            RecipeError: they are others than at the run's beginning.
+            RecipeError: they differ from those at the run's beginning.
         """
         rows = job.train.rows
         fix = job.policy.prompts.clock(rows)
@@ -118,7 +120,7 @@ class Seen:
 
 
 def create_run(job: OpenJob, recipe: Recipe, contents: Mapping[str, Digests], *, label: str, device: str) -> RunFolder:
-    """A new folder under `run.dir` for a recipe as it was written; its `run.json` records what the run is made of."""
+    """A new folder under `run.dir` with the recipe as it was written; its `run.json` records the inputs of the run."""
     manifest = {
         "recipe": label,
         "argv": ["grpo", *map(masked, sys.argv[1:])],
@@ -136,7 +138,7 @@ def create_run(job: OpenJob, recipe: Recipe, contents: Mapping[str, Digests], *,
 
 
 def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: bool) -> RunInfo:
-    """What the display shows of the run before its first step."""
+    """The facts about the run that the display shows before the first step."""
     return RunInfo(
         run=run.name,
         recipe=label,
@@ -161,14 +163,15 @@ def _shown(value: object) -> str:
 def resume_point(
     run: RunFolder, recipe_as_written: Recipe, recipe: Recipe, display: Display, ranks: Ranks
 ) -> Path | None:
-    """The newest whole checkpoint, later records moved aside; None to start over. A new pace becomes the run's own.
+    """The newest complete checkpoint, with later records moved aside; None to start over. A changed number of steps is
+    recorded in the run.
 
     Raises:
-        UsageError: the run has gone further than it now should.
+        UsageError: the run has already done more steps than requested.
     """
     found: checkpoint.Checkpoint | None = None
     if ranks.is_main:
-        # before the newest checkpoint is looked for: those that it leaves behind must not be it
+        # before the newest checkpoint is searched: the roll-back removes some
         finish_roll_back(run)
         found, broken = checkpoint.newest_valid(run.path / "checkpoints")
         for one, fault in broken:
@@ -191,7 +194,7 @@ def resume_point(
                 rate = f"the {train.schedule} rate of a run of {train.steps} steps from {train.lr:g}, taken up at step {done}"
             display.note("info", f"{run.name} goes on from step {done} to {train.steps}: {changed_words}; {rate}")
             changes = [*run.manifest().get("pace", []), {"step": done, **{k: list(v) for k, v in changed.items()}}]
-            # the run's own recipe from now on: what `--resume` compares with, and what evaluation reads
+            # this becomes the run's recipe: `--resume` compares with it, and evaluation reads it
             replace_recipe(run, to_yaml(recipe_as_written))
             run.update_manifest(pace=changes, recipe_sha=recipe_sha(recipe_as_written))
         gone = run.move_aside(found.step if found else -1)

@@ -1,7 +1,8 @@
-"""`run.track`: transformers' own integrations, given what `metrics.jsonl` gets: same names, same steps, evaluations too.
+"""`run.track`: sends the lines of `metrics.jsonl` to transformers' integrations, with the same names and steps,
+including evaluations.
 
-Left to themselves they would put `train/` before every name, count optimizer updates instead of steps, never see an
-evaluation, and TensorBoard's files would go with the trainer's scratch folder.
+By default they would put `train/` before every name, count optimizer updates instead of steps, miss evaluations, and
+write TensorBoard's files into the trainer's temporary folder.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ PROJECT = "grpo"
 class MlflowNames:
     """Our names as mlflow's store of files can hold them: a metric is a file there, and those below it a folder of that name.
 
-    What lies below a name that has a number gets a point in place of its slash: `eval/greedy.low`. Once given, a name stays.
+    If a name is also a metric, names below it get a dot in place of the slash: `eval/greedy.low`. Once chosen, a name
+    stays.
     """
 
     def __init__(self) -> None:
         self._given: dict[str, str] = {}
 
     def of(self, names: Iterable[str]) -> dict[str, str]:
-        """Of each name what is sent in its place; the names of one line together."""
-        for name in sorted(names, key=len):  # a name before those below it
+        """The name to send for each metric; all names of a line are passed together."""
+        for name in sorted(names, key=len):  # sorted: a name comes before those below it
             if name not in self._given:
                 self._given[name] = self._free(name)
         return self._given
@@ -55,7 +57,7 @@ class MlflowNames:
 
 
 class Tracker(TrainerCallback):  # type: ignore[misc]
-    """One integration. What is sent before it begins waits; it is closed by the job, after the last evaluation."""
+    """One integration. Lines sent before it is opened are kept; the job closes it after the last evaluation."""
 
     def __init__(self, inner: TrainerCallback, folder: Path) -> None:
         self.inner, self.folder = inner, folder
@@ -71,11 +73,11 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         model: nn.Module | None = None,
         **more: object,
     ) -> None:
-        """Open it, and send what waited."""
+        """Open it, and send the lines kept so far."""
         self._begun = (args, state, control, model)
         if hasattr(self.inner, "logging_dir") and self.inner.logging_dir is None:
             self.inner.logging_dir = str(self.folder / "tensorboard")
-        # stdout is the command's result; trackers greet on it
+        # stdout is reserved for the command's result, but trackers print to it
         with contextlib.redirect_stdout(sys.stderr), _environment(wandb_settings(self.folder)), self._mlflow():
             self.inner.on_train_begin(args, state, control, model=model, **more)
         for metrics in self._waiting:
@@ -85,11 +87,11 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Metrics, **_: object
     ) -> None:
-        """A step; what the trainer adds of its own is left out."""
+        """Send the metrics of a step, without those that the trainer adds."""
         self.send({key: value for key, value in logs.items() if key != "epoch"})
 
     def send(self, metrics: Metrics) -> None:
-        """Every number of one line of `metrics.jsonl` under its own name; what was not measured is left out."""
+        """Send every number of one line of `metrics.jsonl` under its name; unmeasured values are left out."""
         if self._begun is None:
             self._waiting.append(dict(metrics))
             return
@@ -141,12 +143,12 @@ def take_trackers(trainer: Trainer, run: RunFolder) -> list[Tracker]:
         if isinstance(callback, kinds):
             handler.callbacks[i] = Tracker(callback, run.path)
             found.append(handler.callbacks[i])
-    trainer.args.report_to = []  # or TRL would add timings of its own methods to wandb and trackio
+    trainer.args.report_to = []  # otherwise TRL would add timings of its methods to wandb and trackio
     return found
 
 
 def wandb_settings(folder: Path) -> dict[str, str]:
-    """What wandb reads from the environment where a person set nothing; without a key it works offline, and asks nothing."""
+    """Defaults of wandb's environment variables; without a key it works offline and asks nothing."""
     settings = {"WANDB_DIR": str(folder), "WANDB_PROJECT": PROJECT, "WANDB_SILENT": "true"}
     netrc = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     has_key = "WANDB_API_KEY" in os.environ or (
@@ -157,7 +159,7 @@ def wandb_settings(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _names_kept() -> Iterator[None]:
-    """Our names are paths already: transformers puts no `train/` before them while inside."""
+    """Inside, transformers puts no `train/` before names: ours are paths already."""
     kept = integration_utils.rewrite_logs
     integration_utils.rewrite_logs = dict
     try:
@@ -168,7 +170,7 @@ def _names_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """These variables while inside, where they are not set."""
+    """Inside, these environment variables are set unless they already are."""
     added = [name for name in settings if name not in os.environ]
     os.environ.update({name: settings[name] for name in added})
     try:

@@ -4,6 +4,6 @@
     fields.py   where a line keeps completion and answer      flow.py    many scorers at once, input order kept
     job.py      one run: input, output, exit code             tally.py   groups counted as they pass
 
-What a reader would get wrong: a line that cannot be read is no sample. It is in no mean and no group; it is reported
-with its number and makes the exit code 3.
+Note that a line that cannot be read is no sample. It is in no mean and no group; it is reported with its number and
+makes the exit code 3.
 """

@@ -1,7 +1,7 @@
 """Where a line keeps its completion, answer, prompt and group.
 
-The keys are chosen once, at the first line that can be read, and hold for the whole input: a file whose lines change
-their minds is reported line by line rather than guessed at.
+The keys are chosen once, at the first readable line, and hold for the whole input: lines with other keys are reported
+one by one, not guessed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANSWER = (
 CHAT = ("messages", "conversations", "conversation", "chat")
 """A chat that ends with the assistant: its last turn is the completion, the rest the prompt."""
 WRAPPERS = ("body", "choices", "message", "generated_text", "value", "content", "text", "completion")
-"""Keys that lead on towards a text in what servers and loggers write, tried in this order."""
+"""Keys of nested objects in the output of servers and loggers that contain the text, tried in this order."""
 PROMPT = ("prompt", "question", "problem", "query", "instruction", "input", "messages")
 GROUP = ("group", "group_id", "group_key")
 ROW = (
@@ -38,7 +38,7 @@ class BadLine(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WantedKeys:
-    """Keys named on the command line; None is to be found."""
+    """Keys named on the command line; None means that the key is to be found."""
 
     completion: str | None = None
     answer: str | None = None
@@ -58,7 +58,7 @@ class FieldNames:
     row: str | None = None
 
     def described(self) -> str:
-        """One line for stderr: what was taken for what."""
+        """One line for stderr: the chosen keys."""
         parts = [f"completion{'s' if self.completions else ''} `{self.completion}`"]
         parts += [f"answer `{self.answer}`"] if self.answer else []
         parts += [f"prompt `{self.prompt}`"] if self.prompt else []
@@ -157,7 +157,7 @@ def _inside(value: Json, part: str) -> Json:
 
 
 def missing(line: Mapping[str, Json], key: str) -> str:
-    """The message where a line has nothing at a path: how far it leads, and the keys that are there."""
+    """The message for a line without a value at a path: how far the path exists, and the keys there."""
     value, done = line, ""
     for part in parts_of(key):
         found = _inside(value, part)
@@ -179,7 +179,7 @@ def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
     value = look_up(line, keys.completion)
     if value is None:
         said = look_up(line, "response.body.error.message") or look_up(line, "error.message") or line.get("error")
-        is_failed = isinstance(said, str) and said  # a server's reason for giving no answer
+        is_failed = isinstance(said, str) and said  # the server's reason for not answering
         raise BadLine(f"the request failed: {said}" if is_failed else missing(line, keys.completion))
     if not keys.completions:
         return [text_of(value, keys.completion)]
@@ -217,7 +217,7 @@ def text_of(value: Json, name: str) -> str:
 
 
 def row_of(line: Mapping[str, Json], keys: FieldNames) -> dict[str, Json]:
-    """What verifiers read: the line's own keys, those under `fields`, and the answer under its usual name."""
+    """The fields for verifiers: the line's own keys, those under `fields`, and the answer under its usual name."""
     row = dict(line)
     fields = line.get("fields")
     if isinstance(fields, Mapping):

@@ -1,4 +1,4 @@
-"""Chunks of lines through one scorer or through many, in input order, with a bounded number under way.
+"""Sends chunks of lines through one or many scorers, in input order, with a bounded number in progress.
 
 `chunks` cuts the input; `score_all` sends the chunks to this process and, once there are more than a few, to a pool of others,
 which score whole groups where a verifier wants them. Scored chunks cross processes as bytes (`packed`, `unpacked`).
@@ -39,7 +39,8 @@ def chunks(
     most_lines: int = CHUNK_LINES,
     key_of: Callable[[NumberedLine], int | None] | None = None,
 ) -> Iterator[list[NumberedLine]]:
-    """Lines in chunks of so many lines or about a megabyte; more, where neighbours to which `key_of` gives one number go on."""
+    """Chunks of this many lines or about a megabyte. A chunk is longer if neighbours with the same `key_of`
+    continue."""
     chunk: list[NumberedLine] = []
     size = 0
     for line in lines:
@@ -50,7 +51,7 @@ def chunks(
         chunk.append(line)
         size += len(line.text or b"")
         if key_of is None and (len(chunk) >= most_lines or size >= CHUNK_BYTES):
-            yield chunk  # at once: whoever talks line by line waits for an answer
+            yield chunk  # yield at once: a client that sends line by line waits for an answer
             chunk, size = [], 0
     if chunk:
         yield chunk
@@ -73,7 +74,7 @@ def score_all(
     by_group = any(verifier.low is None or verifier.wants_whole_batch for verifier in verifiers.values())
     key_of = partial(_group, keys) if by_group and not stream else None
     parts = chunks(lines, 1 if stream else CHUNK_LINES, key_of)
-    # copies of verifiers with processes of their own would fight for cores, copies of models for memory
+    # copies of verifiers with own processes would compete for cores, copies of models for memory
     alone = stream or any(verifier.runs_elsewhere or verifier.is_learned for verifier in verifiers.values())
     here = Scorer(plan, keys, verifiers).score
     first: list[list[NumberedLine]] = []
@@ -100,7 +101,7 @@ def _in_parallel(
     keys: FieldNames,
     jobs: int,
 ) -> Iterator[ScoredLines]:
-    """Chunks through processes, and through this one until the first of them has started."""
+    """Score chunks in processes, and in this one until the first of them has started."""
     pool = Pool("grpo_cli.jobs.verify.flow:serve", (plan, keys), workers=jobs, limits=_NO_LIMIT)
     starter = threading.Thread(target=_start, args=(pool,), daemon=True)
     starter.start()
@@ -116,12 +117,12 @@ def _in_parallel(
         while waiting:
             yield _taken(*waiting.popleft())
     finally:
-        # nothing waits for processes that are still starting: they end with the pool, or with this process
+        # do not wait for processes that are still starting: they end with the pool or with this process
         threading.Thread(target=pool.close, daemon=starter.is_alive()).start()
 
 
 def _start(pool: Pool) -> None:
-    with contextlib.suppress(Unavailable):  # the first chunk will say so
+    with contextlib.suppress(Unavailable):  # the first chunk will raise the error
         pool.start()
 
 

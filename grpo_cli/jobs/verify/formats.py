@@ -1,10 +1,10 @@
-"""Any file of completions as numbered lines of JSON: what other programs write is turned into the lines that are scored.
+"""Reads any file of completions as numbered lines of JSON, including formats of other programs.
 
     .csv .tsv .parquet   a row is a line, as `data` reads it      JSON array    an item is a line
     one JSON object      its `samples` (an inspect log)           .eval         the samples of an inspect archive
     anything else        JSON lines, plain, .gz, .zst or stdin
 
-`joined` lays rows with golds under lines without, by `custom_id`, another id, or the prompt's text.
+`joined` adds the columns of rows with golds to lines without golds, by `custom_id`, another id, or the prompt's text.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ def _line(value: object) -> bytes:
 
 
 def _json_lines(lines: Iterator[NumberedLine], may_be_one: bool) -> Iterator[NumberedLine]:
-    """The lines, or the items of what is one array or one object over all of them; only a first line that is no object of
-    its own is read on."""
+    """The lines, or the items if the file is one JSON array or object. The whole file is read only if its first line is
+    no complete object."""
     first = next(lines, None)
     if first is None:
         return
     text = first.text or b""
     is_array = text.startswith(b"[")
     if not is_array and not (may_be_one and text.startswith(b"{") and not _is_json(text)):
-        # cheap, since every file's first line is asked
+        # a cheap test, since it runs for every file's first line
         is_log = text.startswith(b"{") and b'"samples"' in text and b'"eval"' in text and _is_json(text)
         value = loads(text) if is_log else None
         yield from _items(value, SAMPLES) if value is not None else (first,)
@@ -144,7 +144,7 @@ def _archive(source: str) -> Iterator[NumberedLine]:
 
 
 class GoldRows:
-    """Rows of a file by their ids and prompts, to be laid under lines that hold completions only."""
+    """Rows of a file by their ids and prompts, to add their columns to lines that hold only completions."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -160,13 +160,13 @@ class GoldRows:
                 self._by_prompt.setdefault(prompt, item.fields)
 
     def under(self, line: NumberedLine) -> NumberedLine:
-        """The line with its row's columns beside its own, or with what is wrong with it."""
+        """The line with its row's columns added, or with the reason why this is not possible."""
         if isinstance(line.text, BrokenText):
             return line
         try:
             value = loads(line.text or b"")
         except (ValueError, RecursionError):
-            return line  # said where lines are parsed
+            return line  # reported where lines are parsed
         if not isinstance(value, dict):
             return line
         ids = [str(value[name]) for name in ROW if isinstance(value.get(name), str | int)]
@@ -179,7 +179,7 @@ class GoldRows:
 
 
 def _prompt(fields: Mapping[str, Json]) -> str:
-    """The last turn of the prompt, by which two files can be joined that spell the chat around it differently."""
+    """The last turn of the prompt, to join two files that write the rest of the chat differently."""
     for name in PROMPT:
         value = look_up(fields, name)
         turns = value

@@ -1,7 +1,7 @@
 """One run of `grpo verify`: the input through the flow, lines out, progress and mistakes on stderr, and the exit code.
 
 `VerifyJob` finds the keys of each file at its first line with a completion, scores all lines (flow.py), counts groups as they
-pass (tally.py) and sums up (summary.py). Where no verifier is named, `proposal` looks at the golds and proposes one; it never
+pass (tally.py) and sums up (summary.py). If no verifier is named, `proposal` reads the golds and proposes one; it never
 chooses.
 """
 
@@ -46,7 +46,7 @@ BEAT_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """What the command line asked for beside the verifiers."""
+    """The command line's options except those of verifiers."""
 
     files: Sequence[str]
     wanted: WantedKeys = field(default_factory=WantedKeys)
@@ -155,10 +155,10 @@ class VerifyJob:
             self._progress.beat(self._report.lines)
 
     def _find_keys(self, lines: Iterator[NumberedLine], name: str) -> tuple[list[NumberedLine], FieldNames | None]:
-        """Look for the first line with a completion among the first thousand; the lines looked at are kept.
+        """Find the first line with a completion among the first thousand; the lines read are kept.
 
         Raises:
-            DataError: there is none, with what is wrong with each (a stream answers each line instead).
+            DataError: there is none, with the reason for each line (a stream answers each line instead).
         """
         seen: list[NumberedLine] = []
         mistakes: list[Mistake] = []
@@ -189,7 +189,7 @@ class VerifyJob:
 
     def _bad(self, number: int, why: str, name: str) -> None:
         self._report.bad_lines += 1
-        if self._settings.stream:  # whoever talks line by line waits for an answer to this one too
+        if self._settings.stream:  # a client that sends line by line waits for an answer to this line too
             self._write(json.dumps({"line": number, "error": why}).encode())
             if self._sink is not None:
                 self._sink.flush()
@@ -256,7 +256,7 @@ class _Progress:
     """A line count on a terminal, nothing elsewhere."""
 
     def __init__(self, is_quiet: bool, writes_lines: bool) -> None:
-        is_taken = writes_lines and sys.stdout.isatty()  # lines and a count on one terminal would mix
+        is_taken = writes_lines and sys.stdout.isatty()  # on one terminal, output lines and the count would mix
         self._is_live = not is_quiet and sys.stderr.isatty() and not is_taken
         self._last = self._began = time.monotonic()
         self._is_shown = False

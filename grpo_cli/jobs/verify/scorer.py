@@ -1,4 +1,4 @@
-"""Lines in, scored lines out, in one process: the part of `grpo verify` that is run many times over.
+"""Scores lines in one process: the part of `grpo verify` that runs in many processes.
 
 A scored line is the input's own bytes with `verdicts`, `outcome` and `reward` put before the closing brace, so
 numbers keep their spelling; only a line that has one of these keys already is written anew.
@@ -26,7 +26,7 @@ from grpo_verifiers.thinking import opening_at_end
 from grpo_verifiers.verdict import Outcome, Verdict, floored
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
-# Golds compiled once for rows that agree in every field that compiling looked at.
+# Golds compiled once for all rows that agree in every field that compiling reads.
 
 MOST_GOLDS = 4096
 _MISSING = object()
@@ -55,7 +55,8 @@ class GoldCache:
         if watched.reads_all:
             self._reads_all, self._golds = True, {}
             return gold
-        if not watched.read <= set(self._names):  # keys of fewer names would mix up rows that differ in the new ones
+        if not watched.read <= set(self._names):
+            # keys made from fewer names would confuse rows that differ only in the new ones
             self._names = tuple(sorted(watched.read | set(self._names)))
             self._golds = {}
             key = self._key(row)
@@ -68,7 +69,7 @@ class GoldCache:
     def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...] | None:
         values = [row.get(name, _MISSING) for name in self._names]
         try:
-            # `1`, `1.0` and `true` are equal keys and different golds; lists and objects go by their spelling
+            # `1`, `1.0` and `true` are equal as keys but different golds; lists and objects are compared by their JSON
             parts = [v if isinstance(v, str) or v is _MISSING else (type(v), repr(v)) for v in values]
         except (RecursionError, ValueError):
             return None
@@ -76,7 +77,7 @@ class GoldCache:
 
 
 class _Watched(Mapping[str, Any]):
-    """A row that remembers which of its fields were looked at, present or not."""
+    """A row that records which of its fields were looked up, present or not."""
 
     def __init__(self, row: Mapping[str, Any]) -> None:
         self._row = row
@@ -112,7 +113,7 @@ class VerdictCounts:
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
     marks: Counter[str] = field(default_factory=Counter)
-    """What begins the last line of completions without an answer, where something does that could mark one."""
+    """Beginnings of the last lines of completions without an answer, if they could be an answer mark."""
     episodes: int = 0
     """Lines with the turns of an episode."""
 
@@ -127,7 +128,7 @@ class VerdictCounts:
             self.score_n[name] = self.score_n.get(name, 0) + 1
 
     def merge(self, other: VerdictCounts, file: str = "") -> None:
-        """Add another's counts, of lines of `file`."""
+        """Add the counts of another scorer, for lines of `file`."""
         self.failures.merge(other.failures, file)
         for name, counter in other.outcomes.items():
             self.outcomes.setdefault(name, Counter()).update(counter)
@@ -145,7 +146,8 @@ class VerdictCounts:
 
 
 Judged = tuple[int, str, float | None, float | None]
-"""Group, the primary's outcome, reward, and the part of it by which groups are alive: what group statistics need of one sample."""
+"""A sample's data for group statistics: group, primary outcome, reward, and the part of the reward that decides whether
+a group is alive."""
 
 
 @dataclass(slots=True)
@@ -284,7 +286,7 @@ class Scorer:
 
 
 def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:
-    """What `no_answer` and `over_limit` are worth, and who does not judge a prompt at all, group by group."""
+    """Set the scores of `no_answer` and `over_limit`, and drop verifiers that do not judge a prompt, group by group."""
     groups: dict[int, list[_Read]] = {}
     for read in reads:
         groups.setdefault(read.group, []).append(read)

@@ -18,7 +18,8 @@ from grpo_verifiers.verdict import Outcome
 
 SCHEMA = 1
 EXACT_GROUPS = 3000
-"""Up to here the interval is that of `grpo eval`; beyond, Student's quantile is the normal one to three digits."""
+"""Up to this number of groups the interval is that of `grpo eval`; above, Student's quantile equals the normal one to
+three digits."""
 Z95 = 1.959964
 PREDICTED = (4, 8, 16)
 WIDTH = 78
@@ -26,7 +27,7 @@ WIDTH = 78
 
 @dataclass(frozen=True, slots=True)
 class JudgedEpisodes:
-    """What of `n` episodes was judged again by verifiers of these kinds, and what is as it was recorded."""
+    """Which of `n` episodes verifiers of these kinds judged again, and which verdicts are as recorded."""
 
     n: int
     kinds: Mapping[str, str]
@@ -36,7 +37,7 @@ class JudgedEpisodes:
         return {"n": self.n, "recorded": self._named(True), "judged_again": self._named(False)}
 
     def lines(self) -> list[str]:
-        """What a person reads; nothing where there were none."""
+        """The text for the user; empty without episodes."""
         if not self.n:
             return []
         again, kept = (", ".join(f"`{name}`" for name in self._named(of)) for of in (False, True))
@@ -54,7 +55,7 @@ class JudgedEpisodes:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """All that one pass over the input found."""
+    """The results of one pass over the input."""
 
     primary: str
     kinds: Mapping[str, str]
@@ -68,7 +69,7 @@ class VerifyReport:
     is_scattered: bool = False
     is_inexact: bool = False
     is_gated: bool = False
-    """Whether groups are alive by what the outcome pays, and not by all of the reward."""
+    """Whether the outcome alone, not the whole reward, decides which groups are alive."""
     warnings: Sequence[str] = ()
 
     @property

@@ -1,9 +1,9 @@
-"""Group statistics of samples that pass once, in constant memory where groups are contiguous.
+"""Group statistics in one pass over samples, in constant memory if groups are contiguous.
 
-Every closed group keeps a counter of about 150 bytes for a while. When 65,536 of them have passed, none has come back
-and most hold two samples or more, the input is taken to be contiguous: they are folded into totals, and a fixed filter
-of 8 MiB notices should one come back after all. Else (a group came back, or each had one sample so far, as in a file
-that goes through the prompts again and again) the counters stay, and the memory grows with the number of groups.
+Every closed group keeps a counter of about 150 bytes. After 65,536 groups, if none has come back and most have two
+samples or more, the input is taken to be contiguous: the counters are added to totals, and a fixed filter of 8 MiB
+detects a group that comes back later. Otherwise (a group came back, or each has one sample so far, as in a file that
+repeats all prompts several times) the counters are kept, and memory grows with the number of groups.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Order = Literal["auto", "contiguous", "scattered"]
 
 @dataclass(slots=True)
 class GroupTotals:
-    """Groups as counts: `(judged, right)` pairs, and of how many signal is forecast, since their rewards differ."""
+    """Groups as counts: `(judged, right)` pairs, and the number of groups with signal, whose rewards differ."""
 
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
@@ -45,7 +45,7 @@ class GroupTotals:
         return count_kinds(self.pairs)
 
     def usual_size(self) -> int:
-        """The commonest number of samples in a group; the larger of two equally common."""
+        """The most frequent number of samples in a group; the larger of two equally frequent ones."""
         return max(self.sizes, key=lambda size: (self.sizes[size], size), default=0)
 
     def pass_k(self) -> dict[int, float]:
@@ -84,11 +84,13 @@ class Tally:
 
     @property
     def is_inexact(self) -> bool:
-        """Whether groups came back after they were folded away: group statistics then are of runs of lines."""
+        """Whether groups came back after their counters were added to totals: group statistics then count runs of
+        lines."""
         return self._filter is not None and self.came_back > 0.001 * max(1, self.totals.groups)
 
     def add(self, group: int, outcome: str, reward: float | None, told: float | None = None) -> None:
-        """Count one sample; `told` is what of its reward a group is alive by, left out the whole."""
+        """Count one sample; `told` is the part of its reward that decides whether a group is alive (default: all of
+        it)."""
         totals = self.totals
         totals.outcomes[outcome] += 1
         if reward is not None:
