@@ -1,4 +1,4 @@
-"""Where a completion states its answer, for all verifiers of short answers.
+"""Extracts the answer that a completion states, for all verifiers of short answers.
 
 Extraction is that of the maths verifier: the last box after the thinking, else a line that announces the answer. Two final
 answers are a hedge. A hedge is never right, or a policy would learn to name every candidate.
@@ -34,14 +34,14 @@ class Example(NamedTuple):
 
 
 class StatedAnswers(NamedTuple):
-    """The stated answers (two or more are a hedge), or none and why."""
+    """The stated answers (two or more are a hedge), or none with the reason."""
 
     texts: tuple[str, ...]
     reason: str = ""
 
 
 def find_answer(completion: str, where: Where, mark: str = "") -> StatedAnswers:
-    """The answer a completion states, after its thinking, behind `mark` where a line begins with it."""
+    """The answer that a completion states after its thinking; the text after `mark`, if a line begins with it."""
     if where in ("whole", "last_line"):
         text, is_open, _ = after_thinking(completion)
         if is_open:
@@ -55,7 +55,7 @@ def find_answer(completion: str, where: Where, mark: str = "") -> StatedAnswers:
 
 
 class AnswerVerifier(Verifier):
-    """A verifier that judges one completion at a time, here, in linear time."""
+    """A verifier that judges one completion at a time, in this process and in linear time."""
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order."""

@@ -1,7 +1,7 @@
-"""Verdicts into one reward, the same for train, eval and verify.
+"""Combines verdicts into one reward, in the same way for train, eval and verify.
 
 An `error` of any verifier with a weight leaves the sample without a reward (None), never with a smaller one: a missing
-term would read as a bad completion. Shaping terms are added as they are and never make a sample right.
+term must not look like a bad completion. Shaping terms are added unchanged and never make a sample right.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NoVerifier(ValueError):
 
 
 def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: CombineRule = SUM) -> list[str]:
-    """The verifiers that judge this row: all, or with `by` the one its column names.
+    """The verifiers that judge this row: all, or with `by` the one that its column names.
 
     Raises:
         NoVerifier: the row does not name one of `specs`; the message is for the row's place.
@@ -85,14 +85,14 @@ def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: CombineRul
 
 
 def primary_of(specs: Mapping[str, RewardSpec]) -> str:
-    """The name of the primary verifier: the one marked, else the first."""
+    """The name of the primary verifier: the one marked as primary, else the first."""
     return next((name for name, spec in specs.items() if spec.primary), next(iter(specs)))
 
 
 def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec]) -> Outcome | None:
-    """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
+    """The sample's outcome: that of the primary verifier, with `right_at` applied; None without any verdict.
 
-    Where the primary does not judge the sample (`by`, or it skips the row) the first that does decides.
+    If the primary verifier does not judge the sample (`by`, or it skips the row), the first verifier that does decides.
     """
     name = primary_of(specs)
     if name not in verdicts:
@@ -102,10 +102,11 @@ def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec]) ->
 
 
 def without_skipped(group: Sequence[dict[str, Verdict]]) -> list[dict[str, Verdict]]:
-    """The verdicts of all samples of one prompt, less those of verifiers that skip the whole prompt while another judges it.
+    """The verdicts of all samples of one prompt, without those of verifiers that skip the whole prompt while another
+    judges it.
 
-    One that skips some samples only has no verdict on those: leaving it out of their sums alone would pay them less
-    than the others.
+    A verifier that skips only some samples has no verdict on those: without it their sums would be smaller than those
+    of the others.
     """
     names = dict.fromkeys(name for verdicts in group for name in verdicts)
     gone = {name for name in names if all(name not in one or one[name].reason == SKIPPED for one in group)}
@@ -150,7 +151,8 @@ def combine(
         ]
         is_right = outcome(verdicts, specs) is Outcome.RIGHT
         if barred:
-            reward = min(0.0, sum(terms.values()))  # never more than what is wrong but passes the bar
+            # never more than the score of a wrong answer that passes the threshold
+            reward = min(0.0, sum(terms.values()))
         else:
             reward = sum(v for name, v in terms.items() if is_right or rule.gate.get(name) != "needs_right")
     elif rule.method == "first":
@@ -225,9 +227,10 @@ def count_pairs(sums: dict[tuple[str, str], PairSums], verdicts: Mapping[str, Ve
 
 
 def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, RewardSpec]) -> list[str]:
-    """Pairs of verifiers of which one takes back what the other gives, in words.
+    """Pairs of verifiers that cancel each other, in words.
 
-    Both vary, they correlate below -0.5 as weighted, and their sum varies less than half as much as the larger.
+    Both scores vary, their weighted scores correlate below -0.5, and the sum varies less than half as much as the
+    larger one.
     """
     out = []
     for (one, other), pair in sums.items():

@@ -20,7 +20,7 @@ GROUP = "grpo.verifiers"
 
 
 class Kinds(MutableMapping[str, str]):
-    """Kind → `module:class`. Entry points are read when a name is unknown, or when all are listed: that takes a while.
+    """Kind → `module:class`. Entry points are read only when a name is unknown or all are listed, because that is slow.
 
     A name that is already known keeps its class: a package cannot replace it.
     """
@@ -51,7 +51,7 @@ class Kinds(MutableMapping[str, str]):
     def _complete(self) -> None:
         if self._is_complete:
             return
-        from importlib.metadata import entry_points  # takes longer to import than all of this package
+        from importlib.metadata import entry_points  # this import takes longer than the whole package
 
         for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
             known = self.places.setdefault(point.name, point.value)
@@ -95,7 +95,7 @@ def register(kind: str, place: str) -> None:
     """
     if not all(place.partition(":")):
         raise ValueError(f"`{place}` is no `module:class`")
-    known = KINDS.places.setdefault(kind, place)  # without a look at entry points
+    known = KINDS.places.setdefault(kind, place)  # without reading entry points
     if known != place:
         raise ValueError(f"verifier `{kind}` is `{known}` already, not `{place}`")
 

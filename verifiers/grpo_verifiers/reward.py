@@ -1,7 +1,7 @@
 """A verifier as the reward function of another trainer: TRL, verl, and rubric functions of prime-rl and the like.
 
-No verdict stays no verdict where the other side has a value for it: None in TRL, which leaves it out of the sum. verl and
-rubrics take numbers only, so an `error` raises there instead of passing for a wrong answer.
+"No verdict" is passed on if the other trainer can express it: as None in TRL, which leaves it out of the sum. verl and
+rubrics accept only numbers, so there an `error` raises; it must not count as a wrong answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def completion_text(completion: Any) -> str:
 def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list[float | None]]:
     """`f(completions=[B], **columns) -> [B]` scores for TRL's `reward_funcs`; None where there is no verdict.
 
-    No answer and an exceeded limit are worth what `floored` makes of them within the samples of one prompt, which stand in a row.
+    No answer and an exceeded limit get the score that `floored` computes from the samples of the same prompt, which
+    must be consecutive.
 
     Columns named in `verifier.columns` must reach the function as lists of length B, as TRL passes them. Equal rows,
     as the samples of one prompt are, are compiled once.
@@ -47,7 +48,7 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
         }
         texts = [completion_text(prompt) for prompt in prompts] if prompts is not None else [""] * size
         golds: list[Any] = []
-        groups: list[int] = []  # of each sample: samples in a row with one prompt and one row of data
+        groups: list[int] = []  # the group of each sample: consecutive samples with the same prompt and data row
         last: dict[str, Any] | None = None
         for i in range(size):
             row = {key: value[i] for key, value in lists.items()}

@@ -1,8 +1,8 @@
 """Shaping terms: small amounts added to a reward, in [-1, 1], that never make a sample right.
 
 How this works: `build_term` checks the options of a kind and returns a function of one `Shaped` completion, and `shape`
-weighs the terms of a recipe. Each looks at one completion only, so it means the same in train, eval and verify. Where a
-term lacks what it needs (the count of tokens), it is 0.
+weighs the terms of a recipe. Each term reads one completion only, so it is the same in train, eval and verify. A term
+without its input (the count of tokens) is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grpo_verifiers.verifier import BadOption
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """What shaping terms may look at: the completion, its tokens, the cap it was sampled under, and the outcome."""
+    """The input of shaping terms: the completion, its number of tokens, its token limit, and the outcome."""
 
     completion: str
     tokens: int | None = None
@@ -87,7 +87,7 @@ def length(options: LengthOptions, shaped: Shaped) -> float:
 def repetition(options: RepetitionOptions, shaped: Shaped) -> float:
     """-1 to 0."""
     words = shaped.completion.split()
-    if len(words) == 1 and len(words[0]) > 64:  # a script without spaces, or one endless word
+    if len(words) == 1 and len(words[0]) > 64:  # a script without spaces, or a single very long word
         words = list(words[0])
     grams = [tuple(words[i : i + options.n]) for i in range(len(words) - options.n + 1)]
     return -_beyond(1 - len(set(grams)) / len(grams), options.free) if len(grams) > 1 else 0.0

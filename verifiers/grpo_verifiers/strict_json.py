@@ -1,4 +1,4 @@
-"""JSON without repeated keys: nothing shows which of two values is right, and `json` would silently take the last."""
+"""JSON without repeated keys: it is unknown which of two values is meant, and `json` would silently take the last."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def problem(value: object) -> RepeatedKey | None:
 
 
 def mark(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """As `once`, but an object with a repeated key is marked instead."""
+    """Like `once`, but an object with a repeated key is marked instead of refused."""
     out = dict(pairs)
     if len(out) == len(pairs):
         return out

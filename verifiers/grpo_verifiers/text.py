@@ -1,4 +1,4 @@
-"""How text answers and golds are made comparable.
+"""Normalises text answers and golds for comparison.
 
 `normal` is the one normaliser of `exact`, `set` and `choice`. In order: Unicode NFKC, LaTeX text wrappers and emphasis
 off, white space to single blanks, case folded, marks at the ends off, articles off (only where asked). Marks inside a
@@ -22,11 +22,11 @@ PLACEHOLDERS = frozenset(
         "see above", "tbd", "todo", "placeholder", "empty", "error",
     )
 )  # fmt: skip
-"""Texts of gold columns that mean "no answer", folded and without marks around."""
+"""Texts of gold columns that mean "no answer", case-folded and without surrounding punctuation."""
 
 
 def any_of(gold: object) -> object:
-    """The gold with JSON text of a list of answers read as the list; everything else as it is."""
+    """The gold; JSON text of a list of answers is parsed, everything else is unchanged."""
     if not isinstance(gold, str) or "[" not in gold or not gold.lstrip().startswith("["):
         return gold
     try:
@@ -44,11 +44,11 @@ def accepted(gold: object) -> list[object]:
 
 
 def placeholders(gold: object) -> list[str]:
-    """The accepted answers that are none, such as `N/A` or `proof`, as they are written."""
+    """The accepted answers that are placeholders, such as `N/A` or `proof`, as written."""
     if isinstance(gold, str) and gold[-1:].isdigit():
         return []  # most golds end in a digit, and no placeholder does
     texts = [one.strip() for one in accepted(gold) if isinstance(one, str)]
-    # only marks at the ends go: an answer that somebody typeset, such as `\text{None}`, was meant
+    # strip only punctuation at the ends: a typeset answer such as `\text{None}` is a real one
     return [text for text in texts if " ".join(text.casefold().strip(" .<>()[]*_-'\"`").split()) in PLACEHOLDERS]
 
 
@@ -88,8 +88,8 @@ def unwrapped(text: str) -> str:
 
 
 def without_end(text: str, runs: re.Pattern[str]) -> str:
-    """The text without the last of these runs, where it ends the text. A pattern that ends in `$` would try every place
-    of a run."""
+    """The text without a final run of these characters. A pattern that ends in `$` would be tried at every place of a
+    run."""
     last = None
     for last in runs.finditer(text):  # noqa: B007 - the last one counts
         pass
@@ -97,7 +97,7 @@ def without_end(text: str, runs: re.Pattern[str]) -> str:
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    r"""Text from elsewhere that any stream can take and that steers no terminal: what does not print becomes an escape.
+    r"""Foreign text made safe for any stream and terminal: characters that do not print become escapes.
 
     ESC is `\x1b`, half a surrogate pair `\udcff`; white space becomes blanks. With `lines` the ends of lines stay.
     """

@@ -1,21 +1,21 @@
-r"""Where a completion stops thinking and starts to answer: the one definition, for every verifier and for the metric `think`.
+r"""Finds where a completion stops thinking and starts to answer, for every verifier and for the metric `think`.
 
-Of what these read only the text after the last end of thinking counts, and nothing where a thinking is never closed: `math`,
+These verifiers read only the text after the last end of thinking, and nothing if a thinking is never closed: `math`,
 `numeric`, `exact`, `set`, `choice`, `equation`, `reasoning_gym`, `json`, `instructions`, `code`, `sql`, `command`,
-`metamath`, `coq`, and `regex` where it compares a group. The whole text goes to `format` (it checks the tags),
-`regex` that only searches, `python` (the function's author decides) and `reward_model`.
+`metamath`, `coq`, and `regex` where it compares a group. The whole text goes to `format` (it checks the tags), `regex`
+that only searches, `python` (the function's author decides) and `reward_model`.
 
-How this works: `_TAG` finds the marks, those within quotes are dropped, and one pass of `_Scan` over tags and fences keeps
-where the last thinking ended. It takes time linear in the text.
+How this works: `_TAG` finds the tags, those within quotes are dropped, and one pass of `_Scan` over tags and fences
+records where the last thinking ended. The time is linear in the text.
 
 Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
 `◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, `<unused94>`, and channels (`<|channel|>final` ends it, any other opens it;
 `<|channel>thought` ends with `<channel|>`).
-A chat template may have opened the thinking, so an end without a beginning counts. Where the prompt is known, its end shows
-that (`Sample.assistant_prefix`), and a completion that was cut before the end of thinking is no answer either.
+A chat template may have opened the thinking, so an end without a beginning counts. If the prompt is known its end shows
+this (`Sample.assistant_prefix`); then a completion that was cut before the end of thinking is no answer either.
 
-A tag that is only text is none: one within quotes or backticks on its line, in a fenced block of the answer, or as a
-pair in a fenced block of the thinking. A fence that the thinking left open does not hide the tag that starts a line.
+A quoted tag does not count: one within quotes or backticks on its line, in a fenced block of the answer, or in a pair
+inside a fenced block of the thinking. A fence that the thinking left open does not hide a tag at the start of a line.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TAG = re.compile(
     r"|<\|channel\|?>(?P<channel>\w+)(?:<\|message\|>)?|(?P<end5><(?:channel\|>|unused95>))|<unused94>(?:thought\b)?",
     re.IGNORECASE,
 )
-# a fence may also stand right behind a tag, which the scan then sees to have been one
+# a fence may also follow a tag directly; the scan checks that it was a tag
 _FENCE = re.compile(r"(?:^|(?<=[>▷\]]))[^\S\n]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
-# no quote starts behind a word, a bracket that closes or a backslash: don't, f(x)', \"
+# no quotation starts after a word, a closing bracket or a backslash: don't, f(x)', \"
 _QUOTED = re.compile(r"(?<![\w)\]}\\])[rbfuRBFU]{0,2}([\"'`])(?:\\.|(?!\1)[^\\\n])*\1(?!\w)")
 _QUOTES = ('"', "'", "`")
 _MOST_INDENT = 100
@@ -42,7 +42,7 @@ _SPECIAL = re.compile(r"<\|start\|>\s*assistant|<\|[^|>\n]{1,40}\|>")
 
 
 class AfterThinking(NamedTuple):
-    """The text that is the answer, whether the last thinking is still open, and whether a closed one was not empty."""
+    """The text of the answer, whether the last thinking is still open, and whether a closed thinking was not empty."""
 
     text: str
     is_open: bool
@@ -63,11 +63,11 @@ class _Fence(NamedTuple):
 
 
 def after_thinking(text: str) -> AfterThinking:
-    """What follows the last end of thinking: the whole text where there is none."""
+    """The text after the last end of thinking, or the whole text if there is none."""
     marks = [_Tag(m.start(), m.end(), _is_end(m)) for m in _TAG.finditer(text)]
     if not marks:
         return AfterThinking(text, False)
-    # without those that stand within quotes or backticks on their line; each line is read once
+    # without tags within quotes or backticks on their line; each line is read once
     tags, line_end, spans = list[_Tag](), -1, list[tuple[int, int]]()
     for tag in marks:
         if tag.start > line_end:
@@ -89,7 +89,7 @@ def after_thinking(text: str) -> AfterThinking:
     scan = _Scan(text)
     scan.read(tags, fences)
     if scan.fence is not None and not scan.in_answer and scan.hid_a_tag:
-        # that fence was never closed, so nothing shows that what follows it is quoted
+        # the fence was never closed, so the text after it need not be quoted
         unclosed = scan.fence
         scan = _Scan(text)
         scan.read(tags, [f for f in fences if f.start < unclosed.start])
@@ -102,8 +102,8 @@ def has_thought(text: str) -> bool:
 
 
 def opening_at_end(prompt: str) -> str:
-    """The beginning of a thinking with which a prompt ends (the template opened it), white space behind it included;
-    else ""."""
+    """The opening of a thinking at the end of a prompt (written by the template), with white space after it; else
+    ""."""
     said = prompt.rstrip()
     near = max(0, len(said) - _LONGEST_TAG)
     last = next((m for m in _TAG.finditer(said, near) if m.end() == len(said)), None)
@@ -111,7 +111,7 @@ def opening_at_end(prompt: str) -> str:
 
 
 def is_tag(token: str) -> bool:
-    """Whether a token of a vocabulary is a mark that separates thinking from answer, or a part of one."""
+    """Whether a token of a vocabulary is a thinking tag, or a part of one."""
     return token in _CHANNEL_PARTS or _TAG.fullmatch(token) is not None
 
 
@@ -139,8 +139,8 @@ class _Scan:
         self.is_open = self.has_thought = self.in_answer = self.hid_a_tag = False
         self.answer_at = self._thought_at = 0
         self.fence: _Fence | None = None
-        self._pairs = 0  # beginnings that the fence quotes, less ends
-        self._hidden: _Tag | None = None  # an end inside a fence of this thinking: used where no other is found
+        self._pairs = 0  # number of openings quoted by the fence, minus ends
+        self._hidden: _Tag | None = None  # an end inside a fence of this thinking, used if no other is found
         self._tag_end = -1
 
     def read(self, tags: list[_Tag], fences: list[_Fence]) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from grpo_verifiers.text import printable
 
 LARGEST = 1e50
-"""Rewards and weights up to here can be weighed, squared and summed in double precision."""
+"""Largest reward or weight that can be weighted, squared and summed in double precision."""
 SKIPPED = "skipped"
-"""Reason of an `error` by which a function returns, as in TRL, that the sample is not for this function."""
+"""Reason of an `error` with which a function declares, as in TRL, that it does not judge the sample."""
 
 
 class Outcome(StrEnum):
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     NO_ANSWER = "no_answer"  # nothing to extract
-    OVER_LIMIT = "over_limit"  # the completion itself burst a time, memory or size limit
+    OVER_LIMIT = "over_limit"  # the completion itself exceeded a time, memory or size limit
     ERROR = "error"  # the verifier or its sandbox failed: no verdict
 
 
@@ -94,11 +94,11 @@ def error(reason: str, detail: str = "", seconds: float = 0.0) -> Verdict:
 
 
 def floored(group: Sequence[Verdict], low: float | None) -> list[Verdict]:
-    """Verdicts of one verifier on the samples of one prompt, with what `no_answer` and `over_limit` are worth.
+    """Verdicts of one verifier on the samples of one prompt, with scores for `no_answer` and `over_limit`.
 
-    That is `low`, the least score that the verifier can give; where it is not known (None) the lowest score of the
-    group, 0 at most. So a completion that runs into a limit is never worth more than a wrong one, and a policy cannot
-    hide in it.
+    That score is `low`, the least score that the verifier can give; if it is unknown (None), the lowest score of the
+    group, but at most 0. So a completion that exceeds a limit never gets more than a wrong one, and a policy cannot
+    gain by it.
     """
     if low == 0.0:
         return list(group)

@@ -1,7 +1,7 @@
-"""What a verifier is. Golds are compiled once per row; completions are judged in batches.
+"""The base class of verifiers. Golds are compiled once per row; completions are judged in batches.
 
-A verifier owns its isolation: `judge` may be called from any thread, never raises on model text,
-never touches the caller's signals, and returns within the verifier's own limits.
+A verifier is responsible for its isolation: `judge` may be called from any thread, never raises on model text, never
+touches the caller's signals, and returns within the verifier's own limits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BadOption(ValueError):
 
 
 class Unavailable(RuntimeError):
-    """This verifier cannot run on this machine (no sandbox, missing package). `hint` is what to do."""
+    """This verifier cannot run on this machine (no sandbox, missing package). `hint` names the remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -34,9 +34,10 @@ class Unavailable(RuntimeError):
 
 
 class Played(NamedTuple):
-    """The outcome of an episode by its environment: any finite number, or no verdict (None) and why.
+    """The outcome of an episode by its environment: any finite number, or no verdict (None) with the reason.
 
-    With `over_limit` its actions burst a limit of the environment or broke it: the number is what was paid until then, 0 at most.
+    With `over_limit` its actions exceeded a limit of the environment or broke it: the number is the sum of rewards
+    until then, but at most 0.
     """
 
     outcome: float | None
@@ -48,9 +49,9 @@ class Played(NamedTuple):
 class Sample(NamedTuple):
     """One completion with the compiled gold of its row (and the prompt, for verifiers that want it).
 
-    `token_ids` are there only where the completion was sampled in this process, `played` where it is an episode.
-    `assistant_prefix` is what of the assistant's turn stands in the prompt already: a thinking that the chat template
-    opened, and the prefill.
+    `token_ids` are set only if the completion was sampled in this process, `played` only if it is an episode.
+    `assistant_prefix` is the part of the assistant's turn that the prompt contains: a thinking tag opened by the chat
+    template, and the prefill.
     """
 
     completion: str
@@ -82,23 +83,24 @@ class Verifier(ABC):
     runs_elsewhere: bool = False
     """Whether a batch is judged in processes of its own, as many as the machine has cores for.
 
-    Such a verifier can judge while this process generates, and copies of it in several processes would only fight for
-    cores. One that computes here, or has a single worker for its hard cases, leaves it False.
+    Such a verifier can judge while this process generates, and copies of it in several processes would only compete for
+    cores. False for a verifier that computes in this process, or has a single worker for hard cases.
     """
 
     is_learned: bool = False
-    """Whether the score comes from a learned model: a proxy, not a check, and every copy holds the model's weights."""
+    """Whether the score comes from a learned model, which is a proxy, not a check; every copy holds the model's
+    weights."""
 
     is_noisy: bool = False
     """Whether scoring the same answer again may give another score."""
 
     reads_text: bool = True
-    """Whether its verdict follows from the text; that of an environment comes with the sample."""
+    """Whether its verdict is computed from the text; an environment's verdict comes with the sample."""
 
     most: float | None = None
-    """The highest score that it can give, once it was started; None where that is not known."""
+    """The highest score that it can give; known after `start`, None if unknown."""
     low: float | None = 0.0
-    """What a completion without an answer, or over a limit, is worth; None: the lowest score of its group, 0 at most."""
+    """The score of a completion without an answer or over a limit; None: the lowest score of its group, at most 0."""
 
     wants_whole_batch: bool = False
     """Whether a verdict may depend on the other completions: then all of a step are judged in one call."""
@@ -110,7 +112,7 @@ class Verifier(ABC):
         self.options = options
 
     def remarks(self) -> list[str]:
-        """What starting it or its first rows showed, for the screen."""
+        """Notes from its start or its first rows, for the screen."""
         return []
 
     @classmethod
@@ -119,7 +121,7 @@ class Verifier(ABC):
         return []
 
     def describe(self, golds: Sequence[Any]) -> list[str]:
-        """What kinds of rows these compiled golds are of, one line each, for `grpo check`."""
+        """The kinds of rows among these compiled golds, one line each, for `grpo check`."""
         return []
 
     @abstractmethod
@@ -142,7 +144,7 @@ class Verifier(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - most verifiers hold nothing
-        """Give back processes and files; calling it twice is fine."""
+        """Release processes and files; may be called twice."""
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """A completion that must be right for this row, used by the gold audit; None where there is none."""

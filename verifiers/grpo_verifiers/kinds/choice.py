@@ -33,7 +33,7 @@ _OPTION_LIKE = re.compile(
     r"^\W*+(?:(?<=\\)text\w*+\s*+\{[\s(\[]*+)?(?:(?:option|choice)\b|[A-Za-z](?:\s*+[)\].:,;/–—}]|\W*+$))|\b(?:or|and)\b",
     re.I,
 )
-"""A box that holds options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
+"""A box that holds options. If it is wrong or contradicts itself, a later line does not replace it."""
 _SAID = re.compile(r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})", re.I)
 
 
@@ -92,8 +92,8 @@ class ChoiceVerifier(AnswerVerifier):
             return wrong(shown, "hedge")
         named = self._named(texts[0], sample.gold)
         if not named and self.options.extract == "box_or_line" and not _OPTION_LIKE.search(texts[-1]):
-            # that box held a formula of the working: the last line that announces an answer counts, or a last line that is
-            # nothing but an option; where two lines of the kind disagree, none does
+            # the box held a formula of the working: the last line that announces an answer counts, or a last line that
+            # consists only of an option; if two such lines disagree, neither counts
             lines = find_answer(sample.turn, "answer_line").texts or find_answer(sample.turn, "last_line").texts
             other = {letters for text in lines if (letters := self._named(text, sample.gold))}
             named = other.pop() if len(other) == 1 else named
@@ -165,7 +165,7 @@ def _choices(row: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(value, Mapping) or len(value) < 2:
         raise BadGold("`choices` must be a list of two or more options, or a mapping of letters to options")
     out = {}
-    for letter, words in value.items():  # options that are written with their letters lose them
+    for letter, words in value.items():  # remove letters that are written in front of options
         text, name = str(words), str(letter)
         label = re.match(rf"\A\s*+[(\[]?{re.escape(name)}\s*+[)\].:]\s*+(?=\S)", text, re.I)
         out[name.strip().upper()] = normal(text[label.end() :] if label else text)

@@ -1,6 +1,6 @@
 """`environment`: the outcome of an episode in its environment, as a verdict next to those of other verifiers.
 
-It judges nothing by itself: the score comes with the sample, from the world that was acted in (`environment:` in a recipe).
+It judges nothing itself: the score comes with the sample, from the recipe's environment (`environment:`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EnvironmentVerifier(Verifier):
     low = None
 
     def compile(self, row: Mapping[str, Any]) -> Played | bool:
-        """True for any row, which only the world reads; of the recorded line of an episode its outcome."""
+        """True for any row, which only the environment reads; for the recorded line of an episode, its outcome."""
         return recorded(row) or True
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
@@ -68,9 +68,9 @@ def is_episode(line: Mapping[str, Any]) -> bool:
 
 
 def recorded(line: Mapping[str, Any], name: str = NAME) -> Played | None:
-    """The outcome that the line of an episode records under the verifier of this name; None where it is no episode's line.
+    """The outcome recorded in the line of an episode for the verifier of this name; None if the line is no episode.
 
-    A world is not played again: what was not recorded is no verdict.
+    The episode is not played again: without a recorded outcome there is no verdict.
     """
     if not is_episode(line):
         return None

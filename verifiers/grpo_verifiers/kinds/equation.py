@@ -1,8 +1,8 @@
 """`equation`: countdown. An expression that reaches the target with the row's numbers, each used once.
 
 How this works: `evaluate` parses the stated expression, which Python never evaluates: numbers, + - * / and brackets, in exact
-fractions. `compare` then checks which numbers it used, and its value. A number made by writing digits together, or a unary minus
-in front of one, is no use of a given number.
+fractions. `compare` then checks which numbers it used, and its value. Joining digits to a number, or putting a unary
+minus in front, does not use a given number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _OPERATORS: dict[str, tuple[int, Callable[[Fraction, Fraction], Fraction]]] = {
     "+": (1, operator.add), "-": (1, operator.sub), "*": (2, operator.mul), "/": (2, operator.truediv),
 }  # fmt: skip
-"""How tightly each binds, and what it does."""
+"""Precedence and function of each operator."""
 _LONGEST = 500
 _DEEPEST = 30
 
@@ -46,7 +46,7 @@ class EquationOptions:
 
 
 class EquationGold(NamedTuple):
-    """The target and how often each number is there."""
+    """The target, and how often each number is given."""
 
     target: Fraction
     numbers: Counter[Fraction]

@@ -77,7 +77,7 @@ class FormatVerifier(AnswerVerifier):
             first = options.tags[0]
             is_opened = options.opened == "yes"
             if options.opened == "auto" and marks and marks[0].tag == first:
-                is_opened = marks[0].closes  # a model that opens the tag itself once more has opened it once
+                is_opened = marks[0].closes  # a tag that the model opens again counts as opened once
             elif options.opened == "auto":
                 in_prompt = [m for m in self._tag.finditer(assistant_prefix) if m[2] == first]
                 is_opened = bool(in_prompt) and not in_prompt[-1][1]

@@ -1,8 +1,8 @@
 """The instructions of IFBench (arXiv:2507.02833) by their published names, judged as it judges them.
 
 How this works: as in `ifeval`, each row of `IFBENCH` is a function of the text and the row's own arguments, with the set's rules of
-counting, written anew. Two kinds have no verdict: nothing here tags parts of speech or counts syllables. All are linear in the text
-but for the comparison of a row's own texts.
+counting, written anew. Two kinds have no verdict, because there is no tagger of parts of speech and no syllable counter
+here. The time is linear in the text, except for comparisons with a row's own texts.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _emojis(text: str, given: Given) -> bool:
     said = [sentence.translate(_NO_MARKS).strip() for sentence in sentences(text)]
     if not all(said):
         return False
-    # an emoji behind the mark of the end stands before the next sentence
+    # an emoji after the final mark is split off to the start of the next sentence
     following = [*(one[0] for one in said[1:]), ""]
     return all(
         any(map(_is_emoji, one[-2:])) or (bool(after) and _is_emoji(after))

@@ -1,10 +1,10 @@
 """The instructions of IFEval (arXiv:2311.07911) by their published names, judged as it judges them.
 
 How this works: each row of `IFEVAL` is a function of the text and the row's own arguments (its entry of `kwargs`, without what is
-None, and the prompt under `prompt`). It returns whether the text obeys, or None where nothing here can decide. Rules of counting are
-those of the set, written anew: `words` are runs of word characters, `tokens` are what a Penn Treebank tokenizer makes of a text,
-`sentences` end as Punkt ends them but for its learnt statistics. `language` goes by script, letters and frequent words. All are
-linear in the text.
+None, and the prompt under `prompt`). It returns whether the text obeys, or None if this cannot be decided here. The
+counting rules are those of the set, implemented anew: `words` are runs of word characters, `tokens` are what a Penn
+Treebank tokenizer makes of a text, `sentences` end as Punkt ends them but for its learnt statistics. `language` goes by
+script, letters and frequent words. All are linear in the text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def tokens(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Stretches up to a mark of the end before white space; a stop behind an abbreviation or an initial ends nothing before small letters."""
+    """Sentences: each ends at a final mark before white space. A full stop after an abbreviation or an initial does not
+    end a sentence if small letters follow."""
     found, start = [], 0
     for end in _END.finditer(text):
         before = text[start : end.start()].rsplit(None, 1)[-1:] or [""]
@@ -128,7 +129,7 @@ def language(text: str) -> str | None:
 def _is_language(text: str, code: str) -> bool | None:
     found = language(text)
     if found is None:
-        # what is written in Latin letters is none of the languages of other scripts
+        # text in Latin letters is in none of the languages with other scripts
         return None if code in _FREQUENT or not text.isascii() else False
     return found == code or (code == "zh" and found == "zh-cn")
 
@@ -145,7 +146,7 @@ def finds(pattern: str, text: str) -> int:
 
 
 def _parts(text: str, divider: str) -> list[str] | None:
-    """What stands between dividers, none where a part inside is empty; an empty first or last one is no part."""
+    """The parts between dividers; none if an inner part is empty. An empty first or last part does not count."""
     parts = [part.strip() for part in text.split(divider)]
     parts = parts[not parts[0] : len(parts) - (not parts[-1])]
     return parts if all(parts) else None
@@ -235,7 +236,7 @@ IFEVAL: dict[str, Check] = {
     ),
     "detectable_content:postscript": _postscript,
     "detectable_format:number_bullet_lists": lambda text, given: _bullets(text) == int(given["num_bullets"]),
-    # IFEval takes two of them as well: a hedge
+    # IFEval accepts two of them, too; here that is a hedge
     "detectable_format:constrained_response": lambda text, given: (
         sum(f"My answer is {said}." in text for said in ("yes", "no", "maybe")) == 1
     ),

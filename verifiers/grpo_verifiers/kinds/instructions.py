@@ -1,10 +1,10 @@
-"""`instructions`: does a completion obey what the row asks of its form (counts, keywords, case, structure)?
+"""`instructions`: checks whether a completion obeys the row's instructions on form (counts, keywords, case, structure).
 
 How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`; each row of `CHECKS` is a
 function of the text and its arguments, with its counting rule. Rows of IFEval and IFBench bring `instruction_id_list` and `kwargs`
-instead, which `ifeval` and `ifbench` judge as those sets do. A kind that nothing here judges costs that kind: the row is wrong
-where another is disobeyed, and has no verdict where all others are obeyed. Thinking is not counted, an empty text obeys nothing,
-and all is linear in the text.
+instead, which `ifeval` and `ifbench` judge as those sets do. If a row has a kind that cannot be judged here, the row is
+wrong if another instruction is disobeyed, and has no verdict if all others are obeyed. Thinking is not counted, an
+empty text obeys nothing, and the time is linear in the text.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ def sentences_of(text: str) -> int:
 
 
 def _divided(text: str, divider: str) -> list[str]:
-    """What stands between dividers; nothing before the first or after the last is no part, as IFEval counts."""
+    """The parts between dividers; as in IFEval, an empty part before the first or after the last divider does not
+    count."""
     parts = [part.strip() for part in text.split(divider)]
     return parts[not parts[0] : len(parts) - (not parts[-1])]
 
 
 def count_of(text: str, phrase: str) -> int:
-    """How often a phrase stands in the text as whole words, without regard to case."""
+    """How often a phrase occurs in the text as whole words, ignoring case."""
     return len(re.findall(rf"(?<!\w){re.escape(phrase)}(?!\w)", text, re.IGNORECASE)) if phrase else 0
 
 
@@ -102,7 +103,7 @@ def _in_script(text: str, args: Args) -> bool:
 
 
 def _nth_paragraph(text: str, args: Args) -> bool:
-    """As IFEval: blocks between two line breaks; how many there are is part of the instruction."""
+    """As in IFEval: blocks between two line breaks, whose number is part of the instruction."""
     blocks = [block for block in text.split("\n\n") if block.strip()]
     at = (args.n or 1) - 1
     if not 0 <= at < len(blocks) or not args.allows(len(blocks)):
@@ -112,7 +113,8 @@ def _nth_paragraph(text: str, args: Args) -> bool:
 
 
 def _postscript(text: str, args: Args) -> bool:
-    """The mark at the start of a line or after the end of a sentence, bold or not; blanks after its points are fine."""
+    """The mark at the start of a line or after the end of a sentence, bold or not; spaces after its dots are
+    allowed."""
     mark = re.escape(args.text or "P.S.").replace(r"\.", r"\.[ \t]?").removesuffix(r"[ \t]?")
     return bool(re.search(rf"(?:^|[^\w\s,;:]){_MARKUP}{mark}", text, re.M | re.I))
 

@@ -1,4 +1,5 @@
-"""Formats and patterns of JSON Schema: `format` as the RFCs that it cites define it, `pattern` as ECMA 262 means it.
+"""Formats and patterns of JSON Schema: `format` as defined by the RFCs that the drafts cite, `pattern` as defined by
+ECMA 262.
 
 How this works: `FORMATS` has a test for each format of the drafts but those for which the package jsonschema has its own (`idn-hostname`,
 `color`). `python_pattern` rewrites a pattern of ECMA 262 for `re`: `$` ends the text only, `\\d`, `\\w` and `\\b` are ASCII, `\\s` is
@@ -90,7 +91,7 @@ def _is_host(text: str) -> bool:
 
 
 def _is_wide_label(label: str) -> bool:
-    """Whether `xn--...` is a label of RFC 5891; by its form alone where the package idna is not there."""
+    """Whether `xn--...` is a label of RFC 5891; without the package idna only its form is checked."""
     if label[:4].lower() != "xn--":
         return False
     try:

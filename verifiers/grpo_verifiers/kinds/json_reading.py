@@ -1,9 +1,9 @@
-"""JSON in a completion: where it stands, a strict reading of it, and its schema.
+"""JSON in a completion: finding it, parsing it strictly, and checking it against a schema.
 
 How this works: `find_json` returns the text of the value that a completion states: the last fenced block, else the last bracketed
-value after the thinking; never an earlier one that happens to fit. `parse` reads it; NaN and repeated keys are no JSON.
-`schema_problem` checks a schema once, before any sample. A schema may hold patterns that backtrack for ever on the wrong text,
-so it is only applied in a killable worker (`serve`).
+value after the thinking; never an earlier one that happens to fit. `parse` reads it and refuses NaN and repeated keys.
+`schema_problem` checks a schema once, before any sample. A schema may hold patterns that backtrack for ever on the
+wrong text, so it is only applied in a killable worker (`serve`).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def last_value(text: str) -> str | None:
         if is_string:
             if char == "\\":
                 at += 1
-            elif char in '"\n':  # a line break ends what was only a quotation mark in prose
+            elif char in '"\n':  # a line break shows that the quotation mark was part of prose
                 is_string = False
         elif char == '"' and starts:
             is_string = True
@@ -116,7 +116,7 @@ _KNOWN_FORMATS = frozenset((*FORMATS, "idn-hostname", "color"))
 
 
 def schema_problem(schema: object, asserts_formats: bool = True) -> str:
-    """What is wrong with a schema, in words; empty where nothing is.
+    """The mistake in a schema, in words; empty if there is none.
 
     A reference must lead into the schema itself or into the metaschema of a draft: nothing is ever fetched. With
     `asserts_formats` a format of the drafts that cannot be checked here is wrong too.
@@ -237,7 +237,7 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
 
 
 def _followed(resolver: Resolver[Any], target: object) -> Resolved[Any] | str:
-    """What a reference leads to, or what is wrong with it, in words."""
+    """The target of a reference, or the mistake in it, in words."""
     from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable
 
     if not isinstance(target, str):
@@ -256,7 +256,7 @@ def _followed(resolver: Resolver[Any], target: object) -> Resolved[Any] | str:
 
 def serve(asserts_formats: bool) -> tuple[Callable[[tuple[dict[str, Any], str]], str | None], None]:
     """The pool's task: the first violation of a schema, in words, or None."""
-    import jsonschema  # here, since the work is timed
+    import jsonschema  # imported here, since the task's work is timed
     from referencing import Registry
 
     known: dict[str, Any] = {}

@@ -59,7 +59,7 @@ class JsonComparison:
             if not isinstance(value, list) or len(value) != len(gold):
                 return False
             if self.order == "free":
-                # by sorted spelling where that settles it, else greedily for short lists
+                # compare sorted JSON texts if that decides; otherwise match greedily, for short lists
                 as_text = partial(json.dumps, sort_keys=True)
                 if sorted(map(as_text, value)) == sorted(map(as_text, gold)):
                     return True
@@ -87,7 +87,8 @@ class JsonComparison:
         return type(value) is type(gold) and bool(value == gold)
 
     def share(self, value: object, gold: object) -> float:
-        """Share of the gold's leaves that the value has in the same place; fields too many count as leaves missed."""
+        """Share of the gold's leaves that the value has in the same place; superfluous fields count as missed
+        leaves."""
         same, total = self._leaves(value, gold)
         return same / total if total else 0.0
 

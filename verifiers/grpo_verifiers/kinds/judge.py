@@ -4,8 +4,9 @@ How this works: the template is filled for each sample, equal questions are aske
 `Endpoint` sends them in the form of OpenAI's chat completions within bounds: deadlines, retries, a rate, a budget. The last match
 of `parse` in the reply is the score.
 
-It is a learned proxy: a policy finds what it overrates, and completions may try to persuade it. So its reason names it as one, and
-reports warn. A reply that does not come, that is no chat completion, or from which no score can be read, is no verdict, never 0.
+It is a learned proxy: a policy learns to exploit its errors, and completions may try to persuade it. So its reason
+names it as a proxy, and reports warn. Without a reply, with a reply that is no chat completion, or without a readable
+score there is no verdict, never 0.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class JudgeVerifier(Verifier):
             return
         options = self.options
         if options.key_env and key_from(options.key_env) is None:
-            # what is no name of a variable may be the key itself
+            # text that is no variable name may be the key itself
             named = f"`{options.key_env}`" if NAME.fullmatch(options.key_env) else "that `key_env` should name"
             raise Unavailable(f"no key for the judge: the environment variable {named} is not set")
         why = self._endpoint.reach()
@@ -192,7 +193,7 @@ class JudgeVerifier(Verifier):
         options = self.options
         low, high = (f"{end:g}" for end in options.range)
         have = {**sample.gold, "completion": sample.completion, "prompt": sample.prompt, "rubric": options.rubric}
-        # the template with its places filled once: braces inside the values stay text
+        # fill the template in one pass: braces inside values stay text
         values = {**have, "low": low, "high": high}
         parts = Formatter().parse(options.template)
         text = "".join(part + (values[name] if name else "") for part, name, _, _ in parts)
@@ -259,7 +260,7 @@ class _Again(NoReply):
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """Where the endpoint is and how it may be asked. `per_minute` and `budget` count calls, retries among them."""
+    """The endpoint's address and limits. `per_minute` and `budget` count calls, including retries."""
 
     base_url: str
     key: str | None
@@ -280,7 +281,7 @@ class Endpoint:
         self.calls = 0
 
     def reach(self) -> str:
-        """Why it cannot be reached; empty where it answers, whatever that is."""
+        """The reason why it cannot be reached; empty if it gives any answer."""
         try:
             self._request("GET", "/models", None, time.monotonic() + min(10.0, self._settings.timeout_s))
         except NoReply as err:
@@ -368,7 +369,7 @@ def key_from(variable: str | None) -> str | None:
 
 
 def _body(response: http.client.HTTPResponse, connection: http.client.HTTPConnection, deadline: float) -> bytes:
-    """All of the body before the deadline, however slowly it drips."""
+    """The whole body, read before the deadline even if it arrives slowly."""
     parts: list[bytes] = []
     size = 0
     while True:

@@ -1,8 +1,8 @@
 r"""`kind: math`: is the final answer of a completion equal to the gold?
 
 How this works: `extract` takes the last `\boxed{}` outside the thinking, and `match` compares it with the gold as cheaply as it can.
-What stays open after that goes to the child process with computer algebra, all of a batch at once (`_settle`). Reading and
-comparing live in `grpo_verifiers.maths`.
+Undecided comparisons go to the child process with computer algebra, all of a batch at once (`_settle`). Parsing and
+comparison are in `grpo_verifiers.maths`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limi
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
 CACHED = 100_000
-"""Comparisons remembered, by gold and answer text: the samples of a group repeat their answers."""
+"""Number of cached comparisons, by gold and answer text: the samples of a group repeat answers."""
 _PROVED = {
     "s": Match(True, "equal:symbolic"),
     "n": Match(False, "unequal"),
@@ -31,7 +31,7 @@ _PROVED = {
     "memory": Match(None, "no_proof_in_memory"),
 }
 _KEPT = frozenset("snu")
-"""Replies that the same question gets again; time and memory may have been short for the machine's sake."""
+"""Replies that are cached; others are not, since lack of time or memory may have been the machine's fault."""
 
 
 class MathVerifier(Verifier):
@@ -49,7 +49,7 @@ class MathVerifier(Verifier):
         """Load computer algebra in its own process, without waiting for it."""
         from grpo_verifiers.maths.proving.prover import PROVER
 
-        PROVER.launch()  # if it fails, the first sample that needs it reports that
+        PROVER.launch()  # if this fails, the first sample that needs it reports the error
 
     def close(self) -> None:
         """End the process for computer algebra; it is shared, and another verifier would start it again."""
@@ -144,7 +144,7 @@ class MathVerifier(Verifier):
 
 
 def _verdict(found: Extraction, matches: list[Match], seconds: float) -> Verdict:
-    """Wrong where one text is not equal, right where all are; between the two nothing is known."""
+    """Wrong if one text is not equal, right if all are equal; otherwise unknown."""
     answer = found.texts[-1].strip()
     apart = next((m for m in matches if m.equal is False), None)
     if apart is not None and apart.reason == "too_long":

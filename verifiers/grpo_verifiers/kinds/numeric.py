@@ -1,7 +1,7 @@
 """`numeric`: a number within a tolerance, with or without a unit, or inside a range.
 
 How this works: a number stands alone in the stated answer, or next to a unit; prose around it is not searched for numbers. `read`
-has the reader of `math` parse it, and `_quantity` takes value and unit from the tree, in which it computes only fractions and
+has the reader of `math` parse it, and `_quantity` takes value and unit from the tree; it computes only fractions and
 powers of ten. Values are exact until `_difference` applies the tolerance, so no digits get lost.
 """
 
@@ -39,7 +39,7 @@ _MONEY = ("dollar", "euro", "gbp", "yen")
 _NOT_UNITS = frozenset(map(singular, (*SCALES, *FRACTION_WORDS))) | names(
     "by exponent into mod modulo nan power root through to"
 )
-"""Words that make arithmetic or another number of what is before them."""
+"""Words that turn the number before them into arithmetic or into another number."""
 _TEN = number(10)
 _LONGEST = 400
 _LARGEST_EXPONENT = 400
@@ -129,7 +129,7 @@ class NumericVerifier(StatedAnswer):
         return wrong(shown, problems[0])
 
     def _difference(self, found: Quantity, gold: Quantity, side: int = 0) -> str | None:
-        """Why the two differ; with a side only too low (-1) or too high (1) counts."""
+        """The reason why the two differ; with a side, only too low (-1) or only too high (1) counts."""
         value, how = found.value, self.options.units
         if found.is_percent != gold.is_percent and self.options.percent != "ignore":
             if self.options.percent == "sign":
@@ -249,7 +249,7 @@ def _quantity(node: Node) -> Quantity | None:
         if kind == "neg":
             return inner._replace(value=-inner.value)
         name = "degree" if kind == "deg" else str(node[2])
-        # a plus marks the sum of two units, which is none to compare with
+        # a plus marks a sum of two units, which cannot be compared
         return None if name.endswith("+") else inner._replace(unit=f"{inner.unit} {name}".strip())
     value = _value(node)
     return None if value is None else Quantity(value, "", False)

@@ -5,10 +5,10 @@
 Any finite number is the reward as it stands. Parameters other than `completion` are columns of the row, `prompt`, or `row` for
 all of it. Functions of TRL, verl and the package `verifiers` are called as they are (`functions.conventions`).
 
-How this works: `functions.asking` calls the function in a pool's workers and finds what causes a failure. Where the function judges a
-harmless completion of the same row, and fails on another every time, that other one is wrong (`verifier_raised`), over a
-limit, or has no answer where the function returned None. Any other failure is no verdict (`error`). A return that is no verdict
-(NaN, a text, a list of the wrong length) is the function's fault in any case.
+How this works: `functions.asking` calls the function in a pool's workers and finds what causes a failure. If the
+function can judge a harmless completion of the same row but always fails on another, that other one is wrong
+(`verifier_raised`), over a limit, or has no answer (if the function returned None). Any other failure is no verdict
+(`error`). A return that is no verdict (NaN, a text, a list of the wrong length) is the function's fault in any case.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 
 log = logging.getLogger("grpo_verifiers")
 
-_THREAD_MB = 80  # addresses that a thread reserves: its stack, and its part of the heap
+_THREAD_MB = 80  # address space that a thread reserves: its stack, and its part of the heap
 _COMPUTES_S = 5.0
 
 
@@ -202,7 +202,7 @@ class PythonVerifier(Verifier):
         return own
 
     def remarks(self) -> list[str]:
-        """The form in which the function takes completions, where that had to be found."""
+        """The form in which the function takes completions, if it had to be found by trying."""
         form = self._caller.form() if self._is_started else None
         return [] if form is None else [f"`{self.options.function}` {form}"]
 

@@ -1,9 +1,9 @@
 """`reasoning_gym`: the scorer of the row's own reasoning-gym data set, as a verifier.
 
-How this works: `refusal` decides what no scorer should see, and `serve` runs the scorers in killable workers. They were written
-for friendly answers: some call `eval` or sympy's parser on the text. In the worker `eval` reads literals only, and text for a
-parser must first match `_FORMULA`, so model text is never code. Where a scorer raises, `Blame` tries it on another answer, to find
-whether this answer is the cause.
+How this works: `refusal` rejects answers that no scorer should get, and `serve` runs the scorers in killable workers.
+The scorers trust their input: some call `eval` or sympy's parser on the text. In the worker `eval` reads only literals,
+and text for a parser must first match `_FORMULA`, so model text never runs as code. If a scorer raises, `Blame` tries
+it on another answer, to find out whether this answer is the cause.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def refusal(name: str, entry: Mapping[str, Any], text: str) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a text holds nothing but what a formula of one letter needs, of a size that a parser survives."""
+    """Whether a text has only the characters of a formula in one variable, and is short enough for a parser."""
     return len(text) <= 2000 and bool(_FORMULA.fullmatch(text)) and not _BIG_POWER.search("".join(text.split()))
 
 

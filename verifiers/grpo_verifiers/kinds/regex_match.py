@@ -1,9 +1,10 @@
 """`regex`: a pattern found in the completion, or a group of it compared with the gold.
 
-How this works: `plan` checks the patterns, and `Matcher` applies them. Matching is bounded twice. The `regex` engine runs here with
-a short budget, which settles all honest cases in microseconds. What exceeds it runs once more in a killable worker under `timeout_s`
-of that worker's own CPU time, since the engine's clock counts the CPU of the whole process and would run too fast in a busy trainer.
-What exceeds that too is `over_limit`. The dialect is that of the `regex` package (a superset of `re`).
+How this works: `plan` checks the patterns, and `Matcher` applies them. Matching is bounded twice. The `regex` engine
+first runs in this process with a short time limit, which is enough for all ordinary cases. A match that exceeds it runs
+again in a killable worker, limited to `timeout_s` of the worker's CPU time; the engine's own clock counts the CPU time
+of the whole process, which runs too fast in a busy trainer. A match that exceeds this limit too is `over_limit`. The
+dialect is that of the `regex` package (a superset of `re`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BUDGET_S = 0.05
 _FLAGS = {"a": regex.A, "i": regex.I, "m": regex.M, "s": regex.S, "x": regex.X}
 
 Spans = list[str | bool | None]
-"""What each pattern gave: the group's text, or whether it matched."""
+"""The result of each pattern: the group's text, or whether it matched."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ class Matcher:
         self._compiled = [regex.compile(pattern, config.flags) for pattern in config.patterns]
 
     def match(self, text: str, timeout_s: float | None) -> Spans:
-        """What each pattern gives on the text; TimeoutError past the budget, which all patterns share."""
+        """The result of each pattern on the text; raises TimeoutError when the time limit of all patterns together is
+        used up."""
         end = None if timeout_s is None else time.perf_counter() + timeout_s
         spans: Spans = []
         for pattern in self._compiled:

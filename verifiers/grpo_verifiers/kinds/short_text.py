@@ -1,7 +1,7 @@
 """`exact` and `set`: short text answers, compared after a stated normaliser (see `text.py`).
 
 `exact` is right where the answer equals the gold, or one of several. `set` reads the answer and the gold as lists and compares
-them item by item in any order. An item too many is as wrong as one too few: else naming everything would pay.
+them item by item in any order. A superfluous item is as wrong as a missing one: otherwise naming everything would pay.
 """
 
 from __future__ import annotations

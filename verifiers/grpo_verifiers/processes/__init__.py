@@ -1,4 +1,4 @@
-"""Processes that may be killed: the one way in which verifiers start, talk to and end processes of their own.
+"""Killable processes: verifiers start, use and end processes of their own only through this package.
 
     this process                          started by exec               forked, and killed at their limits
     Pool ─ Slot (a thread) ─ LinkedProcess ═══ keeper (`worker.keep`) ─── worker ─── what the task starts

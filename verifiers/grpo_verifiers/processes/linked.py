@@ -1,4 +1,4 @@
-"""A process started by exec and the socket that ties it to this one: handshake, numbered questions, deadlines, its end.
+"""A process started by exec, connected by a socket: handshake, numbered requests, deadlines, and its end.
 
 How this works: one thread that never ends starts the process with one end of a socket pair. `greet` waits until it is
 ready, `ask` sends a question under the next number, and `receive` returns the answer, which must carry that number; one
@@ -24,7 +24,7 @@ from grpo_verifiers.processes import wire
 
 PLAIN_ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-    "PYTHONHASHSEED": "0",  # the same in all: a verdict must not depend on the process
+    "PYTHONHASHSEED": "0",  # the same hash seed in all: a verdict must not depend on the process
 }
 """Environment variables of every process."""
 _LONGEST_LINE = 4000
@@ -99,7 +99,8 @@ class LinkedProcess:
             self._reader.start()
 
     def greet(self, timeout_s: float, opening: bytes | None = None) -> Any:
-        """Send `opening` and return what the process answers when it is ready. One that does not get ready is ended.
+        """Send `opening` and return the process's answer when it is ready. A process that does not become ready is
+        ended.
 
         Raises:
             ProcessRefused: it cannot serve, and sent why.
@@ -117,12 +118,12 @@ class LinkedProcess:
         return reply["ready"]
 
     def ask(self, message: Mapping[str, Any], files: Sequence[int] = ()) -> None:
-        """A question with open files, under the next number; `receive` has the answer."""
+        """Send a request with open files, under the next number; `receive` returns the answer."""
         self._asked += 1
         self.tell({**message, "id": self._asked}, files)
 
     def tell(self, message: Mapping[str, Any], files: Sequence[int] = ()) -> None:
-        """A message that is not answered.
+        """Send a message that gets no answer.
 
         Raises:
             ProcessFailed: the process is gone.
@@ -136,7 +137,7 @@ class LinkedProcess:
             raise ProcessFailed(f"{self.name} is gone: {err}") from err
 
     def receive(self, timeout_s: float, look: Callable[[], None] | None = None) -> dict[str, Any]:
-        """The answer to the last question; `look` is called now and then while it is awaited.
+        """The answer to the last request; `look` is called repeatedly while waiting.
 
         Raises:
             ProcessSilent: none came in time.
@@ -160,7 +161,7 @@ class LinkedProcess:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be asked; False once it was closed or was found to be gone."""
+        """Whether it can take requests; False after it was closed or found to be dead."""
         return not self._channel.is_closed
 
     def close(self, grace_s: float = 0.2) -> None:

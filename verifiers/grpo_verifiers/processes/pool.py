@@ -2,8 +2,8 @@
 
 How this works: a `Pool` cuts its items into jobs, which the threads of its slots take from one queue. A `Slot` starts a
 keeper (`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item. A worker that exceeds
-a limit is killed and the next one goes on. The deadline of an item begins with the reply before, so the items of a job
-share no time.
+a limit is killed and the next one goes on. The deadline of an item starts at the previous reply, so the items of a job
+do not share a deadline.
 
 The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts. Wall time is
 only a backstop, and a worker that merely waits for a core gets ten times as long. A pool may be called from any thread.
@@ -45,7 +45,7 @@ _BOOT = (
 )
 _LONGEST_WAIT_S = 0.1
 _IDLE = 0.1
-"""A worker that computes for less than this share of the time does nothing but wait."""
+"""A worker that computes for less than this share of the time counts as waiting."""
 _FORK_S = 60.0
 _END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
@@ -84,7 +84,7 @@ class Slot:
         secrets: Sequence[str] | None = None,
     ) -> None:
         self.info: Future[Any] = Future()
-        """What the task returns when it is loaded, or why it could not be."""
+        """The task's `info`, or the reason why the task could not be loaded."""
         self._setup, self._path, self._limits, self._on_print = setup, path, limits, on_print
         self._secrets = secrets
         self._keeper: LinkedProcess | None = None
@@ -103,7 +103,7 @@ class Slot:
         own = dict(os.environ) if self._secrets is None else without_secrets(os.environ, self._secrets)
         environment = {**own, **PLAIN_ENVIRONMENT, "TOKENIZERS_PARALLELISM": "false"}
         if self._on_print is not None:
-            environment["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
+            environment["PYTHONUNBUFFERED"] = "1"  # keep the output of a killed worker
         here = [os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]]
         line = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here)))]
         try:
@@ -131,7 +131,7 @@ class Slot:
         keeper, self._keeper = self._keeper, None
         self._forget_worker()
         if keeper is not None:
-            # one that still loads has nothing to end, and would not read a message
+            # while it still loads there is no worker to end, and it would not read a message
             keeper.close(_END_S if self.info.done() else 0.0)
 
     def _forget_worker(self) -> None:
@@ -163,7 +163,7 @@ class Slot:
                 break
             was_fresh = self._judged == 0
             self._kill()
-            # memory or a crash in a used worker may be what earlier items left behind: once more in a fresh one
+            # in a used worker, lack of memory or a crash may come from earlier items: try again in a fresh one
             if failure.reason in ("timeout", "no_reply") or was_fresh:
                 results.append(failure)
         return results
@@ -178,7 +178,7 @@ class Slot:
                 worker.send(chunk)
                 break
             except OSError as err:
-                self._kill()  # it died while it had nothing to do
+                self._kill()  # it died while idle
                 if attempt == 3:
                     raise Unavailable("verifier processes die before they are given work") from err
         for units in job.units[at:]:
@@ -216,10 +216,10 @@ class Slot:
                 return Killed("died", at - began)
             used = _cpu_s(self._pid) - cpu_began
             if used - seen < _IDLE * (at - before):
-                is_busy = False  # whether it runs, or waits for a core or a disk
+                is_busy = False  # whether it is running, or waiting for a core or a disk
                 with contextlib.suppress(OSError, IndexError), open(f"/proc/{self._pid}/stat", "rb") as file:
                     is_busy = file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
-                # a pause of this process is no silence of the worker: it counts as one look
+                # if this process itself was paused, the worker is not to blame: count the pause as one interval
                 waited += 0.0 if is_busy else min(at - before, 2 * _LONGEST_WAIT_S)
             seen = used
             if used >= cpu_s:
@@ -288,7 +288,7 @@ def _cpu_s(pid: int) -> float:
 
 
 _CAN_LOOK = sys.platform == "linux"
-"""Whether clock and state of another process can be read; where not, waiting counts as work."""
+"""Whether clock and state of another process can be read; if not, waiting counts as work."""
 
 
 def allowed_cores() -> int:
@@ -381,7 +381,7 @@ class Pool:
         return [result for job in jobs for result in job.future.result()]
 
     def _enqueue(self, jobs: list[SlotJob]) -> None:
-        with self._lock:  # or `close` could come between and leave a job that nobody takes
+        with self._lock:  # under the lock: otherwise `close` could leave a job that nobody takes
             self.start()
             self._open = [job for job in self._open if not job.future.done()] + jobs
             while len(self._slots) < min(self.workers, len(self._open)):

@@ -38,7 +38,7 @@ def keep(control_fd: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _outlive_signals()
     # A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr
-    with contextlib.suppress(OSError):  # the trainer may run without a stderr
+    with contextlib.suppress(OSError):  # the trainer may have no stderr
         os.dup2(2, 1)
     control = socket.socket(fileno=control_fd)
     opening = wire.receive(control)
@@ -84,8 +84,8 @@ def _reply(control: socket.socket, number: int, **answer: Any) -> None:
 
 
 def _outlive_signals() -> None:
-    """Let SIGTERM and SIGHUP pass: a scheduler signals every process of a job, and a terminal that goes away all of
-    its own, also while the last step is finished.
+    """Ignore SIGTERM and SIGHUP: a scheduler signals every process of a job, and a closed terminal all of its
+    processes, but the last step must be finished.
 
     What the user's code forks or starts takes them as usual.
     """
@@ -130,7 +130,7 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], limits: Process
             for item in pickle.loads(chunk):
                 reply = _answer(task, item)
                 if os.getpid() != own:
-                    return  # a copy that the work forked: only the worker itself answers
+                    return  # in a copy forked by the work: only the worker itself answers
                 wire.send(connection, number.to_bytes(4, "big") + reply)
                 number += 1
     finally:
@@ -162,7 +162,7 @@ def described(err: BaseException) -> list[Any]:
         text = "(its message cannot be printed)"
     trace = err.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
-        trace = trace.tb_next  # our own frames show a reader nothing of the user's function
+        trace = trace.tb_next  # drop our own frames, which do not help the user
     return [
         type(err).__name__,
         text[:2000],

@@ -1,4 +1,4 @@
-"""Metamath: reads a database and replays a proof in it.
+"""Metamath: parses a database and checks a proof in it.
 
 How this works: `parse` reads constants, variables, hypotheses and assertions; proofs inside a database are taken as checked.
 `expanded` turns a compressed proof into labels. `check` replays the labels one substitution after another, within

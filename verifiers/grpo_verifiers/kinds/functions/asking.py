@@ -1,4 +1,4 @@
-"""The host's side of a user's function: how many completions it sees at once, in which form, and what causes a failure.
+"""The host's side of a user's function: batches of completions, their form, and the causes of failures.
 
 How this works: `FunctionCaller` finds by trials whether the function takes texts or messages, sends calls to the pool one by
 one or in batches, and calls again alone what failed together. `Blame` then finds the cause of each failure, for all code of users
@@ -9,7 +9,8 @@ time. It is not, and there is no verdict, where
 - a plain completion of the same row fails as well (one that must be right where there is one, else any that gets a verdict);
 - the same completion does not fail the same way again, tried in turn with the plain one.
 
-Only what a completion can cause may count against it; what it can cause must, or a policy learns to fail where it expects to lose.
+A completion may be blamed only for a failure that it can cause. Such a failure must count against it, or a policy
+learns to fail when it expects to be wrong.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from grpo_verifiers.processes.wire import raised
 from grpo_verifiers.text import printable
 
 FORM_TRIES, FORM_KILLS = 8, 4
-"""Rows on which the form is looked for, and workers that may be ended meanwhile."""
+"""Number of rows on which the form is tried, and of workers that may be killed meanwhile."""
 PROBE_FORMS = ("\\boxed{{{0}}}", "{0}", "<think>ok</think>\n<answer>{0}</answer>", "#### {0}", "")
 """Harmless completions around a gold."""
 
 printed_log = logging.getLogger("grpo_verifiers.printed")
-printed_log.setLevel(logging.INFO)  # kept apart from warnings: a run's log takes them, a terminal does not
+printed_log.setLevel(logging.INFO)  # separate from warnings: they go to a run's log, not to the terminal
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenContract:
-    """The function broke its contract, whatever the completion is; the message has place, value and mend."""
+    """The function broke its contract, independent of the completion; the message has place, value and remedy."""
 
     message: str
 
 
 Answer = Done | Raised | Killed | BrokenContract
-"""What came of one call; the value of `Done` is a plain verdict."""
+"""The result of one call; the value of `Done` is a plain verdict."""
 
 
 class Prints:
@@ -104,7 +105,7 @@ class FunctionCaller:
         retries: int,
         waits_s: float,
     ) -> None:
-        """`waits_s` is what one of many calls under way may take."""
+        """`waits_s` is the time limit of one of many concurrent calls."""
         self.pool, self.messages, self._waits_s = pool, messages, waits_s
         self._batch, self._concurrency, self._retries = batch, concurrency or 32, retries
         self._info: Mapping[str, Any] = {}
@@ -119,14 +120,14 @@ class FunctionCaller:
 
     @property
     def shape(self) -> str:
-        """`one` completion a call, `waiting` (one each, many under way), `step` or `group` (lists)."""
+        """`one` completion a call, `waiting` (one each, many concurrently), `step` or `group` (lists)."""
         shape = str(self._info["shape"])
         if shape != "many":
             return shape
         return self._batch or ("group" if self._info["wants_group"] else "step")
 
     def form(self) -> str | None:
-        """How the function takes completions, in words, once that was found by trying."""
+        """The form in which the function takes completions, in words, if it was found by trying."""
         if self._is_set or self.messages is None or not self._info["tries_messages"]:
             return None
         if self.messages:
@@ -152,7 +153,7 @@ class FunctionCaller:
                         return
 
     def ask(self, calls: Sequence[FunctionCall]) -> list[Answer]:
-        """What comes of each call, in order."""
+        """The results of the calls, in order."""
         if self.shape == "one" or self._batch == "one":
             return self._alone(calls, bool(self.messages))
         batches: dict[Hashable, list[int]] = {}
@@ -166,7 +167,7 @@ class FunctionCaller:
         return [answers[i] for i in range(len(calls))]
 
     def ask_after(self, pairs: Sequence[Sequence[FunctionCall]]) -> list[list[Answer]]:
-        """What comes of the calls of each pair, made one after the other in one worker."""
+        """The results of each pair of calls, which are made one after the other in one worker."""
         jobs = [
             self.pool.submit([([call], bool(self.messages)) for call in pair], [self._of_one()] * len(pair))
             for pair in pairs
@@ -242,7 +243,7 @@ ON_PLAIN = "on plain completions too; if it wants a form of its own, say so with
 NOT_AGAIN = "the same completion does not fail every time"
 
 TRIALS = 4
-"""Trials of a kind of failure in a batch: one that comes by chance passes all of them less than once in 250."""
+"""Number of trials of a kind of failure in a batch: a random failure passes all of them less than once in 250."""
 SURE = 8
 """Trials, batch after batch, after which a kind is tried once a batch: each may take as long as the limit."""
 _NOT_CARRIED = ("ImportError", "NotImplementedError")
@@ -250,7 +251,7 @@ _NOT_CARRIED = ("ImportError", "NotImplementedError")
 
 @dataclass(frozen=True)
 class Blame(Generic[Call]):
-    """How the failures of one piece of code are settled.
+    """Finds the cause of failures of one piece of code.
 
     `ask` makes calls one after the other in one worker, for each of several lists; `row` returns the same for calls of one row;
     `plain` gives plain completions of a call's row, of which one must pass `judges`; `learns` whether a completion of the
@@ -263,10 +264,11 @@ class Blame(Generic[Call]):
     judges: Callable[[Call, Answer], bool]
     learns: bool
     passed: Counter[Hashable] = field(default_factory=Counter)
-    """Trials that a kind of failure has passed since it last came by chance."""
+    """Number of trials that a kind of failure has passed since it last proved random."""
 
     def settle(self, calls: Sequence[Call], answers: Sequence[Answer]) -> list[str | None]:
-        """Of each answer that is no verdict why that is not the completion's fault, None where it is; of verdicts None."""
+        """For each answer without a verdict, the reason why this is not the completion's fault, or None if it is; for
+        verdicts None."""
         out: list[str | None] = [None if isinstance(answer, Done) else SURROUNDINGS for answer in answers]
         kinds = [suspicion(answer) for answer in answers]
         suspects = [i for i, kind in enumerate(kinds) if kind is not None]
@@ -311,13 +313,13 @@ class Blame(Generic[Call]):
             for (row, call), (answer,) in zip(first, self.ask([[call] for _, call in first]), strict=True):
                 if self.judges(call, answer):
                     found[row] = call
-                if row in found or isinstance(answer, Killed):  # code that does not end on one form cannot judge
+                if row in found or isinstance(answer, Killed):  # code that hangs on one form cannot judge
                     left[row] = []
         return found
 
 
 def suspicion(answer: Answer) -> Hashable | None:
-    """What failures of one kind have in common that a completion may cause; None of verdicts, and of what no completion causes."""
+    """A key shared by failures of one kind that a completion may cause; None for verdicts and other failures."""
     if isinstance(answer, Done):
         return RETURNED_NONE if (isinstance(answer.value, list) and answer.value[3] == RETURNED_NONE) else None
     if isinstance(answer, Killed):

@@ -5,7 +5,7 @@ know of the signature. `UserFunction.work` makes the arguments, calls the functi
 or for all at once, and reads each return as a verdict. An environment of the package `verifiers` becomes such a function first;
 that package is imported by the user's `load_environment`, never here.
 
-Everything that leaves the process is plain data, so a function that was tricked by model text cannot send objects into the trainer.
+Only plain data leaves the process, so a function that model text has exploited cannot send objects into the trainer.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ class UserFunction:
                 what = f"a {type(value).__name__} for a list of" if values is None else f"{len(values)} scores for"
                 raise self._reader.bad(f"{what} {n} completion{'s' * (n > 1)}", f"return a list of {n}")
             entries = [self._entry(one, in_list=True) for one in values]
-            for i, entry in enumerate(entries):  # what the function logged (TRL's `log_extra`) is the detail
+            for i, entry in enumerate(entries):
+                # the text that the function logged (TRL's `log_extra`) becomes the detail
                 if isinstance(entry, list) and not entry[4]:
                     logged = {name: column for name, column in self._columns.items() if len(column) == n}
                     entry[4] = " ".join(f"{name}={column[i]}" for name, column in logged.items())[:300]
@@ -218,7 +219,7 @@ class UserFunction:
             raise value
         if isinstance(value, BaseException):
             return {"raised": described(value)}
-        if in_list and value is None:  # in TRL a sample that this function does not judge
+        if in_list and value is None:  # in TRL None means that the function does not judge the sample
             return [Outcome.ERROR.value, None, None, SKIPPED, "the function returned None"]
         try:
             return list(self._reader.read(value))

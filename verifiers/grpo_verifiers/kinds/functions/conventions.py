@@ -1,4 +1,4 @@
-"""The conventions of reward functions: how one is found, what its signature asks for, and the arguments of one call.
+"""The conventions of reward functions: finding a function, reading its signature, and making the arguments of a call.
 
 completion                         ours, and rubric functions (`state`, `info`, `task`, `parser`)
 completions                        TRL: lists, with `prompts`, `completion_ids`, `log_extra`, `log_metric`
@@ -131,7 +131,7 @@ class FunctionCall(NamedTuple):
 
 
 class NotHere(Exception):
-    """The function wants what this job does not have."""
+    """The function needs an argument that this job does not have."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Signature:
         """The arguments for a batch: a list for each column.
 
         Raises:
-            NotHere: token ids are wanted where there are none.
+            NotHere: the function needs token ids, but there are none.
         """
         calls = [_own(call) for call in calls]
         turns = [_turns(call, messages) for call in calls]
@@ -233,7 +233,7 @@ DERIVED = ("ground_truth", "data_source", "extra_info", "info", "task")
 
 
 def derive(row: dict[str, Any], names: Sequence[str]) -> str | None:
-    """Add to a row what a function of another trainer finds there; returns which part is missing, in words, or None.
+    """Add the columns that a function of another trainer expects; returns the missing part in words, or None.
 
     verl keeps the gold at `reward_model.ground_truth`, rubrics their data in `info`, which may be JSON text.
 
@@ -269,7 +269,7 @@ def _from_json(value: Any) -> Any:
 
 
 def _own(call: FunctionCall) -> FunctionCall:
-    """The call with a row of its own: calls that came together share their rows, and a function may change what it is given."""
+    """The call with its own copy of the row: calls of a batch share rows, and a function may change its arguments."""
     return call._replace(row=copy.deepcopy(call.row))
 
 
@@ -294,7 +294,7 @@ def most_of(file: str, line: int) -> float | None:
     try:
         nodes = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
         (found,) = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.lineno == line]
-        # a decorator may change what comes back, and then stands on the line that the function is known by
+        # a decorator may change the return value; the function's line is then that of the decorator
         return None if found.decorator_list else max(_ends(found))
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
@@ -327,7 +327,7 @@ def _ends(function: ast.AST) -> set[float]:
             case ast.Yield() | ast.YieldFrom() | ast.Match() | ast.Global() | ast.Nonlocal():
                 raise ValueError("what is returned, or a name's value, is set in another way")
     for name in list(values):
-        if writes[name] or (name in lists and reads[name]):  # whoever reads a list can change it
+        if writes[name] or (name in lists and reads[name]):  # code that gets the list can change it
             del values[name]
 
     def ends(*nodes: ast.expr) -> set[float]:

@@ -1,4 +1,4 @@
-"""What a reward function returned, read as a verdict: any finite number is the reward as it stands."""
+"""Converts the return value of a reward function into a verdict: any finite number is the reward itself."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _FORMS = "a finite number, a bool, None, a dict with `score`, or a Verdict"
 
 
 class BadReturn(Exception):
-    """The function returned something that is no verdict: its own fault, whatever the completion is."""
+    """The function returned something that is no verdict: this is the function's fault, never the completion's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnReader:
-    """How the values of one function are read. `range` are the declared ends; `ignores` unknown keys of a dict."""
+    """Rules for the return values of one function. `range` are the declared bounds; `ignores`: unknown keys of a dict
+    are ignored."""
 
     name: str
     place: str
@@ -38,10 +39,10 @@ class ReturnReader:
     ignores: bool = False
 
     def read(self, value: object) -> Plain:
-        """A verdict from what the function returned.
+        """The verdict for a return value.
 
         Raises:
-            BadReturn: it is none; the message holds the function's place, the value and the mend.
+            BadReturn: the value is no verdict; the message holds the function's place, the value and the remedy.
         """
         if isinstance(value, Verdict):
             return self._of_outcome(value.outcome, value.score, value.answer, value.reason, value.detail)
@@ -71,7 +72,7 @@ class ReturnReader:
         if outcome is Outcome.ERROR:
             score = None
         elif outcome is Outcome.OVER_LIMIT:
-            score = 0.0  # what that is worth follows from the other samples, see `floored`
+            score = 0.0  # its score depends on the other samples, see `floored`
         elif score is None:
             score = self.right_at if outcome is Outcome.RIGHT else 0.0
         else:
@@ -95,7 +96,7 @@ class ReturnReader:
         return score
 
     def bad(self, what: str, mend: str) -> BadReturn:
-        """The error of a value that cannot be meant."""
+        """The error for an invalid value."""
         where = f" ({self.place})" if self.place else ""
         return BadReturn(f"`{self.name}`{where} returned {what}; {mend}")
 

@@ -1,4 +1,4 @@
-"""Rewards that wait for a server or a judge: many at a time, again after a failure, once for equal content."""
+"""Calls of reward functions that wait for a server or a judge: concurrent, with retries, and once for equal content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_away(bases: Sequence[str], message: str) -> bool:
     if "OSError" in bases:
         return _FILES.isdisjoint(bases)
     if "TimeoutExpired" in bases:
-        return False  # of a program that the function has started: that may be the completion's own
+        return False  # an error of a program that the function started may be the completion's own
     if bases[0] == "RuntimeError" and "new thread" in message:
         return True
     return any(word in name.lower() for name in bases for word in _AWAY)
