@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, cast
 from grpo_cli.errors import SetupError
 
 UNREADABLE = (OSError, EOFError, zlib.error)
-"""What reading such a file raises where it is broken or cut off."""
+"""Exceptions of reading a file that is broken or truncated."""
 
 
 def open_file(path: Path, name: str) -> IO[bytes]:
@@ -86,7 +86,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class BrokenText(bytes):
-    """Why there is no line, in place of the line."""
+    """Takes the place of a line that cannot be read; holds the reason."""
 
 
 class NumberedLine(NamedTuple):

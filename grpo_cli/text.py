@@ -1,4 +1,4 @@
-"""Numbers and hostile text as a person can read them. Model text never reaches a terminal except through `visible`.
+"""Formats numbers and untrusted text for people. Model text reaches a terminal only through `visible`.
 
 How this works, in the order of the file: `visible` turns any text into one harmless line, and `visible_streams` puts
 all that a command prints through it. `spell_plainly` swaps our glyphs for ASCII where a stream cannot write them. The

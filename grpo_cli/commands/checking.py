@@ -33,7 +33,7 @@ COLOURS = {"ok": "32", "note": "36", "unknown": "33", "warn": "33", "fail": "31"
 
 
 def text(finding: CheckFinding, colour: bool) -> list[str]:
-    """What a person reads of one check; the level stands as a word, colour only repeats it."""
+    """The text of one check; the level is written as a word, colour only repeats it."""
     word = f"{finding.level.value:<8}"
     if colour:
         word = f"\x1b[{COLOURS[finding.level.value]}m{word}\x1b[0m"

@@ -51,7 +51,7 @@ class Line:
         _remember(self.command, took)
 
     def wipe(self) -> None:
-        """As if it had never been said."""
+        """Remove the line from the terminal."""
         self._end("\r\x1b[K")
 
     def _end(self, text: str) -> None:

@@ -1,7 +1,8 @@
 """`grpo train` on several processes: torchrun starts the ranks, this parent forwards signals and prints what failed first.
 
 The parent imports no torch. A rank finds its terminal again through the parent's descriptors, since torchrun's own
-output goes to a file. Only the ranks get a signal, never torchrun, which would kill them in the middle of a step.
+output goes to a file. Signals are sent to the ranks only, never to torchrun, which would kill them in the middle of a
+step.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def gpu_count() -> int:
     `CUDA_VISIBLE_DEVICES` only hides GPUs: on a machine without a driver there are none, whatever it names.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    # a driver (CUDA, CUDA in WSL or ROCm) leaves its tool or a device; to ask torch would take seconds
+    # a driver (CUDA, CUDA in WSL or ROCm) has a tool or a device file; importing torch would take seconds
     if shutil.which("nvidia-smi") is None and not any(place.exists() for place in DRIVERS):
         return 0
     if visible is not None:
@@ -165,7 +166,7 @@ def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
 
 
 def meeting_settings(nodes: Nodes, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What to add to the environment so that several machines find each other.
+    """Environment variables with which several machines find each other.
 
     Raises:
         SetupError: they cannot meet at `launch.rendezvous`.
@@ -216,7 +217,7 @@ def launch(
                 code = _waited(process, control, nodes)
         # rank 0 appended to our files through descriptors of its own: what is printed next goes behind that, not over it
         for target in (1, 2):
-            with contextlib.suppress(OSError):  # a terminal or a pipe has no place
+            with contextlib.suppress(OSError):  # a terminal or a pipe has no position
                 os.lseek(target, 0, os.SEEK_END)
         return _verdict(control, code, signals.code)
 
@@ -327,7 +328,7 @@ class _forwarded:
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # its ranks die with it
+            os.killpg(self.process.pid, signal.SIGKILL)  # the ranks die with torchrun
 
 
 def _verdict(control: Path, code: int, signalled: int) -> int:
@@ -340,7 +341,7 @@ def _verdict(control: Path, code: int, signalled: int) -> int:
         if name == "SIGKILL":
             print("\nhint: out of memory? `dmesg` shows it; go on with `--resume`", file=sys.stderr)
         return int(Exit.SETUP)
-    # by time: the ranks that fail next only lost their neighbour
+    # the earliest failure: later ones only lost the connection to it
     ends = sorted((json.loads(f.read_text()) for f in control.glob("rank-*.end")), key=lambda end: end["at"])
     bad = next((end for end in ends if end["code"] not in (0, None)), None)
     if bad is not None:

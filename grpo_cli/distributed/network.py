@@ -1,6 +1,6 @@
-"""Which way this machine reaches the others of a run.
+"""Finds the network interface by which this machine reaches the others of a run.
 
-Left alone, gloo listens at the address that this machine's own name has. On many machines that is 127.0.0.1, and the
+By default gloo listens at the address of this machine's own name. On many machines that is 127.0.0.1, and the
 others connect to themselves: one rank fails, the rest wait. So gloo gets the interface that leads to machine 0.
 """
 
@@ -24,7 +24,8 @@ ELSEWHERE = "192.0.2.1"
 
 
 def interface_settings(rendezvous: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What to add to the environment so that gloo listens where the machines at `rendezvous` (`host:port`) reach it.
+    """Environment variables with which gloo listens at an address that the machines at `rendezvous` (`host:port`) can
+    reach.
 
     Raises:
         SetupError: the host has no address or no way leads there, or the user's own choice is no interface of ours.

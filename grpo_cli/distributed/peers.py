@@ -1,8 +1,8 @@
-"""What the other ranks do, and whether they still live, on whichever machine.
+"""The state of the other ranks on all machines, and whether they are alive.
 
-Each rank writes its phase into the store that torchrun keeps (on machine 0) every second. That serves the message of a hang:
-a rank that waits is as silent as the one it waits for, so all are listed. And it ends a wait that would never end: a
-machine that lost its power or its network closes no connection, and a collective would wait for it for half an hour.
+Each rank writes its phase into the store that torchrun keeps (on machine 0) every second. This has two uses. A message
+about a hang lists the phases of all ranks, because a waiting rank is as silent as the one that it waits for. And it
+ends waits: a machine without power or network closes no connection, so a collective would wait for it for half an hour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import SetupError, UserError
 
-# How often a person or a scheduler asked to stop.
+# Counts the requests to stop by a user or a scheduler.
 
 ONE_REQUEST_S = 3.0
 """SIGTERMs closer together than this are one request, and so are SIGHUPs, which a shell and its terminal both send."""
@@ -47,7 +47,7 @@ class StopRequests:
     at: float = float("-inf")
 
     def counts(self, number: int) -> bool:
-        """Whether this signal is a request of its own; it is counted then."""
+        """Count this signal unless it belongs to the previous request; returns whether it was counted."""
         before, self.at = self.at, time.monotonic()
         if number != signal.SIGINT and self.at - before < ONE_REQUEST_S:
             return False
@@ -212,12 +212,12 @@ class Peers:
         store: Any = None
         while not self._over.is_set():
             try:
-                # a client of its own: one that torch waits with would not answer, and a hang is when this is needed
+                # a separate client: torch's own may be blocked in a wait, which is when this is needed
                 store = store or self._connect()
                 self.status = replace(self.status, count=self.status.count + 1)
                 store.set(_key(self.ranks.rank), json.dumps(asdict(self.status)))
                 others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
-                # reading a key that is not there would wait for it
+                # reading a missing key would block
                 there = [rank for rank in others if rank in self._received or store.check([_key(rank)])]
                 for rank, sent in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
                     status = RankStatus(**json.loads(sent))

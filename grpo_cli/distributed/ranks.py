@@ -1,4 +1,4 @@
-"""Several processes, one run: who this process is, and the few things all of them have to agree on.
+"""Several processes in one run: the rank of this process, and the exchanges on which all ranks must agree.
 
 Every rank loads the same rows and chooses the same ones; each samples and judges its own slice of the batch. Rank 0
 alone owns the run folder and the display, and decides when the run stops.
@@ -86,7 +86,7 @@ class Ranks:
         from accelerate.utils import broadcast_object_list
 
         box: list[Any] = [value]
-        # in place: the list of every rank holds rank 0's value after it
+        # in place: afterwards the list of every rank holds rank 0's value
         broadcast_object_list(box, from_process=0)
         return box[0]  # type: ignore[no-any-return]
 
@@ -103,7 +103,7 @@ class Ranks:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Rank 0 goes through first, the others after it: for what one process makes and the rest find."""
+        """Rank 0 enters first, the others after it: rank 0 creates something that the others find."""
         if not self.is_main:
             self.wait()
         try:
@@ -121,4 +121,4 @@ class Ranks:
 ALONE = Ranks()
 DEFAULTS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "GROUP_RANK": "0"}
 WAIT = timedelta(hours=2)
-"""A rank may wait this long for another: rank 0 alone makes the warm-up."""
+"""The longest wait of a rank for another; it is long because rank 0 alone runs the warm-up."""

@@ -1,7 +1,7 @@
-"""The whole policy in addition to its shards: what generates, is measured and is scored where each rank trains only a part.
+"""A full copy of a sharded policy, which generates, is evaluated and scores when each rank trains only a part.
 
-It is brought up to date once after an optimizer step, before something reads it, in place: what an engine captured
-stays good. In mixed precision it holds the very numbers that the forward pass of the shards computes with.
+It is updated once after an optimizer step, before it is read, and in place, so that captured graphs stay valid. In
+mixed precision it has exactly the weights that the shards' forward pass uses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Replica:
 
     @torch.no_grad()
     def follow(self, policy: nn.Module, updates: int) -> None:
-        """Take the weights over as they are after that many optimizer steps; all ranks together, one parameter at a time."""
+        """Copy the weights as of this number of optimizer steps; all ranks call it together, and it copies one
+        parameter at a time."""
         if updates == self.updates:
             return
         for module in policy.modules():

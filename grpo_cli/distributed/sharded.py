@@ -1,5 +1,5 @@
-"""What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on. And the
-rate of a run that goes on longer than it did when its checkpoint was written.
+"""Changes to transformers' trainer for sharded ranks: loading, saving, and switching the strategy on. Also sets the
+learning rate of a resumed run whose number of steps has changed.
 
 The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded, in the same folder. With FSDP2 they
 are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
@@ -62,7 +62,7 @@ def trainer_fields(strategy: Strategy) -> dict[str, Any]:
             "train_batch_size": "auto",
             "zero_force_ds_cpu_optimizer": False,  # torch's optimizer, as with the other strategies
             "zero_allow_untested_optimizer": True,
-            # never: what it prints would go between the lines of the display
+            # never: its output would disturb the display
             "steps_per_print": 1 << 31,
         }
         return {"deepspeed": config}
@@ -70,7 +70,7 @@ def trainer_fields(strategy: Strategy) -> dict[str, Any]:
 
 
 class SavedWithModel(Protocol):
-    """What learns in addition to the model, and is saved and loaded with it."""
+    """The interface of a module that learns next to the model, and is saved and loaded with it."""
 
     def save(self, checkpoint: Path) -> None: ...
     def load(self, checkpoint: Path) -> None: ...
@@ -112,7 +112,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         try:
             super()._load_optimizer_and_scheduler(checkpoint)
-        except pickle.UnpicklingError as err:  # read as numbers only: anything else could run code
+        except pickle.UnpicklingError as err:  # load tensors only: other objects could run code
             raise DataError(
                 "the state of the optimizer holds more than numbers, so it is not read",
                 place=str(checkpoint),
@@ -135,7 +135,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         inner._last_lr = [*rates]
 
     def sync_weights(self) -> None:
-        """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
+        """Update the copy that generates; does nothing if the engine reads the weights in place."""
         if self.replica is not None:
             self.replica.follow(self.model, self.state.global_step)
 

@@ -54,7 +54,7 @@ def clusters_of_run(
         SetupError: the run has steps behind it and the file is gone: by now the policy is another.
     """
     file, ids = folder / FILE, [row.id for row in rows]
-    # what the clusters depend on in addition to the rows, whose ids they hold: model, warm-up, number and seed
+    # the clusters hold the ids of rows, and also depend on model, warm-up, number and seed
     parts = [
         recipe.model.model_dump(mode="json"),
         [phase.model_dump(mode="json") for phase in recipe.warmup or ()],
@@ -65,7 +65,7 @@ def clusters_of_run(
     if file.is_file():
         try:
             read = parse_line(file.read_bytes())
-            # a run that was begun with another model or seed: its clusters are not this one's
+            # the run was begun with another model or seed: its clusters do not fit
             if read["of"] == made_of:
                 return Clusters.from_json(read["clusters"], ids)
         except (ValueError, KeyError, TypeError) as err:
@@ -148,7 +148,7 @@ def k_means(points_ND: Tensor, k: int, seed: int) -> Tensor:
         sums = torch.zeros_like(centres).index_add_(0, labels, points_ND)
         counts = torch.bincount(labels, minlength=k)
         centres = sums / counts.clamp(min=1)[:, None].to(sums)
-        # the point that its centre describes worst
+        # the point farthest from its centre
         lost = far.gather(1, labels[:, None]).squeeze(1).argsort(descending=True, stable=True).tolist()
         for empty in (counts == 0).nonzero().flatten().tolist():
             centres[empty] = points_ND[lost.pop(0)]
@@ -158,15 +158,14 @@ def k_means(points_ND: Tensor, k: int, seed: int) -> Tensor:
 def _squared(points_ND: Tensor, centres_KD: Tensor) -> Tensor:
     """(N, K) squared distances."""
     squares_N1, squares_K = points_ND.square().sum(1)[:, None], centres_KD.square().sum(1)
-    # of equal points the difference of the squares may come out below 0
+    # for equal points the difference of squares may be slightly below 0
     return torch.clamp(squares_N1 - 2 * points_ND @ centres_KD.T + squares_K, min=0)
 
 
-# What a policy makes of each row and its gold: where in its space the two lie, and how unlikely the gold is
-# to it.
+# The policy's view of each row and its gold: their hidden state, and the likelihood of the gold to it.
 
 TOKENS = 8192
-"""Tokens, padding among them, that go through the model at once."""
+"""Number of tokens, including padding, that go through the model at once."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What sampled and judged records show of a model: pass@k and maj@k with intervals, lengths, what got no verdict.
+"""Statistics of a model from sampled and judged records: pass@k and maj@k with intervals, lengths, missing verdicts.
 
 pass@1 is the mean over prompts of their share of right samples; its interval is clustered by prompt, since the
 samples of one prompt are not independent. A sample without the primary verdict counts neither way, and every sample on which some
@@ -62,7 +62,7 @@ class Evaluation:
 
     @property
     def failures(self) -> Failures:
-        """What verifiers failed on, of all answers, sampled and greedy."""
+        """The failures of verifiers on all answers, sampled and greedy."""
         found = Failures()
         for measured in (self.sampled, self.greedy):
             if measured is not None:
@@ -116,7 +116,7 @@ def measure(
     judged = [[r for r in group if r.is_judged] for group in groups]
     pass_k, maj_k = {}, {}
     for k in ks:
-        # a prompt that lost samples to errors would pull pass@k down for want of tries
+        # a prompt that lost samples to errors has fewer tries, which would lower pass@k
         full = [group for group in judged if len(group) >= k]
         if k == 1 or not full:
             continue
@@ -137,7 +137,7 @@ def measure(
 
 
 def _pass_1(judged: Sequence[Sequence[SampleRecord]], samples: int) -> Interval:
-    """Share of right ones over prompts, of which the judged samples are given; prompts without any leave the mean."""
+    """Mean share of right samples over prompts, from each prompt's judged samples; prompts without any are left out."""
     rights = [[float(r.is_right) for r in group] for group in judged if group]
     if samples == 1:
         return wilson(sum(group[0] == 1.0 for group in rights), len(rights))
@@ -170,8 +170,8 @@ class Evaluator:
         ranks: Ranks = ALONE,
         environment: Environment | None = None,
     ) -> None:
-        """`sampling` holds for all that `spec` leaves open; its seed is that of every round. With an `environment` each sample
-        is an episode in one of the judge's worlds.
+        """`sampling` gives the values that `spec` leaves unset; its seed is used in every round. With an `environment`
+        each sample is an episode in one of the judge's worlds.
         """
         self.spec, self.rows, self.judge = spec, split.rows, judge
         self.episodes = Episodes.where_asked(environment, judge.worlds, engine, policy)
@@ -216,7 +216,7 @@ class Evaluator:
         self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
     ) -> MeasuredSamples:
         began, rank, world = time.perf_counter(), self.ranks.rank, self.ranks.world
-        # of the first `n` rows: an evaluation in between measures the same rows each time
+        # the first `n` rows: a small evaluation measures the same rows each time
         some = slice(rank, n, world)
         if self.episodes is not None:
             # the same worlds in every round: scores over time are paired
@@ -245,7 +245,7 @@ class Evaluator:
             for at, completion, text, judgement in zip(places, flat, texts, judgements, strict=True)
         ]
         place = {row.id: i for i, row in enumerate(self.rows)}
-        # back into the order of the rows, so that files and sums do not depend on the number of ranks
+        # restore the order of the rows, so that files and sums do not depend on the number of ranks
         records = sorted(self.ranks.gathered(local_records), key=lambda record: place[record.row])
         ks, seconds = [k for k in self.spec.k if k <= samples], time.perf_counter() - began
         measured = measure(records, samples, ks, seconds, {row.id: row.place for row in self.rows})

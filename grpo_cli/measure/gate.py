@@ -1,7 +1,7 @@
 """Go or no-go by the recipe's `gate`, and the plain answer to "why would my reward be zero".
 
-The gate compares estimates, not the ends of intervals; where an interval reaches across the bar the check notes that it
-is close, and that more prompts would decide.
+The gate compares estimates, not the ends of intervals. If an interval crosses the bound, the check notes that the
+result is close and that more prompts would decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 MUCH = 0.25
-"""From this share on a failure is named as a cause."""
+"""A failure with at least this share is named as a cause."""
 NEARLY_ALL = 0.8
 """Share of groups without a right answer from which what they cannot teach is named."""
 
@@ -87,7 +87,7 @@ class Cause:
 
 
 def causes(probe: Probe) -> list[Cause]:
-    """Why the reward would be flat, worst first; empty where there is much to learn from."""
+    """The reasons why rewards would not differ, worst first; empty if there is much to learn from."""
     found = []
     share = {name: interval.mean for name, interval in probe.outcomes.items()}
     reason = next(iter(probe.reasons), "")
@@ -178,7 +178,7 @@ def probe_line(probe: Probe, gate: Gate) -> str:
 
 
 def bound(bar: GateBound) -> str:
-    """What a bar demands: `at least 0.2`."""
+    """A bound in words: `at least 0.2`."""
     if bar.high >= 1.0:
         return f"at least {bar.low:g}"
     return f"at most {bar.high:g}" if bar.low <= 0 else f"from {bar.low:g} to {bar.high:g}"

@@ -1,4 +1,5 @@
-"""Which way each row's samples would move the model: a sketch of the gradient of its group's loss, and how it stands to the others'.
+"""The direction in which each row's samples would move the model: a sketch of its group's gradient, compared with the
+others'.
 
 The gradient is that of the second factor of a LoRA of rank 4 whose first factor is drawn by chance and whose second one is
 zero: for each linear layer the whole weight's gradient, seen through 4 random directions of its input. No adapter is made and no
@@ -61,7 +62,7 @@ class GradientSketch:
                 logits: Any = self.policy.model(input_ids=tokens_BS, attention_mask=mask_BS).logits
             logps_BS = torch.log_softmax(logits[:, :-1].float(), dim=-1)
             chosen_BS = logps_BS.gather(-1, tokens_BS[:, 1:, None]).squeeze(-1)
-            # a token that is never drawn has no finite log-prob, and no sample holds one
+            # a banned token has no finite log-prob, but no sample contains one
             means_B = torch.where(said_BS, chosen_BS, 0.0).sum(dim=1) / lengths_B
             # back to the embeddings' output: gradients pass every layer's hook, and none is made of a weight
             torch.autograd.grad(-(weights_B * means_B).sum(), start)
@@ -127,7 +128,7 @@ class _Part:
 
 
 def against_the_rest(sketches: Sequence[Tensor | None]) -> list[float | None]:
-    """How far each row's gradient points where the others' does.
+    """The similarity of each row's gradient to those of the other rows.
 
     Args:
         sketches: [4096] each, None for a row without one.
@@ -144,7 +145,7 @@ def against_the_rest(sketches: Sequence[Tensor | None]) -> list[float | None]:
         if sketch is None:
             found.append(None)
             continue
-        # without its own: with few rows a mean that it is part of points its way by itself
+        # leave out the row's own gradient: with few rows the mean would otherwise be similar to it
         rest, own = total - sketch.double(), sketch.double()
         size = float(rest.norm() * own.norm())
         found.append(float(own @ rest) / size if size > 0 else None)

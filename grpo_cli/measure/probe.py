@@ -76,12 +76,12 @@ def sample_probe(
     places = sorted(random.Random(seed).sample(range(len(train.rows)), min(size.prompts, len(train.rows))))
     spec, sampling = Eval(samples=size.samples, k=[1], greedy=False), SamplingSettings.of(recipe.sample, seed)
     rows, world = train.take(places), recipe.environment
-    # the settings of training, not those of measuring: a probe forecasts what a step will draw
+    # sampling settings of training, not of evaluation: a probe forecasts what a step will draw
     evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, ranks, world)
     records = evaluator.run(0, on_progress).sampled.records
     noise: ScorerNoise | None = None
     if is_noisy:
-        # in one process: each would measure another noise
+        # in one process only: each would measure a different noise
         noise = ranks.gathered([scored_twice(recipe, base, rows, records) if ranks.rank == 0 else None])[0]
     probe = summarise(
         records,
@@ -97,8 +97,8 @@ def sample_probe(
 
 
 def _signals(recipe: Recipe, records: Sequence[SampleRecord], samples: int, noise: ScorerNoise | None) -> list[bool]:
-    """Whether training would learn from each group of `samples` records: what it would pay them, with shaping, behind its gate,
-    or as its placebo arm, differs."""
+    """Whether training would learn from each group of `samples` records: whether their rewards differ after shaping and
+    gate, or under the placebo."""
     pay, train, found = RewardRule(recipe), recipe.train, []
     if train.std_floor == "noise":
         floor = noise.floor(samples, train.std_ddof) if noise is not None else 0.0

@@ -1,4 +1,4 @@
-"""What a probe found, from its samples alone: pass rates, outcomes, predicted dead groups, examples.
+"""The result of a probe, from its samples alone: pass rates, outcomes, predicted dead groups, examples.
 
 Every share is a mean over prompts of the mean over a prompt's samples, with an interval clustered by prompt; pass@1 and
 the forecast leave samples without a primary verdict out; the shares of outcomes are its own, but for `error`: samples on which
@@ -28,7 +28,7 @@ from grpo_cli.statistics.step import GroupCounts, likeness, mean, percentile, wo
 from grpo_verifiers.verdict import Outcome, Verdict
 
 EXAMPLES = 2
-"""Samples kept of each way to fail."""
+"""Number of samples kept of each kind of failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Probe:
     examples: dict[str, tuple[SampleRecord, ...]]
     noise: ScorerNoise | None = None
     unlearnable: tuple[str, str] | None = None
-    """What cannot be learned from groups that are all wrong, and what to do."""
+    """What cannot be learned from groups that are all wrong, with a remedy."""
 
     @property
     def at_group(self) -> DeadGroupForecast | None:
@@ -200,8 +200,7 @@ def _kind(record: SampleRecord) -> Outcome:
     return record.outcome or Outcome.ERROR
 
 
-# How far a scorer is from itself: the same answers scored twice, and the floor under which a spread of a
-# group is its noise.
+# The noise of a scorer: the same answers scored twice, and the floor below which a spread of a group is its noise.
 
 ANSWERS = 64
 """Answers that are scored a second time."""

@@ -1,1 +1,1 @@
-"""Preferences from verified samples: which answers make a pair, and what the pairs of a file are worth. No torch."""
+"""Preferences from verified samples: making pairs of answers, and summarising the pairs of a file. No torch."""

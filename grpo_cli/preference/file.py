@@ -46,7 +46,7 @@ class FilePair:
 
 
 def read_pair_lines(source: SourceLike, base: Path | None) -> list[PairLine]:
-    """The lines of a source, whose name counts from `base`, then from here.
+    """The lines of a source; its name is relative to `base`, else to the current folder.
 
     Raises:
         DataError: no such file, an empty one, and every line that is no pair, or calls a text a loser that an earlier line of

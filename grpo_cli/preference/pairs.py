@@ -1,6 +1,6 @@
 """Pairs of a right and a wrong answer to one prompt, made of judged samples.
 
-A winner is right, a loser wrong by a verdict; a sample without a verdict, or one that was cut off, is neither. Pairs are of
+A winner has the verdict right, a loser wrong; a sample without a verdict, or a truncated one, is neither. Pairs are of
 like length: a model that is shown long winners and short losers learns length.
 """
 
@@ -31,7 +31,7 @@ class PairLimits:
 
 
 class NoPair(StrEnum):
-    """Why a row gives no pair; the first that holds."""
+    """The reason why a row gives no pair: the first that applies."""
 
     NO_VERDICT = "no verdict"
     CUT = "cut off"
@@ -67,7 +67,8 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class RowPairs:
-    """What one row gives: its usable answers, its pairs, or why there is none; `samples` are all that it had."""
+    """The result for one row: its usable answers, and its pairs or the reason why there are none; `samples` is the
+    number of all its samples."""
 
     row: str
     samples: Sequence[SampleRecord]
@@ -134,7 +135,7 @@ def pairs_of_row(row: str, samples: Sequence[SampleRecord], limits: PairLimits, 
         cause = NoPair.BOTH if any(map(is_usable, judged)) else NoPair.CUT if judged else NoPair.NO_VERDICT
     elif not pairs:
         labels = {one.is_right for one in answers}
-        # both kinds are there and none of their pairs is near enough in length
+        # there are right and wrong answers, but none of similar length
         cause = NoPair.LENGTHS if len(labels) == 2 else NoPair.NO_WRONG if True in labels else NoPair.NO_RIGHT
     return RowPairs(row, samples, answers, pairs, cause)
 

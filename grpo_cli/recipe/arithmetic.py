@@ -1,8 +1,10 @@
-"""The sums of a recipe before anything runs: steps, epochs and evaluations, micro-batches, and weights too coarse for the rate.
+"""The arithmetic of a recipe before a run: steps, epochs and evaluations, micro-batches, and weights too coarse for the
+learning rate.
 
-How this works: `plan` divides the training rows into steps; rows that do not fill one are dropped each epoch. `unreached` lists
-bounds that a run of so many steps never comes to. `batching` divides the completions of one process into micro-batches that have
-one size, as TRL wants them. `stuck_weights` compares the rate with the spacing of the numbers that hold the weights.
+How this works: `plan` divides the training rows into steps; rows that do not fill one are dropped each epoch. `unreached`
+lists bounds that a run with this many steps never reaches. `batching` divides the completions of one process into
+micro-batches that have one size, as TRL wants them. `stuck_weights` compares the rate with the spacing of the numbers
+that hold the weights.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ GPU_TOKENS_A_FORWARD = 32_768
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a run will do: per step, and in all."""
+    """The amounts of a run: per step, and in total."""
 
     rows: int
     prompts_step: int
@@ -201,16 +203,16 @@ def batching(recipe: Recipe, longest_prompt: int, world: int = 1, *, on_gpu: boo
         most = total
         if on_gpu:
             most = max(1, GPU_TOKENS_A_FORWARD // (longest_prompt + recipe.sample.max_tokens))
-        # a divisor: TRL deals a batch into micro-batches of one size
+        # a divisor: TRL splits a batch into micro-batches of one size
         micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
     return Batching(micro, total // micro, parts)
 
 
 def refuse_parts(recipe: Recipe, batch: Batching, world: int) -> None:
-    """What is exact only over a whole step is refused where that is in parts.
+    """Refuse terms that are exact only over a whole step if the step is split.
 
     Raises:
-        RecipeError: a term that would be another one.
+        RecipeError: a term that would change.
     """
     for name in whole_only(recipe.train.trl):
         if batch.accumulate > 1 or (world > 1 and recipe.train.trl.get("entropy_coef")):

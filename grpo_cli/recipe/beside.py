@@ -1,4 +1,4 @@
-"""What a recipe pays beside the outcome: terms of the reward that differ between answers of one outcome."""
+"""The rewards of a recipe other than the outcome: terms that differ between answers with the same outcome."""
 
 from __future__ import annotations
 

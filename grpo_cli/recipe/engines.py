@@ -1,4 +1,5 @@
-"""What generates completions, by the name that `sample.engine` takes: a new engine is a file in `rollout` and an entry here.
+"""The engines that generate completions, by their name in `sample.engine`. A new engine is a file in `rollout` and an
+entry here.
 
 The abilities are fields of this table, not attributes of the engines' classes, because a recipe is checked, explained and
 sized by them before torch is imported. No other module compares an engine's name.
@@ -21,8 +22,8 @@ class EngineKind:
     is_selective: bool = False
     """Whether there are models that it cannot drive."""
     has_own_seeds: bool = True
-    """Whether each sample has a random stream of its own. Else all samples of a call come from one stream, so that a sample
-    differs with its neighbours and each process needs another seed."""
+    """Whether each sample has its own random stream. Otherwise all samples of a call share one stream, so a sample
+    depends on its neighbours, and each process needs a different seed."""
     exact_logps: bool = False
     """Whether its log-probs are those of a forward pass in the same numbers, to 1e-4."""
     through_trl: bool = False

@@ -1,4 +1,4 @@
-"""What a recipe names outside of itself (code, models, rows, files): each with its key, where it lies, and whether it may run.
+"""External things that a recipe names (code, models, rows, files): each with its key, its path, and whether it may run.
 
 How this works: which keys name something stands at the fields themselves (`sections.fields.Names`), and at a verifier's options in
 their dataclass (`field(metadata={"names": "code"})`); keys that take anything (`options`, `train.trl`, …) name a file where there is

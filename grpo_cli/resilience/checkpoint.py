@@ -1,9 +1,9 @@
-"""Checkpoints that are whole or absent: written to a folder of their own, hashed, synced, renamed. And the newest one
-of a run.
+"""Checkpoints that are complete or absent: written to a temporary folder, hashed, synced, renamed. Also finds the
+newest one of a run.
 
 A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
-order stands, the micro-step, counters), and `manifest.json`. One is only taken where a batch of completions is used
-up, so there is never a half-used batch to save.
+order stands, the micro-step, counters), and `manifest.json`. A checkpoint is saved only when a batch of completions is
+used up, so there is never a half-used batch to save.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class TrainState:
-    """What TRL does not save: how far a run is, and what its next step depends on in addition to weights and optimizer.
+    """The state that TRL does not save: the progress of a run, and the inputs of its next step besides weights and
+    optimizer.
 
     `generation` counts steps, `processes` wrote it (None in a checkpoint of before they were noted); `select` is the order
     of rows and their ledger, `more` what other modules add.
@@ -149,7 +150,8 @@ REST = 1 << 20
 
 
 def checkpoint_bytes(model: nn.Module) -> int:
-    """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
+    """Approximate size of a checkpoint: weights (only the adapter, if there is one) and two moments of each trained
+    weight."""
     sizes = [
         # `numel` of a parameter that ZeRO-3 has shared out is 0
         (getattr(p, "ds_numel", p.numel()) * p.element_size(), p.requires_grad)
@@ -195,10 +197,10 @@ def clear_partial(folder: Path) -> None:
 
 
 def find_fault(path: Path) -> str | None:
-    """Why a checkpoint cannot be trusted, or None: every file of the manifest must be there with its size and hash, and the
-    state of the run among them."""
+    """The reason why a checkpoint cannot be trusted, or None. Every file of the manifest must exist with its size and
+    hash, including the state of the run."""
     try:
-        # nothing but a file is opened: a pipe would be waited for
+        # open regular files only: opening a pipe would block
         files = (
             read_typed("manifest.json", (path / MANIFEST).read_bytes())["files"]
             if (path / MANIFEST).is_file()

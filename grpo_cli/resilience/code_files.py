@@ -1,8 +1,9 @@
-"""The files that a user's function is made of: its own, the modules that it imports, the files that it reads.
+"""The files that a user's function depends on: its own, the modules that it imports, the files that it reads.
 
-How this works: nothing is run. A file is parsed, its imports are looked for in the folders that its worker imports from, and
-so on from there; what is in none of them belongs to a package, which is known by its version. A text in the code that names
-a file is one that the code reads, unless the same module writes files: a log or a cache changes with every run.
+How this works: nothing is run. A file is parsed, and its imports are searched, recursively, in the folders that its
+worker imports from. Other imports belong to a package, which is identified by its version. A string in the code that
+names an existing file counts as a file that the code reads, unless the same module writes files: a log or a cache
+changes with every run.
 """
 
 from __future__ import annotations

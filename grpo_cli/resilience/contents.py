@@ -1,4 +1,4 @@
-"""What the files behind a recipe hold, as digests: a resume goes on with the contents that the run began with.
+"""Digests of the files behind a recipe: a resume must find the contents that the run began with.
 
 `run.json` keeps them under `contents`, in three parts that become known one after the other:
 
@@ -82,7 +82,7 @@ def prompts_read(token_ids: Sequence[Sequence[int]]) -> dict[str, dict[str, str]
 
 
 def refuse_changed(run: RunFolder, part: str, now: Digests, *, hint: str = "") -> None:
-    """Compare one part with what the run began with; a run that did not record it passes.
+    """Compare one part with that at the beginning of the run; a run that did not record it passes.
 
     Raises:
         RecipeError: every file that differs, with its key.

@@ -1,4 +1,4 @@
-"""A hang becomes a message: past a limit, a thread shows the phase that is stuck and writes the stacks."""
+"""Detects hangs: after a time limit a thread shows the phase that is stuck and logs the stacks."""
 
 from __future__ import annotations
 

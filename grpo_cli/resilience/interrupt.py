@@ -1,7 +1,8 @@
-"""Ctrl-C, SIGTERM and a terminal that goes away: the first finishes the step and saves, the second stops at once.
+"""Handles Ctrl-C, SIGTERM and a closed terminal: the first signal finishes the step and saves, the second stops at
+once.
 
-Outside the training loop there is nothing to finish: there the first stops at once too. A handler runs between two
-instructions of the main thread, which may hold the display's locks just then: a thread shows its message.
+Outside the training loop there is nothing to finish, so there the first signal stops at once too. A handler interrupts
+the main thread, which may hold the display's locks at that moment; so another thread shows the message.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Interrupted(SystemExit):
 
 
 class Interrupts:
-    """What was asked for by signal. `asked` is None until the first one."""
+    """The stop requests made by signals. `asked` is None until the first one."""
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.asked: Exit | None = None

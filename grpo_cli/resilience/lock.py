@@ -1,4 +1,4 @@
-"""A run has one writer. The kernel keeps the lock, so that a process that died holds none."""
+"""Ensures that a run has one writer. The kernel owns the lock, so a dead process holds none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hold(run: Path, patience_s: float = PATIENCE_S) -> BinaryIO:
         SetupError: the folder cannot be written.
     """
     try:
-        # to append: opening must not empty the name of a holder that is alive
+        # open for appending: truncating would erase the name of a live holder
         file = (run / LOCK).open("a+b", buffering=0)
     except OSError as err:
         raise SetupError(f"`{run}` cannot be written: {why_unwritten(err)}") from err

@@ -95,11 +95,12 @@ def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> M
 
 
 def model_of(source: ModelSource) -> Model:
-    """What is loaded of a source: a full folder, an adapter on the recipe's own base, or a model by name."""
+    """The model to load for a source: a full folder, an adapter on the recipe's base, or a model by name."""
     spec = source.recipe.model
     own: dict[str, None] = {"lora": None}
     if source.folder is not None:
-        # the folder holds weights, tokenizer and configuration of its own: what the recipe has for the start does not hold for it
+        # the folder has its own weights, tokenizer and configuration: the recipe's settings for the initial model do
+        # not apply
         own |= dict.fromkeys(("gguf_file", "revision", "tokenizer"))
     elif source.name != spec.path:
         # another model: what names files of the recipe's own does not hold for it

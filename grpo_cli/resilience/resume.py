@@ -1,4 +1,4 @@
-"""Which run a `--resume` means, and whether its recipe is still the same."""
+"""Finds the run that a `--resume` means, and checks that its recipe is unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ FIXED = {"launch.strategy"}
 """Among these the ones that shape the optimizer state in a checkpoint: they cannot differ."""
 
 PACE = ("train.steps", "train.epochs", "train.lr", "train.lr_warmup_steps", "train.schedule")
-"""How long and how fast a run goes on: a run that is named goes on with other values, which the screen shows."""
+"""Keys for the length and rate of a run: a run that is named explicitly may continue with other values, which the
+screen shows."""
 
 MOST_NAMED = 8
 NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
@@ -50,10 +51,10 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
         raise _refusal(run, changed, "the recipe differs from the run's in", str(run.path))
     root = Path(recipe.run.dir)
     near: list[tuple[int, RunFolder, list[str]]] = []
-    # newest first, so that the first that agrees is the one meant by a bare `--resume`
+    # newest first: a bare `--resume` means the newest run with the same recipe
     for file in sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         run = RunFolder.open(file.parent)
-        with suppress(DataError):  # a run that cannot be read is passed over
+        with suppress(DataError):  # skip a run that cannot be read
             changed = changed_keys(run, recipe)
             # a recipe that gives no name is that of a run which got one on the command line
             unnamed = [key for key in changed if key != "run.name" or recipe.run.name is not None]

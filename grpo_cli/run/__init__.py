@@ -1,4 +1,4 @@
-"""The run folder: what a run leaves on disk, written so that any moment may be its last.
+"""The run folder: the files of a run, written so that a crash at any moment loses nothing.
 
 folder   the files of a run      records   one sample as a line       lines   appending, replacing, reading lines
 info     what a run is about     find      which run a name means     follow  reading a run while it is written

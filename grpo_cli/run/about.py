@@ -1,4 +1,4 @@
-"""What decides whether a run can be repeated: versions, device, commit."""
+"""The facts needed to repeat a run: versions, device, commit."""
 
 from __future__ import annotations
 

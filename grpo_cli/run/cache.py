@@ -1,4 +1,4 @@
-"""Where this program keeps what it can make again."""
+"""The folder for files that the program can recreate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run a person means: a path, a name under `runs/`, or `last`."""
+"""Finds a run by a path, a name under `runs/`, or `last`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One run's folder: made, opened, written to and read. Metrics and samples are only ever appended to.
 
-How this works: `create` writes a folder beside its place and renames it, so that a run is whole or absent. What a resume leaves
-behind moves to `*.abandoned`. `eval/` holds held-out samples and `samples/` training ones; they are never mixed. Writing needs one
+How this works: `create` writes a folder under a temporary name and renames it, so that a run is complete or absent.
+Records that a resume discards move to `*.abandoned`. `eval/` holds held-out samples and `samples/` training ones; they
+are never mixed. Writing needs one
 process: rank 0.
 """
 
@@ -33,13 +34,13 @@ T = TypeVar("T")
 Split = Literal["train", "eval", "canary"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval", "canary": "canary"}
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
-"""Letters of the random tail of a name, without the ones that are misread."""
+"""Letters for the random end of a name, without those that are easily misread."""
 BASE_FROM_RUN = "base_from_run"
 """In `run.json`: `base`, the recipe's folder, as it lies from the run's: both may be moved together."""
 VALUED = ("--set", "--display", "--resume")
 """Options of `grpo train` whose next word is a value."""
 BESIDE = ".new"
-"""Folder where a run lies until it is whole; what a dead start leaves there is no run."""
+"""Folder where a run is created before it is renamed; leftovers of a failed start there are no runs."""
 
 
 class RunFolder:
@@ -96,7 +97,8 @@ class RunFolder:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """While inside, a failure to write is a SetupError; so is a folder that was deleted, which is not made again."""
+        """Inside, a failure to write becomes a SetupError. A deleted folder is also a SetupError, and is not
+        recreated."""
         try:
             with _writing(self.path):
                 yield
@@ -146,14 +148,14 @@ class RunFolder:
         return path
 
     def sync(self) -> None:
-        """Have the disk hold what was recorded: a checkpoint must not outlive its records in a power failure."""
+        """Sync the records to disk: after a power failure a checkpoint must not be newer than its records."""
         with self._writing():
             for path in self._unsynced | {path.parent for path in self._unsynced}:
                 lines.sync(path)
         self._unsynced.clear()
 
     def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
-        """What the gate's probe found (`probe.json`) and its samples (`probe.jsonl`)."""
+        """Write the result of the gate's probe (`probe.json`) and its samples (`probe.jsonl`)."""
         with self._writing():
             lines.replace(self.path / "probe.jsonl", "".join([dump_line(record.as_json()) for record in records]))
             lines.replace(self.path / "probe.json", dump_line(found))
@@ -221,8 +223,9 @@ class RunFolder:
     def move_aside(self, after_step: int) -> int:
         """Move every metric line and sample file past a step to `*.abandoned`, and return how many steps that were.
 
-        So are samples without their metric line, which comes last: the run died between the two and will write both
-        again. Safe to repeat: lines are added to the abandoned file before they leave the live one.
+        Samples without a metric line are moved too: that line is written last, so the run died in between and will
+        write both again. Safe to repeat: lines are added to the abandoned file before they are removed from the live
+        one.
         """
         kept: list[str] = []
         left: list[str] = []
@@ -288,7 +291,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def refuse_place(dir: str | Path, name: str | None) -> None:
-    """What `RunFolder.create` would refuse, raised before a model is loaded; nothing is made.
+    """Raise the errors that `RunFolder.create` would raise, before a model is loaded; nothing is created.
 
     Raises:
         UsageError: the name is taken, or is no name.
@@ -313,7 +316,7 @@ def _taken(path: Path) -> UsageError:
 
 
 def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
-    """Make a run's folder beside its place and move it there whole; False where the name is taken."""
+    """Create a run's folder under a temporary name and rename it; False if the name is taken."""
     if path.exists():
         return False
     beside = path.parent / BESIDE / secrets.token_hex(8)
@@ -358,7 +361,8 @@ def _read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
 def base_of(folder: RunFolder) -> Path | None:
     """The folder that the paths of a run's recipe count from; None where `run.json` does not name one.
 
-    A run that was moved together with its recipe finds it where it lies from the run; one that was moved alone, where it was.
+    For a run that was moved together with its recipe the relative path holds; for one that was moved alone, the old
+    absolute path.
     """
     manifest = folder.manifest()
     base, near = manifest.get("base"), manifest.get(BASE_FROM_RUN)

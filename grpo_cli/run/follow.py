@@ -1,4 +1,4 @@
-"""Reading a run while it is written: only what is new, and from the start again where a resume moved lines aside."""
+"""Reads a run while it is written: only new lines, or everything again if a resume has moved lines aside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grpo_cli.run.typed import metrics_of
 
 @dataclass(frozen=True, slots=True)
 class LogNote:
-    """A line of `train.log` that a person should see again."""
+    """A line of `train.log` that is shown again to the user."""
 
     at: str
     level: str
@@ -27,7 +27,7 @@ class LogNote:
 
 @dataclass
 class NewLines:
-    """What has come since the last look; `restarted` where everything is given again."""
+    """The new lines since the last call; `restarted`: everything is returned again."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +71,7 @@ _LINE = re.compile(r"(\S+Z) (INFO|WARN|ERROR) +(.*)")
 
 
 class Follower:
-    """One run folder, looked at again and again."""
+    """One run folder that is read repeatedly."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What is known of a run before its first step and after its last, from the trainer or from its folder alone.
+"""The facts about a run before its first step and after its last, from the trainer or from its folder alone.
 
 `RunInfo` is what a display starts with and `Card` what it ends with. `info_of` reads the first from a folder, of an old or damaged
 run as far as it goes; `base_of` finds the folder that the recipe's paths count from. All times are seconds; None is "not measured".
@@ -25,7 +25,8 @@ Status = Literal["done", "stopped", "paused", "rolled_back", "interrupted", "fai
 
 
 def of_all_rows(evaluations: Iterable[M]) -> list[M]:
-    """The evaluations of all held-out rows: a best is one of these, since a score of few rows may be high by chance."""
+    """The evaluations of all held-out rows. The best one is chosen among these, since a score of few rows may be high
+    by chance."""
     return [one for one in evaluations if not one.get(BETWEEN)]
 
 
@@ -81,7 +82,7 @@ class Card:
 
 
 def info_of(folder: RunFolder) -> RunInfo:
-    """What the saved recipe and the manifest hold, without checking the recipe: old runs stay readable.
+    """The facts in the saved recipe and the manifest. The recipe is not checked, so that old runs stay readable.
 
     Raises:
         DataError: a manifest that cannot be read.

@@ -1,4 +1,4 @@
-"""Our own files of lines. They survive `kill -9`: a line is whole, or it is the torn last one, which readers skip.
+"""Our own files of lines. They survive `kill -9`: only the last line can be incomplete, and readers skip it.
 
 `append` cuts a torn tail off before it writes; `replace` writes a new file beside the old one and renames it. `read` yields the
 lines that can be read. The rest refuses places that cannot be written, before work is spent.
@@ -33,7 +33,7 @@ def append(path: Path, text: str) -> None:
             kept = start + os.pread(fd, kept - start, start).rfind(b"\n") + 1
         if kept < end:
             os.ftruncate(fd, kept)
-        while data:  # a disk that fills up may take a part; the rest raises on the next turn
+        while data:  # on a nearly full disk only a part may be written; the next iteration then raises
             data = data[os.write(fd, data) :]
     finally:
         os.close(fd)
@@ -49,7 +49,8 @@ def sync(path: Path) -> None:
 
 
 def read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
-    """What is made of the objects of a file of ours, in order; nothing if it is missing, and a torn last line is skipped.
+    """The objects of a file of ours, converted, in order; empty if the file is missing. An incomplete last line is
+    skipped.
 
     Raises:
         ValueError: a line before the last is not a JSON object, or nothing can be made of it.
@@ -67,7 +68,7 @@ def read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether nothing may be renamed to this place: root would put a plain file where a device was."""
+    """Whether the path is a device or a pipe, which must not be replaced by renaming: root could overwrite a device."""
     return path.absolute().is_relative_to("/dev") or (path.exists() and not (path.is_file() or path.is_dir()))
 
 
@@ -101,7 +102,7 @@ def replace(path: Path, text: str | Iterable[str]) -> None:
 
 
 def refuse_unwritable(path: Path | None) -> None:
-    """Before hours are spent on what is to lie there; nothing is to lie at None.
+    """Check that a file can be written there, before hours are spent on its content; None is not checked.
 
     Raises:
         SetupError: the folder is missing or closed, or a folder has this name.
@@ -122,7 +123,7 @@ def refuse_unwritable(path: Path | None) -> None:
 
 
 def refuse_closed(folder: Path, hint: str = "give another folder") -> None:
-    """Before a model is loaded for what is to be written to this folder, which need not be there yet.
+    """Check that this folder can be created and written to, before a model is loaded.
 
     Raises:
         SetupError: it may not be made or written to.
@@ -145,8 +146,8 @@ def set_aside(path: Path) -> Path | None:
 
 
 def open_as(like: Path, folder: Path) -> None:
-    """Let the files of a folder be read by whoever may read `like`, a file of ours: safetensors writes for its owner alone,
-    whatever the umask is."""
+    """Give the files of a folder the read permissions of `like`, a file of ours: safetensors ignores the umask and lets
+    only the owner read."""
     wanted = stat.S_IMODE(like.stat().st_mode)
     for file in folder.iterdir():
         mode = stat.S_IMODE(file.stat().st_mode)

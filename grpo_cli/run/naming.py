@@ -1,11 +1,12 @@
-"""What may name a run, and the folder of runs: one line that no terminal and no other program takes for anything else."""
+"""Rules for names of runs and of their folder: one line that neither a terminal nor another program can
+misinterpret."""
 
 from __future__ import annotations
 
 from grpo_cli.text import visible
 
 MOST_BYTES = 200
-"""A file system takes 255, and what is set aside gets endings."""
+"""A file system allows 255 characters, and abandoned files get additional endings."""
 MOST_PART = 255
 
 

@@ -1,4 +1,4 @@
-"""Reading the samples of a whole run: some of its files, evenly spread, each from the disk once."""
+"""Reads the samples of a whole run: a selection of its files, evenly spread, each read once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_BYTES = 64_000_000
 
 
 class ReadOnce(RunFolder):
-    """A run that several look through one after the other: samples that were read are kept, up to `KEPT_BYTES` of files."""
+    """A run whose samples are read several times: samples already read are cached, up to `KEPT_BYTES` of files."""
 
     def __init__(self, folder: RunFolder) -> None:
         super().__init__(folder.path)

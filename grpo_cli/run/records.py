@@ -68,7 +68,7 @@ class SampleRecord:
     tokens: int = 0
     truncated: bool = False
     assistant_prefix: str = ""
-    """What of the assistant's turn stood in the prompt: a thinking that the chat template opened, and the prefill."""
+    """The part of the assistant's turn in the prompt: a thinking tag opened by the chat template, and the prefill."""
     turns: Sequence[Mapping[str, Any]] = ()
     """An episode's turns: `text, observation, tokens, reward, state_hash, milestone, valid, advantage` of each."""
     values: Sequence[float] = ()
@@ -76,7 +76,7 @@ class SampleRecord:
     env_tokens: int = 0
     """Tokens that an environment put between the turns; `tokens` are the model's own."""
     outcome_reward: float | None = None
-    """What of the reward the outcome pays; None where training did not pay it, and in lines of older versions."""
+    """The part of the reward that the outcome pays; None if training did not pay it, and in lines of older versions."""
     primary: str = field(default="", compare=False)
     """Name of the primary verifier; not on disk, where the recipe has it."""
 
@@ -196,7 +196,7 @@ class SampleRecord:
 
 
 def _of(line: Mapping[str, Any], key: str, kind: type[T], missing: D) -> T | D:
-    """What stands under a key; `missing` where nothing or null does.
+    """The value of a key; `missing` if the key is absent or null.
 
     Raises:
         ValueError: a value of another type.

@@ -31,7 +31,7 @@ class SpentTime:
 
 
 def now() -> SpentTime:
-    """A point in time; only differences mean something."""
+    """A point in time; only differences have a meaning."""
     return SpentTime(time.perf_counter(), time.process_time())
 
 

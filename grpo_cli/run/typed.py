@@ -1,8 +1,8 @@
-"""What the JSON files of a run may hold, looked at once, where they are read.
+"""The types of the JSON files of a run, checked once, when they are read.
 
-How this works: a run folder may be cut off, edited by hand or somebody else's. Whoever reads one of its files gets it through
-here, with the types that are declared below, or a ValueError that names the key; nothing behind a reader has to ask again. Keys
-that are missing are those of older versions, keys that are unknown those of newer ones: both are let through.
+How this works: a run folder may be cut off, edited by hand or somebody else's. Every reader of its files gets the types
+declared below, or a ValueError that names the key; no later code checks again. Missing keys come from older versions
+and unknown keys from newer ones: both are allowed.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class _State(_Read):
 
 
 class _Section(_Read):
-    """What is read of a recipe without checking it: a run of an older version may have keys that are gone."""
+    """The values read from a recipe that is not checked: a run of an older version may have keys that no longer
+    exist."""
 
     path: str = ""
     steps: Count | None = None

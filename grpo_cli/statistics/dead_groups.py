@@ -1,11 +1,11 @@
 """How many groups of G samples would come out all wrong or all right, from a few samples of each prompt.
 
-What a reader would get wrong: putting a prompt's share of right samples into p^G + (1-p)^G counts too many dead groups
-(a prompt with p = .1 shows 0 of 4 two times in three). Up to the number of samples the share of subsets of size G that
-agree is unbiased. Above it no estimate is unbiased: there a beta distribution of p, fitted by its first two moments and
-scaled to meet the measured value, goes on, and the forecast marks it. Prompts without any right sample are the weak
-spot: the fit takes them for rare successes. So the interval also reaches as far as a fit in which some prompts can
-never be solved; `bench/bench_findings.py` prints error and coverage of both.
+Note that putting a prompt's share of right samples into p^G + (1-p)^G overestimates dead groups (a prompt with p = .1
+shows 0 of 4 two times in three). Up to the number of samples the share of subsets of size G that agree is unbiased.
+Above it no estimate is unbiased: there the forecast uses a beta distribution of p, fitted by its first two moments and
+scaled to the last measured value, and is marked as extrapolated. Prompts without any right sample are the main
+uncertainty, since the fit assumes that they are rarely solved. So the interval also includes a fit in which some
+prompts can never be solved; `bench/bench_findings.py` prints error and coverage of both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Counts = Sequence[tuple[int, int]]
 GROUPS = (2, 4, 8, 16, 32, 64)
 DRAWS = 400
 WORTH = 0.05
-"""Doubling the group pays while it adds at least this much to the share of groups with signal."""
+"""Doubling the group is worthwhile if it adds at least this much to the share of groups with signal."""
 LEAST = 0.1
 """No group size pays that leaves less than this share of the groups with signal."""
 

@@ -1,4 +1,4 @@
-"""Statistics of episodes: how many turns they took, how they ended, and what environments made of the actions."""
+"""Statistics of episodes: number of turns, how they ended, and invalid actions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Estimates with their uncertainty: pure functions, checked by simulation in `bench/bench_coverage.py`.
 
-What a reader would get wrong is the unit of independence: the samples of one prompt are not independent, so every
-interval here counts prompts (clusters), never samples. Intervals are 95 %, two-sided; ± is half their width.
+The unit of independence is the prompt: the samples of one prompt are not independent, so every interval counts prompts
+(clusters), never samples. Intervals are 95 %, two-sided; ± is half their width.
 """
 
 from __future__ import annotations

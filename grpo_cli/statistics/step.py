@@ -1,16 +1,14 @@
-"""Statistics of one step's samples: pure, and the same whatever the order of the samples.
+"""Statistics of one step's samples, as pure functions that do not depend on the order of the samples.
 
-What a reader would get wrong is the denominator. Every mean here names its own:
-samples whose verifier failed carry no score, so they are in no reward mean and no group verdict, and are counted
-under `error`. None means not measured, never 0.
+Note the denominators, which each mean names: samples whose verifier failed carry no score, so they are in no reward
+mean and no group verdict, and are counted under `error`. None means not measured, never 0.
 
 Groups: a sample whose primary verifier failed is not judged: it is neither right nor wrong, and a group without any
 judged sample is of no kind. Signal is another matter: the method of a run decides it (some advantage is not 0), so it
 is a value given here. Where only rewards are known, `would_have_signal` forecasts it.
 
 Drawn: with `dead_groups: resample` and `select: screen` training scores are of groups that were kept for being mixed,
-and show nothing of how well the policy does. So rules and displays read the numbers of all groups that were drawn
-(`as_drawn`).
+and show nothing of how well the policy does. So rules and displays use the numbers over all drawn groups (`as_drawn`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ FLOOR: Path = ("train", "std_floor")
 
 
 def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
-    """Names that are no verifiers or pay nothing, and a floor of noise where nothing is compared with it."""
+    """Names that are no verifiers or have no weight, and a floor of noise that nothing is compared with."""
     train = recipe.train
     named = train.alive_by if isinstance(train.alive_by, list) else []
     for at, name in enumerate(named):
@@ -53,14 +53,14 @@ def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 
 
 LEAST_ROWS = 2000
-"""With fewer rows clusters are so small that a window has no way to go, or so few that they are no clusters."""
+"""With fewer rows clusters are too small for a window to move, or too few to be useful."""
 MOST_CLUSTERS, ROWS_EACH = 64, 64
 CROSSINGS = 4
 """A reset comes after as many crossings of a cluster at least."""
 
 
 def cluster_count(n_rows: int) -> int:
-    """How many clusters so many rows are divided into where the recipe does not say."""
+    """The default number of clusters for this many rows."""
     return max(1, min(MOST_CLUSTERS, n_rows // ROWS_EACH))
 
 
@@ -305,7 +305,7 @@ LEAST_SIMPO_BETA = 0.5
 
 
 def check_prefer(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
-    """What cannot be meant together with preferences, and preferences without them."""
+    """Settings that contradict preferences, and settings of preferences without the method."""
     if recipe.train.method != "prefer":
         if recipe.prefer is not None:
             said = f"`prefer` has no effect with `train.method: {recipe.train.method}`"

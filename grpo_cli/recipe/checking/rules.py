@@ -1,8 +1,9 @@
 """Rules between sections, each with the reason and a way out. Ranges of single fields stand in the sections.
 
-How this works: `check_rules` calls all rules with a recipe whose names, types and ranges are right. A rule yields a finding for what
-each key allows and all of them together contradict. `is_set` separates what was written from defaults and presets, so that a finding
-stands at a key that the user wrote. Rules of `train`, of preferences and of episodes stand in files of their own.
+How this works: `check_rules` calls all rules with a recipe whose names, types and ranges are right. A rule yields a
+finding for values that are each allowed but contradict each other. `is_set` separates what was written from defaults
+and presets, so that a finding stands at a key that the user wrote. Rules of `train`, of preferences and of episodes
+stand in files of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
-    """What single fields allow and together cannot be meant. `is_set` separates values from defaults and presets."""
+    """Values that are each allowed but contradict each other. `is_set` distinguishes written values from defaults and
+    presets."""
     checks = (
         *(_verifiers, _combining, _sampling, _model, check_loss, check_dead_groups, check_schedule),
         *(_evaluation, _monitors, _course, _strategy),

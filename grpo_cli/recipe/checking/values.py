@@ -50,7 +50,7 @@ from grpo_verifiers.shaping import TERMS, build_term
 from grpo_verifiers.verifier import BadOption
 
 WORDED = {"run.webhook": "an address such as `https://host/path`, or `env:NAME`", "launch.rendezvous": "`host:port`"}
-"""What a pattern of a field asks for; the others are times."""
+"""The meaning of a field's pattern, in words; the other patterns are times."""
 
 
 @dataclass(frozen=True, slots=True)

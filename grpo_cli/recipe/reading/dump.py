@@ -1,8 +1,8 @@
 """The way out: a recipe as YAML text that loads back to an equal recipe, as a plain mapping, and the recipes of its stages.
 
 How this works: `plain` gives the mapping that a user would write to get this recipe, with everything written out; `to_yaml` is its
-text. A stage is the plain mapping of the whole with the stage's keys laid over it. What it lies over is the resolved recipe, so
-that a run that goes on from its own `recipe.yaml` means the same.
+text. A stage is the plain mapping of the whole with the stage's keys laid over it. The whole is the resolved recipe, so
+that a run resumed from its own `recipe.yaml` has the same stages.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 How this works: `read_documents` reads the file and all it extends. `Layers` holds them and the `--set` flags laid over each other,
 lower ones first: mappings merge key by key, lists and plain values are replaced, and `origin` keeps for each path the file or flag
-that set it last. `_settle` finds the files that single keys name, and `check` makes a `Recipe` of the merged mapping. A wrong value is
-cut out, so that the rest is checked too; a missing one gets a stand-in. Rules between keys are asked once names, types and ranges
-are right, stages once the whole has no mistake. What is found gets its place in a file or flag at the very end.
+that set it last. `_settle` finds the files that single keys name, and `check` makes a `Recipe` of the merged mapping. A
+wrong value is cut out, so that the rest is checked too; a missing one gets a placeholder. Rules between keys are
+checked when names, types and ranges are right, stages when the whole has no mistake. Mistakes get their place in a file
+or flag at the very end.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Layers:
             return
         doc = parse(raw, f"--set {text}")
         spelt = raw.strip()
-        # the mistakes of a value in double quotes are not to be taken for text
+        # a mistake in a double-quoted value must be reported, not taken as text
         is_quoted = len(spelt) > 1 and spelt[0] == spelt[-1] == '"' and not re.search(r'(?<!\\)"', spelt[1:-1])
         is_text = isinstance(doc.data, str | None) and (not doc.mistakes or is_quoted)
         if takes_text(tuple(path)) and not is_text:
@@ -286,7 +287,7 @@ def check(layers: Layers) -> tuple[Recipe | None, list[RecipeFinding]]:
             data = complete(data)
     if recipe is None:
         return None, list(dict.fromkeys(found))
-    # a rule would judge the stand-in of a wrong value
+    # a rule would check the placeholder of a wrong value
     wrong = {path[:1] for path in cut}
     for one in check_rules(recipe, layers.is_set):
         if one.idle is not None:  # a mistake where the recipe would be another one without this key
@@ -325,7 +326,7 @@ def _error(layers: Layers, found: list[RecipeFinding], name: str) -> RecipeError
 
 
 def _cut(data: dict[str, Any], path: Path, missing: bool) -> None:
-    """Take a wrong value out, or put a stand-in for a missing one, so that the rest can be checked."""
+    """Remove a wrong value, or insert a placeholder for a missing one, so that the rest can be checked."""
     holder: Any = data
     for part in path[:-1]:
         try:

@@ -374,7 +374,7 @@ def _eaten(letter: str, text: str, after: int) -> tuple[str, int] | None:
 
 
 def spelled_out(text: str) -> str:
-    """YAML in which such an escape stands by its number, so that it is read back as what it is."""
+    """YAML with such an escape written by its number, so that it is read back unchanged."""
     places = []
     for token in YAML(typ="safe", pure=True).scan(text):
         if isinstance(token, ScalarToken) and token.style == '"':
