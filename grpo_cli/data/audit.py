@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import ceil
 from typing import Any, Literal
 
+from grpo_cli.data.files import WatchedFields
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import SourceLike
 from grpo_cli.data.template import FillError, parse
@@ -287,7 +288,7 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
         alike = seen[json.dumps([row.fields.get(name) for name in verifier.columns], ensure_ascii=False)]
         agrees = (i for read, i in alike if all(row.fields.get(name, MISSING) == v for name, v in read.items()))
         if (index := next(agrees, None)) is None:
-            watched = _Watched(row.fields)
+            watched = WatchedFields(row.fields)
             index = len(known)
             lacks = next((column for column in verifier.columns if column not in row.fields), None)
             try:
@@ -321,23 +322,3 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
                 problem = f"the verifier fails on the gold {shown!r}: {why}"
             known[index] = replace(known[index], problem=problem)
     return [known[index] for index in index_of]
-
-
-class _Watched(Mapping[str, Any]):
-    """A row that records which of its fields were looked up, present or not."""
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        self._fields = fields
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return self._fields[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self.read.update(self._fields)
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        self.read.update(self._fields)
-        return len(self._fields)

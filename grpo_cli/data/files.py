@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -37,6 +37,29 @@ class Record:
     fields: dict[str, Any]
     place: str
     row: str = ""
+
+
+class WatchedFields(Mapping[str, Any]):
+    """The fields of a row; records which of them were looked up, present or not."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+        self.read: set[str] = set()
+        self.reads_all = False
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.reads_all = True
+        self.read.update(self._fields)
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        self.reads_all = True
+        self.read.update(self._fields)
+        return len(self._fields)
 
 
 @dataclass(frozen=True, slots=True)

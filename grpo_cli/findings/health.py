@@ -97,7 +97,7 @@ def _alone(history: History) -> bool:
 
 
 def samples_alike(history: History, limits: Limits) -> Finding | None:
-    """W35: whole groups are one text many times over, and are not right: they have nothing to compare."""
+    """W35: all samples of a group are the same wrong text, so there is nothing to compare."""
     shares = measured(history[-limits.window :], "group/one_text")
     share = percentile(shares, 0.5) or 0.0
     if len(shares) < FIRST_STEPS or share < limits.one_text:

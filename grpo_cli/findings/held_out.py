@@ -65,7 +65,7 @@ def held_out_fell(evaluations: History) -> Finding | None:
 
 
 class HeldOutFall:
-    """W53 and W40 of evaluations while a run goes on, each once. It sees every evaluation in order."""
+    """Reports W53 and W40 during a run, each once. It gets every evaluation in order."""
 
     def __init__(self) -> None:
         self._evaluations: list[Metrics] = []

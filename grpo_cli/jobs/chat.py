@@ -1,7 +1,7 @@
 """`grpo chat`: turns typed by a person, answered by the policy as a recipe samples it, and one row of the recipe judged.
 
-`open_talk` opens a model and gives a `Talk`, which keeps the conversation and cuts it to the context. `sample_row` draws the
-group of one row and judges it as training would; `lines_of` prints its samples.
+`open_talk` opens a model and returns a `Talk`, which keeps the conversation and truncates it to the context.
+`sample_row` samples the group of one row and judges it as training does; `lines_of` formats its samples.
 """
 
 from __future__ import annotations

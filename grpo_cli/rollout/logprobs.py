@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM
 
 CHUNKS, CHUNK_ROWS = 4, 16
-"""Most chunks of similar length, and fewest rows of a chunk."""
+"""The largest number of chunks, and the smallest number of rows in a chunk."""
 
 HEAD_NUMBERS = 1 << 24
 """Most logits kept in memory; beyond that they are recomputed in the backward pass."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_cli.data.files import WatchedFields
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, group_of, prompt_of, row_of
 from grpo_cli.lines import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
@@ -50,7 +51,7 @@ class GoldCache:
         key = None if self._reads_all else self._key(row)
         if key is not None and self._names and key in self._golds:
             return self._golds[key]
-        watched = _Watched(row)
+        watched = WatchedFields(row)
         gold = self._verifier.compile(watched)
         if watched.reads_all:
             self._reads_all, self._golds = True, {}
@@ -74,27 +75,6 @@ class GoldCache:
         except (RecursionError, ValueError):
             return None
         return tuple(parts)
-
-
-class _Watched(Mapping[str, Any]):
-    """A row that records which of its fields were looked up, present or not."""
-
-    def __init__(self, row: Mapping[str, Any]) -> None:
-        self._row = row
-        self.read: set[str] = set()
-        self.reads_all = False
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return self._row[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self.reads_all = True
-        return iter(self._row)
-
-    def __len__(self) -> int:
-        self.reads_all = True
-        return len(self._row)
 
 
 OURS = ("verdicts", "outcome", "reward", "shaping")

@@ -159,8 +159,8 @@ class Environment(Section):
     invalid_penalty: Least0 = 0.1
     """Taken off the outcome for each action that the environment calls invalid."""
     over_limit: Literal["least", "no_verdict"] = "least"
-    """What an episode is paid whose actions make a step or the score burst its limits, die or raise, twice in a world made
-    anew: the least of its group, 0 at most, or no verdict, which a policy can learn to provoke where it expects to lose."""
+    """The reward of an episode whose actions make a step or the score exceed its limits, die or raise, twice in a recreated
+    environment: the least of its group, at most 0, or no verdict, which a policy can learn to provoke when it expects to lose."""
     timeout_s: Above0 = 5.0
     """CPU seconds of one step; three times as much wall time (and two seconds) when it waits."""
     memory_mb: Whole = 1024

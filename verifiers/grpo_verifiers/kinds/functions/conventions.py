@@ -357,7 +357,7 @@ def _ends(function: ast.AST) -> set[float]:
                         raise ValueError("a dict that is not understood")
                     found |= ends(named["score"])
                 case ast.Name(id=name) if name in values:
-                    own = values.pop(name)  # while its own values are read
+                    own = values.pop(name)  # so that a name defined by itself is an error, not endless recursion
                     found |= ends(*own)
                     values[name] = own
                 case _:

@@ -42,7 +42,7 @@ from grpo_verifiers.maths.reading.words import plain_words, same_words
 
 def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether `answer` gives the value of `gold`; unsettled scalars are left in `trial.pending`."""
-    # what a failed comparison left open has no meaning for the next one
+    # drop what a failed comparison left open: it means nothing for the next one
     mark = len(trial.pending)
     if _same(gold, answer, trial):
         return True
@@ -80,7 +80,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if gold[0] != answer[0]:
         gold, answer = written_out_set(gold), written_out_set(answer)
     g, a = gold[0], answer[0]
-    # from the special to the general: each test counts on those before it not to have applied
+    # from special to general: each test assumes that the earlier ones did not apply
     if g == "congruence" or a == "congruence":
         return same_residues(gold, answer)
     if (g == "builder" or a == "builder") and same_residues(gold, answer):
@@ -124,7 +124,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_ratios(gold, answer, trial)
     if g == "base" or a == "base":
         return same_bases(gold, answer)
-    # what no rule covers is equal to itself only
+    # a form without a rule is equal only to itself
     return bool(gold == answer) and g in ("inf", "dots", "neg", "+", "date")
 
 
@@ -179,7 +179,8 @@ def same_statement(gold: str, answer: str, trial: ComparisonTrial) -> bool:
 
 
 def is_core(gold: str, answer: str) -> bool:
-    """Whether an answer is what a sentence says of its subject (`converges`), its verdict (`No`) or what a heading numbers."""
+    """Whether an answer is the predicate of a gold sentence (`converges`), its verdict (`No`), or the item under a
+    numbered heading."""
     wanted, found = gold.lower().strip(" ."), plain_words(answer)
     head = re.match(r"(yes|no|true|false)\s*[,.;:]\s+\S", wanted)
     if head is not None:
@@ -193,7 +194,7 @@ def is_core(gold: str, answer: str) -> bool:
         # cut behind a verb of being, or before the verb: nothing of the predicate is left out
         is_predicate = words[i - 1] in ("is", "are", "be") or words[i] in _VERBS
         if is_predicate and plain_words(" ".join(words[i:])) == found:
-            # what is cut away must not have been a `not`
+            # the part that is cut away must not be a `not`
             return not _NEGATIONS & set(words[:i])
     return False
 
@@ -231,7 +232,7 @@ def match(gold: MathGold, text: str, options: MathOptions) -> Match:
         if plain is not None:
             return _EQUAL_INTEGER if int(plain[1]) == gold.integer else _UNEQUAL
     stripped = text.strip()
-    # a letter goes the longer way: it may stand beside a text that contradicts it
+    # a letter takes the slower path: a text next to it may contradict it
     if stripped in gold.texts and not gold.letter:
         return Match(True, "equal:string")
     if len(text) > options.max_chars:
@@ -245,7 +246,7 @@ def match(gold: MathGold, text: str, options: MathOptions) -> Match:
         found = _against(gold, wanted, answer, options)
         if found.equal:
             return found
-        # what may still be proved outweighs a no; of several refusals the first one's reason counts
+        # a comparison that is still open outweighs a no; among several refusals the first reason counts
         if found.equal is None or best is _UNEQUAL:
             best = found
     return best

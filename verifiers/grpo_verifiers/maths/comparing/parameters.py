@@ -117,7 +117,7 @@ def _joined(found: list[Classes | None]) -> Classes | None:
 
 
 def _of_values(name: str, value: Node) -> Classes | None:
-    """`3k + 1` with one whole parameter other than the name."""
+    """An arithmetic progression such as `3k + 1`, whose only letter is an integer parameter other than the name."""
     names = {"i" if s == "c i" else s for s in symbols(value)}
     if len(names) != 1 or not names <= _PARAMETERS or name in names:
         return None

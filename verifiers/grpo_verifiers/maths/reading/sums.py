@@ -41,7 +41,7 @@ def read_power(cursor: Cursor) -> Node:
             # `5'` is feet, `5''` inches
             cursor.currency = "in" if cursor.take("'") else "ft"
         elif token.kind == "o" and value == "'" and node[0] == "f":
-            # it would have to be carried out
+            # nothing here computes derivatives
             raise Unreadable("a derivative")
         elif token.kind == "o" and value == "%":
             cursor.at += 1
