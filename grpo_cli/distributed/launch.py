@@ -140,7 +140,8 @@ def refuse_stdin(processes: int) -> None:
 
 
 def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
-    """How many processes here, for this machine's share of the completions: with `auto` every GPU it divides over.
+    """The number of processes on this machine. With `auto` it is the number of GPUs among which the machine's
+    completions divide evenly.
 
     Raises:
         SetupError: more GPUs asked than there are, or a batch that does not divide.

@@ -118,8 +118,8 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
                 place=str(checkpoint),
                 hint="begin a run of its own from the weights: `model.path` may name this folder",
             ) from err
-        # the rate of the step that comes next, by the schedule and the highest rate of now: a checkpoint brings its own along,
-        # which may have been those of a shorter run. Bit for bit what it brought where nothing has changed
+        # set the rate of the next step from the current schedule and peak rate: the checkpoint's values may be those of
+        # a shorter run. If nothing has changed, the rate is bit for bit that of the checkpoint
         inner: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # in accelerate's wrapper
         if checkpoint is None or not isinstance(inner, torch.optim.lr_scheduler.LambdaLR):
             return

@@ -70,7 +70,8 @@ class GradientSketch:
 
     @contextmanager
     def _watched(self, sketch: Tensor) -> Iterator[list[Tensor]]:
-        """Add each linear layer's part to the sketch while a gradient flows; gives the tensor that it flows to."""
+        """Inside, a backward pass adds each linear layer's part to the sketch; yields the tensor that the gradient ends
+        at."""
         base = causal_model(self.policy.model)
         head = base.get_output_embeddings()
         start: list[Tensor] = []

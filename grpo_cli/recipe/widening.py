@@ -1,8 +1,8 @@
 """What a recipe leaves out, written in: short forms as mappings, the keys of a named method, and what follows from other keys.
 
 How this works: `widen` takes a part of a recipe (a file, what `--set` gives, a stage) and writes its short forms as mappings, so
-that layers can be merged. `complete` takes a whole recipe: it adds what only a whole has, the preset of `train.algorithm` among it.
-A preset is a table of `train` fields and only fills keys that the recipe leaves out.
+that layers can be merged. `complete` takes a whole recipe and adds values that need the whole, such as the preset of
+`train.algorithm`. A preset is a table of `train` fields and only fills keys that the recipe leaves out.
 
 Loss names are TRL's: `grpo` mean over answers of token means, `bnpo` and `dapo` mean over all tokens (of the
 micro-batch, of the whole batch), `dr_grpo` sum over tokens by a constant. `std_ddof` 1 divides by G-1.

@@ -92,7 +92,7 @@ def add_reference(
         out["ref_per_token_logps"] = score(trainer, whole)
     if not beta:
         return None
-    # the metric over what the loss counts, the penalty over the whole answer
+    # the metric is averaged over tokens in the loss, the penalty is summed over the whole answer
     ref = out["ref_per_token_logps"]
     logps = sampled_logps(trainer, whole, sampled, are_exact=are_exact, again=whole is not out)
     trainer._metrics["train"]["kl"].append(token_kl(logps, ref, loss_mask(out), trainer.accelerator))

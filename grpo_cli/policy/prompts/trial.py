@@ -43,7 +43,7 @@ _rendering = threading.Lock()
 
 
 class TemplateRefuses(ValueError):
-    """A template that cannot be read, or that does not render these messages; the message is in its own words."""
+    """A template cannot be read, or does not render these messages; the error has the template's own message."""
 
 
 def render_beside(source: str, given: Given, clock: datetime | None = None) -> tuple[str, list[str]]:
@@ -56,7 +56,7 @@ def render_beside(source: str, given: Given, clock: datetime | None = None) -> t
     with _rendering:  # `check` renders in two threads
         if source not in _failed and source not in _tried:
             _tried.add(source)
-            # once with long messages, for its failure alone: a template may well be quick on short ones only
+            # render long messages once and only look for a failure: a template may be quick on short messages only
             longer = [
                 {**one, "content": text + " " + "x " * (LONG // 2)}
                 if isinstance(text := one.get("content"), str)

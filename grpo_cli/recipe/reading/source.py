@@ -124,7 +124,8 @@ def find(name: str) -> FilePath:
     path = FilePath(name)
     if path.is_file():
         return path
-    if (path / "run.json").is_file():  # what it ran lies there too, but its paths are those of where it began
+    if (path / "run.json").is_file():
+        # the folder of a run also holds a recipe, but paths in it are relative to the recipe that the run began with
         raise RecipeError(f"`{name}` is a run, not a recipe", hint=f"`--resume {name}` goes on with it")
     if (path / "recipe.yaml").is_file():
         return path / "recipe.yaml"

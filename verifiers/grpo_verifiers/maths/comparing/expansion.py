@@ -1,4 +1,4 @@
-"""One form for what can be written in several: plus-minus as two values, systems as lists, names on a left side.
+"""Rewrites different notations into one form: plus-minus as two values, systems as lists, names on a left side.
 
 How this works: `expand` rewrites the top of a tree before `match.same` looks at its shape. The second half decides what
 a left side is: a name of the value (`x`, `f(x)`, `AB`), which is dropped, or a part of the answer, and which two names

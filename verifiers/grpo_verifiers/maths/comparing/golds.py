@@ -70,7 +70,7 @@ def option_and_text(gold: str) -> tuple[str, str]:
 def options_of(text: str) -> str:
     """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
     read = plain(text)
-    # run together they may be a sequence, which keeps its order
+    # letters without separators may be a sequence, whose order counts
     if re.fullmatch(r"\(?[A-J]{2,8}\)?", read):
         return read.strip("()")
     if _SEVERAL_LETTERS.fullmatch(read):

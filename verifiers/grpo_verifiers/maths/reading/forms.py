@@ -356,7 +356,8 @@ _PARTING = re.compile(r"(?:\s|[,;.&]|\\q?quad|\\\\|\\[ ,;:!]|\band\b|\\text\s*+\
 
 
 def split_parts(text: str) -> list[str] | None:
-    """The text behind each label, in the order of the labels; None unless they are the first of their kind, two at least."""
+    """The text after each label, in order; None unless there are at least two labels, the first ones of their
+    alphabet."""
     text = text.strip()
     whole = _ONE_TEXT.fullmatch(text)
     text = text if whole is None else whole[1]
