@@ -25,8 +25,8 @@ PASSES = 12
 SHARES = ((576, 0.25), (1536, 0.52))
 """Width of a model -> share of the card's bfloat16 products while it is busy, measured at 135M and at 1.5B."""
 ADAPTED, ADAPTED_LAUNCH = 1.35, 150e-6
-"""Factors under adapters: time of the update over that of its arithmetic, and time of a layer of a decode step. Both
-come from one measured step at 7B (8.33 s)."""
+"""Under adapters: time of the update over that of its arithmetic, and seconds of a layer in a decode step; both from one
+measured step at 7B (8.33 s)."""
 FIXED = 0.13
 """Seconds of a step in which the GPU is idle: decoding to text, judging, preparing tensors, launches of the
 optimizer."""
