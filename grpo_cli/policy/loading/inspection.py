@@ -307,27 +307,25 @@ class _Field(NamedTuple):
 @lru_cache(maxsize=8)
 def _fields(kind: str) -> dict[str, _Field]:
     """The fields of transformers' class of a configuration; none where the class does not check them."""
+    fields: dict[str, _Field] = {}
     for module in dict.fromkeys((kind.replace("-", "_"), kind.removesuffix("_text"))):
         source = _source(f"models/{module}/configuration_{module}.py") if module.isidentifier() else []
-        for node in source:
-            if not isinstance(node, ast.ClassDef) or "strict" not in map(ast.unparse, node.decorator_list):
+        checked = [n for n in source if isinstance(n, ast.ClassDef) and "strict" in map(ast.unparse, n.decorator_list)]
+        named = (n.body for n in checked if f"model_type = {kind!r}" in map(ast.unparse, n.body))
+        for one in next(named, ()):
+            if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name):
                 continue
-            if any(ast.unparse(one) == f"model_type = {kind!r}" for one in node.body if isinstance(one, ast.Assign)):
-                return {
-                    one.target.id: _Field(ast.unparse(one.annotation).split(" | "), *_bounds(one.value))
-                    for one in node.body
-                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-                }
-    return {}
-
-
-def _bounds(default: ast.expr | None) -> tuple[float, float, object]:
-    """The bounds in `interval(min=0.0, max=1.0)(default=0.02)`, and the default."""
-    given: dict[str | None, float] = {}
-    if isinstance(default, ast.Call) and isinstance(default.func, ast.Call):
-        given = {one.arg: float(ast.literal_eval(one.value)) for one in default.func.keywords}
-    constant = default.value if isinstance(default, ast.Constant) else None
-    return given.get("min", -math.inf), given.get("max", math.inf), constant
+            # the bounds are those in `interval(min=0.0, max=1.0)(default=0.02)`
+            default = one.value
+            given: dict[str | None, float] = {}
+            if isinstance(default, ast.Call) and isinstance(default.func, ast.Call):
+                given = {word.arg: float(ast.literal_eval(word.value)) for word in default.func.keywords}
+            low, high = given.get("min", -math.inf), given.get("max", math.inf)
+            constant = default.value if isinstance(default, ast.Constant) else None
+            fields[one.target.id] = _Field(ast.unparse(one.annotation).split(" | "), low, high, constant)
+        if fields:
+            break
+    return fields
 
 
 @lru_cache(maxsize=1)
