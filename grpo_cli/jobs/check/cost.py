@@ -2,6 +2,7 @@
 are extra.
 
 Every completion counts with `sample.max_tokens`, so tokens are an upper bound; FLOPs are a lower bound.
+`check_costs` makes these findings; `Machine` those about processes, packages and the engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The completions behind the curves: the same held-out prompts over time, and training samples worth reading.
 
 A limited number of files is read, spread evenly over the run; the page states which. Every sample names its file and
-line.
+line. `read_samples` makes the digest that the page shows, `pack_samples` the compressed lines for its reader.
 """
 
 from __future__ import annotations

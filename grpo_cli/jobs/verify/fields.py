@@ -1,7 +1,7 @@
 """Where a line keeps its completion, answer, prompt and group.
 
 The keys are chosen once, at the first readable line, and hold for the whole input: lines with other keys are reported
-one by one, not guessed.
+one by one, not guessed. `find_keys` chooses the keys; `completions_of`, `row_of`, `prompt_of` and `group_of` read a line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Starting from a LoRA folder: find its base model, attach its weights to that base, and check `model.lora` against it.
 
 Every job loads a LoRA folder in the same way, so every job measures base and adapter together.
+`base_of` finds the base; `attach_saved` and `attach_shapes` put the adapter on a model with or without weights.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Weight files against `config.json`, by the headers of safetensors alone: names and shapes, no tensor is read.
 
 For families laid out like Llama every tensor is compared. For others only the presence and length of the files is
-checked.
+checked. `wrong_weights` returns the first fault.
 """
 
 from __future__ import annotations

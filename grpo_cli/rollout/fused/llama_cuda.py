@@ -107,8 +107,8 @@ class FusedLayer:
         self.out, self.down = attention.o_proj, mlp.down_proj
 
     def step(self, states: Tensor, delta: Tensor | None, phase: Decode, angles: tuple[Tensor, Tensor]) -> Tensor:
-        """Adds `delta`, the previous layer's MLP output, and the attention output to `states` [rows, width of the
-        model] in place; returns the MLP's output, which the next layer adds."""
+        """Adds `delta`, the previous layer's MLP output, and the attention output to `states`, in place; returns the MLP's
+        output, which the next layer adds. All are [rows, width]."""
         rows, (kept, width), (_, value_width) = len(states), phase.store.layout.key, phase.store.layout.value
         both = self.projected(_normed(self.before, states, delta, self.compute_dtype))
         # queries, keys, values lie side by side in one product; these are views into it
