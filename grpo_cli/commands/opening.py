@@ -77,7 +77,8 @@ _line: Line | None = None
 
 
 def open_command(words: Sequence[str]) -> None:
-    """Called before anything else is imported: Ctrl-C from now on, and the line of a command that loads a model."""
+    """Called before anything else is imported: handles Ctrl-C from now on, and shows the line for a command that loads
+    a model."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     if words and words[0] in LOADS and not any(word in UNSAID for word in words):

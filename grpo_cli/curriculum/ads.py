@@ -108,7 +108,7 @@ def move_window(
         way = wish[place]
         ahead = range(place + way, size if way > 0 else -1, way)
         wanted = next((p for p in ahead if p not in skipped), min(max(place + way, 0), size - 1))
-        # 4. Outwards from there, in turn on both sides
+        # 4. Search outwards from the wanted place, alternating between both sides
         near = [wanted] + [p for far in range(1, size) for p in (wanted + way * far, wanted - way * far)]
         free = [p for p in near if 0 <= p < size and p not in found]
         found.add(next((p for p in free if p not in skipped), place if place not in found else free[0]))

@@ -211,7 +211,7 @@ def sample_from(
                 repetition_penalty=settings.repetition_penalty,
                 seed=key,
                 stop_token_ids=sorted(end_ids),
-                # of the token that was drawn alone
+                # the log-prob of the drawn token only
                 logprobs=0,
                 # vLLM searches stop texts in decoded text; without any, decoding is unnecessary
                 detokenize=bool(settings.stop),

@@ -21,7 +21,8 @@ from grpo_cli.train.packed.layout import Packed
 STRETCH = 1 << 27
 """Logits made at once."""
 KEPT = 3 << 30
-"""Bytes of logits that are kept for the backward pass instead of made again: a fourth of the head's products."""
+"""Largest size of logits that are kept for the backward pass. Recomputing them would add a fourth to the head's
+products."""
 
 
 def selected_logps(
