@@ -21,7 +21,7 @@ from grpo_cli.train.packed.layout import Packed
 STRETCH = 1 << 27
 """Logits made at once."""
 KEPT = 3 << 30
-"""Largest size of logits that are kept for the backward pass. Recomputing them would add a fourth to the head's
+"""Most bytes of logits that are kept for the backward pass. Recomputing them would add a fourth to the head's
 products."""
 
 
