@@ -67,6 +67,11 @@ def option_and_text(gold: str) -> tuple[str, str]:
     return (match[1], match[3]) if match else ("", "")
 
 
+def has_options(text: str) -> bool:
+    """Whether a text holds a capital that may be an option's letter."""
+    return _OPTION.search(text) is not None
+
+
 def options_of(text: str) -> str:
     """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
     read = plain(text)

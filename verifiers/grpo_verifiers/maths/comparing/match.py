@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing.equations import same_relations
 from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, factors
-from grpo_verifiers.maths.comparing.golds import MathGold, option_and_text, option_of, options_of
+from grpo_verifiers.maths.comparing.golds import MathGold, has_options, option_and_text, option_of, options_of
 from grpo_verifiers.maths.comparing.lists import (
     as_vector,
     is_scaled_matrix,
@@ -24,7 +24,13 @@ from grpo_verifiers.maths.comparing.lists import (
     same_tuples,
     unordered,
 )
-from grpo_verifiers.maths.comparing.parameters import left_names, renamed, same_families, same_residues
+from grpo_verifiers.maths.comparing.parameters import (
+    left_names,
+    renamed,
+    same_antiderivatives,
+    same_families,
+    same_residues,
+)
 from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
@@ -105,7 +111,9 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if same_values(gold, answer, trial):
             return True
         del trial.pending[mark:]
-        return WHOLE in symbols(gold) and WHOLE in symbols(answer) and same_families(gold, answer, trial)
+        if WHOLE in symbols(gold) and WHOLE in symbols(answer):
+            return same_families(gold, answer, trial)
+        return g == a == "+" and same_antiderivatives(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:
         return same_regions(gold, answer, trial)
     if g == "set" or a == "set":
@@ -271,6 +279,11 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return _UNEQUAL if differs else Match(True, "equal:option")
     if gold.letters and options_of(answer.text) == gold.letters:
         return Match(True, "equal:option")
+    elif not gold.letter and answer.text[:2] in ("\\t", "\\m", "(A", "(B", "(C", "(D", "(E") and "(" in answer.text[:12]:
+        # `(C) 12` for 12: the letter of a choice that the gold does not have
+        option, rest = option_and_text(answer.text)
+        if option and (rest[0] != "(" or answer.text[0] == "\\") and not has_options(wanted.text) and not has_options(rest):
+            return _against(gold, wanted, read_answer(rest), options)
     if not answer.tokens:
         return Match(False, "empty")
     if wanted.label and answer.label and labels_differ(wanted.label, answer.label):

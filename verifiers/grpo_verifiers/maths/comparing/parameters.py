@@ -20,6 +20,7 @@ from grpo_verifiers.maths.reading.tree import (
     SCALARS,
     WHOLE,
     WHOLE_LETTERS,
+    ZERO,
     Node,
     anywhere,
     choose_signs,
@@ -215,6 +216,23 @@ def same_families(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
 _MOST_OFFSETS = 60
 
 
+def same_antiderivatives(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Whether two sums that end in one constant of integration differ by a number: `sin^2 x + C` and `-cos^2 x + C`."""
+    if not (gold[0] == answer[0] == "+") or symbols(gold) != symbols(answer):
+        return False
+    free = [("s", name) for name in _INTEGRATION if ("s", name) in gold and ("s", name) in answer]
+    rest = [("+", ZERO, *(part for part in node if part not in (*free, "+"))) for node in (gold, answer)]
+    names = sorted(symbols(rest[0]) | symbols(rest[1]))
+    if len(free) != 1 or len(names) != 1 or free[0][1] in names:
+        return False
+    # the number is their difference at one place; that it is the same everywhere is what is compared
+    gap = ("+", rest[0], ("neg", rest[1]))
+    return trial.same(rest[0], ("+", rest[1], replaced(gap, ("s", names[0]), number(1))))
+
+
+_INTEGRATION = ("C", "c", "K")
+
+
 def _items(node: Node) -> tuple[Node, ...]:
     return node[2] if node[0] == "list" else (node,)
 
@@ -254,6 +272,8 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
         elif theirs_bound not in symbols(gold):
             answer = rename(answer, {theirs_bound: bound})
     ours, theirs = symbols(gold), symbols(answer)
+    if gold[0] in SCALARS and answer[0] == "rel" and answer[1][0] == "s":
+        theirs -= {answer[1][1]}  # `y = x + C` for `x + C`
     wanted, found = ours - theirs, theirs - ours
     if WHOLE in wanted | found:
         yield rename(answer, _whole_names(wanted, found))

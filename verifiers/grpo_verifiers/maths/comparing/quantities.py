@@ -6,6 +6,8 @@ one always does), then the numbers are compared by `same_scalar`, converted wher
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, symbols
@@ -180,17 +182,24 @@ def same_bases(gold: Node, answer: Node) -> bool:
     """At least one side is written in a base."""
     if gold[0] == "base":
         if answer[0] == "base":
-            return gold[2] == answer[2] and _digits(gold) == _digits(answer)
-        return answer[0] == "n" and answer[1].denominator == 1 and _digits(gold) == str(answer[1].numerator)
+            return gold[2] == answer[2] and _based(gold) == _based(answer)
+        # a whole number may lack its base, a fraction is its value
+        as_written = gold if "." in gold[1] else ("base", gold[1], 10)
+        return (answer[0] == "n" or "." in gold[1]) and _has_value(answer, _based(as_written))
+    return (answer[2] == 10 or "." in answer[1]) and _has_value(gold, _based(answer))
+
+
+def _has_value(node: Node, value: Fraction | None) -> bool:
     try:
-        value = value_of(gold) if gold[0] in SCALARS else None
+        return value is not None and node[0] in SCALARS and value_of(node) == value
     except Undefined:
-        value = None
-    try:
-        return value is not None and int(answer[1], answer[2]) == value and answer[2] == 10
-    except ValueError:
         return False
 
 
-def _digits(node: Node) -> str:
-    return str(node[1]).upper().lstrip("0") or "0"
+def _based(node: Node) -> Fraction | None:
+    """The value of digits in their base; None where one of them is none of it."""
+    whole, _, part = node[1].partition(".")
+    try:
+        return Fraction(int(whole + part, node[2]), node[2] ** len(part))
+    except ValueError:
+        return None

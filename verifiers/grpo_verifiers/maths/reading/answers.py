@@ -56,9 +56,9 @@ _STYLE = re.compile(r"^\\(?:display|text)style(?![a-zA-Z])\s*")
 _BRACED = re.compile(r"(\\(?:mathbf|boldsymbol)\s*)?\{")
 _BRACE = re.compile(r"\\.|[{}]", re.S)
 _BASE = re.compile(
-    r"\A\(?\s*+(?:\\(?:text|mathrm|mbox|texttt)\s*+\{)?\s*+([0-9A-Za-z]+)\s*+\}?\s*+\)?\s*+_\s*+(?:\{\s*+)?\(?(?:\\(?:text|mathrm)\s*+\{)?\s*+(\d+|[a-z]+)\s*+\)?\}*"
+    r"\A\(?\s*+(?:\\(?:text|mathrm|mbox|texttt)\s*+\{)?\s*+([0-9A-Za-z]++(?:\.[0-9A-Za-z]++)?)\s*+\}?\s*+\)?\s*+_\s*+(?:\{\s*+)?\(?(?:\\(?:text|mathrm)\s*+\{)?\s*+(\d+|[a-z]+)\s*+\)?\}*"
 )
-_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z]+)\s*+\}")
+_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z.]+)\s*+\}")
 _MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*+\\(?:text|mathrm)\s*+\{\s*+([msgLFCA])\s*+\}")
 _CONDITION = re.compile(
     r"(?:,\s*+)?\\text\s*+\{\s*+,?\s*+(?:for|where|when|with)\s*+\}(?=(?:\s|\\[ ,;])*+[a-z]\s*+(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
@@ -104,10 +104,6 @@ _PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
 _DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
 _BRACKETED_UNIT = re.compile(
     r"(?<=[\d}])(?:\s|\\[ ,;])*+(?:\\(?:text|mathrm)\s*+\{\s*+\(\s*+([a-z]{2}[a-z ]*+)\s*+\)\s*+\}|\(\s*+\\(?:text|mathrm)\s*+\{\s*+([a-z]{2}[a-z ]*+)\s*+\}\s*+\))$"
-)
-_COUNTED = re.compile(
-    r"^(?:\{\})?[_^]\s*+\{?(?P<a>\d+)\}?\s*+(?P<how>[CP])\s*+_\s*+\{?(?P<b>\d+)\}?$|^C\s*+_\s*+\{?(?P<c>\d+)\}?\s*+\^\s*+\{?(?P<d>\d+)\}?$"
-    r"|^C\s*+\(\s*+(?P<e>\d+)\s*+,\s*+(?P<f>\d+)\s*+\)$"
 )
 _REASON = re.compile(r"(?:\\text\s*+\{\s*+[,(]?\s*+|\s\(?)(?:since|because)\b")
 _WRAPPED = re.compile(r"\A(\(+)([^()]*)(\)+)")
@@ -308,8 +304,6 @@ def _respelt(clean: str) -> str:
     if "\\" in clean:
         clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
         clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
-    if "C" in clean or "P" in clean:
-        clean = _COUNTED.sub(_counted, clean)
     if ("since" in clean or "because" in clean) and (reason := _REASON.search(clean)):
         head = clean[: reason.start()].rstrip(" ,;\\")
         clean = head + "}" * (head.count("{") - head.count("}")) if head else clean
@@ -335,14 +329,6 @@ def _stated(text: str) -> str:
     return rest if match[2] else f"\\text{{{rest}"
 
 
-def _counted(match: re.Match[str]) -> str:
-    """Combinations and permutations in the notations of school books."""
-    n, k = match["a"] or match["c"] or match["e"], match["b"] or match["d"] or match["f"]
-    if match["how"] == "P":
-        return f"\\frac{{{n}!}}{{({n}-{k})!}}"
-    return f"\\binom{{{n}}}{{{k}}}"
-
-
 def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Node | None:
     """What the grammar does not know: residue classes, quantities in two units, ranges in words."""
     if "mod" in clean and any(t.value in MARKS for t in tokens):
@@ -353,7 +339,7 @@ def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Nod
             if found := reader(said):
                 return found
         return read_range(clean, words)
-    return read_date(clean) if len(clean) == 10 else None
+    return read_date(plain(clean)) if clean.count("-") == 2 else None
 
 
 def _splits(text: str) -> bool:
@@ -399,7 +385,7 @@ def _base_number(text: str) -> Node | None:
     if digits.isalpha() and not (len(digits) > 1 and (base == 16 or (base > 10 and digits.isupper()))):
         return None
     try:
-        int(digits, base)
+        int(digits.replace(".", ""), base)
     except ValueError:
         return None
     return ("base", digits.upper(), base)

@@ -225,6 +225,8 @@ def read_atom(cursor: Cursor) -> Node:
                 cursor.need(")")
                 return ("f", value, tuple(event[2]) if event[0] == "list" else (event,))
             arguments = cursor.grammar.items(cursor, ")")
+            if value == "C" and len(arguments) == 2:
+                return ("binom", *arguments)
             # Gamma(n) = (n - 1)!
             if value == "Gamma" and len(arguments) == 1:
                 return ("!", add([arguments[0], ("neg", ONE)]))
@@ -233,6 +235,8 @@ def read_atom(cursor: Cursor) -> Node:
             cursor.at += 1  # an expectation, E[X]
             return ("f", "E", cursor.grammar.items(cursor, "]"))
         return ("s", value)
+    if kind == "o" and value in ("_", "^"):
+        return _counted(cursor)
     if kind == "o":
         return cursor.grammar.bracketed(cursor, value)
     if kind == "c":
@@ -243,12 +247,29 @@ def read_atom(cursor: Cursor) -> Node:
     raise Unreadable("an expression is missing")
 
 
+def _counted(cursor: Cursor) -> Node:
+    """`_5C_2` and `_5P_2`: combinations and permutations in the notation of school books.
+
+    Raises:
+        Unreadable: something else stands behind the index.
+    """
+    cursor.at += 1
+    n, how = read_atom(cursor), cursor.peek().value
+    if how not in ("C", "P") or cursor.peek(1).value != "_":
+        raise Unreadable("an index without its letter")
+    cursor.at += 2
+    k = read_atom(cursor)
+    return ("binom", n, k) if how == "C" else ("/", ("!", n), ("!", add([n, ("neg", k)])))
+
+
 def _is_call(cursor: Cursor, name: str) -> bool:
     """Whether a letter before a bracket is a function: `f(x)`, `P(X > 2)`, `V(2)`, `T(n - 1)`, or `T(n) = ...`."""
     if name[0] in "fghFGH" or name == "Gamma" or name.endswith("'"):
         return True
     if is_application(cursor.tokens, cursor.at, name):
         return True
+    if name == "C" and "".join(t.kind for t in cursor.tokens[cursor.at + 1 : cursor.at + 5]) == "nono":
+        return True  # C(5, 2)
     depth = 0
     for i in range(cursor.at, min(len(cursor.tokens), cursor.at + 40)):
         value = cursor.tokens[i].value

@@ -178,7 +178,7 @@ def read_bracketed(cursor: Cursor, value: str) -> Node:
     if value == "{":
         cursor.at += 1
         if cursor.take("}"):
-            if not starts_factor(cursor, cursor.peek()):
+            if not starts_factor(cursor, cursor.peek()) and cursor.peek().value not in ("_", "^"):
                 raise Unreadable("an expression is missing")
             return read_atom(cursor)
         bars, cursor.bars = cursor.bars, 0

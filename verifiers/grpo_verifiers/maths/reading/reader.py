@@ -166,6 +166,9 @@ def read_relation(cursor: Cursor) -> Node:
         while cursor.peek().value in ("&", "=", "approx"):
             cursor.at += 1
         links.append((op, read_measured(cursor)))
+    # no answer compares Euler's number with others: between two bounds the letter is a variable
+    if len(links) == 2 and links[0][1] == ("c", "e") and all(op[0] in "<>" for op, _ in links):
+        links[0] = (links[0][0], ("s", "e"))
     return ("rel", first, tuple(links)) if links else first
 
 

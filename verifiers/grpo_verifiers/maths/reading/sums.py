@@ -11,7 +11,7 @@ from __future__ import annotations
 from grpo_verifiers.maths.reading.atoms import marked, read_atom, read_mixed, read_mixed_fraction, read_repeating
 from grpo_verifiers.maths.reading.measuring import read_degrees
 from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unreadable
-from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, symbols
+from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
 from grpo_verifiers.maths.reading.words import NUMBER_WORDS, number_of
 
@@ -139,6 +139,12 @@ def _subscript(cursor: Cursor, node: Node) -> Node:
         inside = [cursor.peek()]
         cursor.at += 1
     label = "".join(t.value for t in inside)
+    if node == ("s", "C") and label.isdigit() and cursor.take("^"):
+        # `C_5^2` counts; a constant's index is small
+        k = read_script(cursor)
+        if k[0] == "n" and k[1] <= int(label) > 2:
+            return ("binom", number(int(label)), k)
+        return ("^", ("s", f"C_{label}"), k)
     if node[0] == "s":
         # the index is part of the name: `x_1` and `x_2` are two variables
         return ("s", f"{node[1]}_{label}")
