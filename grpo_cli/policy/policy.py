@@ -93,7 +93,7 @@ class Policy:
         # without a preferred end token take the lowest, so that it is always the same one
         return [*ids, self.tokenizer.eos_token_id or min(self.end_ids)]
 
-    @property
+    @cached_property
     def prompts(self) -> Prompts:
         """How rows become prompts."""
         return prompts_of(self.tokenizer, self.chat)
@@ -103,13 +103,15 @@ class Policy:
         return self.prompts.assistant_prefix(row)
 
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
-        """Texts as verifiers read them: special tokens are removed, except for tags (`<think>`)."""
+        """Texts as verifiers read them: special tokens are removed, except for tags (`<think>`). Marks of thinking that only
+        the chat template shows become these."""
         # found once: the tags of a tokenizer do not change, and a run decodes every sample
-        return decode(self.tokenizer, token_ids, self._tags)
+        texts, marks = decode(self.tokenizer, token_ids, self._tags), self.prompts.thinking_marks
+        return [marks.spelt(text) for text in texts] if marks.begin else texts
 
     @cached_property
     def _tags(self) -> set[int]:
-        return tag_tokens(self.tokenizer)
+        return tag_tokens(self.tokenizer, self.prompts.thinking_marks)
 
     def decode_whole(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts with all special tokens, with which some models write calls of tools."""

@@ -62,10 +62,11 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
     return {token: str(added) for token, added in tokenizer.added_tokens_decoder.items() if added.special}
 
 
-def tags_among(special: Mapping[int, str], roles: Mapping[str, str]) -> set[int]:
+def tags_among(special: Mapping[int, str], roles: Mapping[str, str], marks: Sequence[str] = ()) -> set[int]:
     """The special tokens that are text to a verifier: those that begin or end a thinking, and pairs `<x>`, `</x>`.
 
-    `roles`: the tokens with a role in the tokenizer (pad, bos, eos, …); `<s>` and `</s>` begin and end a text.
+    `roles`: the tokens with a role in the tokenizer (pad, bos, eos, …); `<s>` and `</s>` begin and end a text. `marks`: texts
+    whose tokens are kept too.
     """
     texts, named = set(special.values()), {roles.get(role) for role in ROLES}
 
@@ -74,14 +75,14 @@ def tags_among(special: Mapping[int, str], roles: Mapping[str, str]) -> set[int]
         match = _TAG.fullmatch(text)
         pair = {f"<{match[1]}>", f"</{match[1]}>"} if match is not None and match[1] != "s" else set[str]()
         # both halves, and neither of them a role: `<pad>` is no text, though there may be a `</pad>`
-        if is_tag(text) or (pair and pair <= texts and not pair & named):
+        if is_tag(text) or (text and text in "".join(marks)) or (pair and pair <= texts and not pair & named):
             found.add(token)
     return found
 
 
-def tag_tokens(tokenizer: Tokenizer) -> set[int]:
+def tag_tokens(tokenizer: Tokenizer, marks: Sequence[str] = ()) -> set[int]:
     """Those of its special tokens that are tags."""
-    return tags_among(special_tokens(tokenizer), tokenizer.special_tokens_map)
+    return tags_among(special_tokens(tokenizer), tokenizer.special_tokens_map, marks)
 
 
 def refuse_unpadded(token: object) -> None:

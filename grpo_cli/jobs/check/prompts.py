@@ -40,7 +40,8 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     except UserError as err:
         return replace(failed("prompt", err), code=err.code)
     special = maker.encodes.special
-    tags = tags_among(special, maker.roles)
+    marks = maker.prompts.thinking_marks
+    tags = tags_among(special, maker.roles, marks)
     warned = [] if rows[0].messages is None else maker.template_warnings(recipe.sample.stop)
     warned += doubles(rows, special, tags, lambda row: maker.ids([row])[0])
     prefill = rows[0].prefill
@@ -67,6 +68,8 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     begun = assistant_prefix.strip()
     begun = begun if len(begun) <= 40 else f"{begun[:39]}…"
     known = f"; the answer begins with `{begun}`, which verifiers know" if assistant_prefix else ""
+    if marks.begin:
+        known += f"; verifiers read its thinking, from `{marks.begin}` to `{marks.end}`, as `<think>`"
     data = {"begun": assistant_prefix}
     if warned:
         return CheckFinding(

@@ -6,20 +6,37 @@ beginning of the assistant's turn. What cannot be rendered is refused before wei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 from grpo_cli.policy.prompts.trial import TemplateRefuses
-from grpo_verifiers.thinking import opening_at_end
+from grpo_verifiers.thinking import after_thinking, opening_at_end
 
 NO_TEMPLATE = "the model's tokenizer has no chat template: its prompts cannot be chats"
 CLOCK = "the chat template writes the date into the prompts (`strftime_now`): a resume on another day is refused"
 NO_TEMPLATE_MENDS = "set `data.plain: true` for a base model, or give a template with `model.chat_template`"
+
+
+_LAST_MARK = re.compile(r"(<[^<>\s]{1,60}>\w{0,20}|\S{1,60})\s*\Z")
+THOUGHT, ANSWERED = "First thought.", "First answer."
+
+
+class ThinkingMarks(NamedTuple):
+    """What a chat template writes before and behind a thinking, where verifiers know no such spelling; else empty."""
+
+    begin: str = ""
+    end: str = ""
+
+    def spelt(self, text: str) -> str:
+        """The text with these marks as `<think>` and `</think>`, which every verifier knows."""
+        return text.replace(self.begin, "<think>").replace(self.end, "</think>") if self.begin else text
 
 
 @dataclass(frozen=True)
@@ -70,7 +87,26 @@ class Prompts:
         text = self.text(row)
         # the template's opening stands before the prefill; only its last characters matter
         template = text.removesuffix(row.prefill) if row.prefill else text
-        return opening_at_end(template) + row.prefill
+        marks = self.thinking_marks
+        return opening_at_end(marks.spelt(template)) + marks.spelt(row.prefill)
+
+    @cached_property
+    def thinking_marks(self) -> ThinkingMarks:
+        """The marks of thinking that the template itself shows: it is asked with a turn that has a thought."""
+        if self.chat is None:
+            return ThinkingMarks()
+        turn = {"role": "assistant", "content": ANSWERED}
+        turn |= dict.fromkeys(("reasoning_content", "reasoning", "thinking"), THOUGHT)
+        try:
+            text = self.chat.render([{"role": "user", "content": "First question?"}, turn], opens=False)
+        except (TemplateRefuses, SetupError):  # `refuse` reports what it does not render
+            return ThinkingMarks()
+        before, _, behind = text.partition(THOUGHT)
+        begin, end = _LAST_MARK.search(before), behind.partition(ANSWERED)[0].strip()
+        if begin is None or not end or ANSWERED not in behind:
+            return ThinkingMarks()
+        known = after_thinking(f"{begin[1]}{THOUGHT}{end}{ANSWERED}")
+        return ThinkingMarks() if known.has_thought else ThinkingMarks(begin[1], end)
 
     def refuse(self, rows: Iterable[Row]) -> None:
         """Try one row of each sequence of roles.

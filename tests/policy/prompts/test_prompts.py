@@ -13,8 +13,9 @@ from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.jobs.check.tokens import full_prompt_maker, prompt_maker
 from grpo_cli.policy.prompts.turns import doubles
-from grpo_cli.policy.tokens import decode, encode, prompts_of, special_tokens, tag_tokens
+from grpo_cli.policy.tokens import decode, encode, prompts_of, special_tokens, tag_tokens, tags_among
 from grpo_cli.recipe.sections.recipe import Model
+from grpo_verifiers.thinking import after_thinking
 from tests.builders.chat_models import CHATML, FAMILIES, make_tokenizer
 
 ASK = [{"role": "user", "content": "What is 2+3? 🙂"}]
@@ -157,6 +158,27 @@ def test_a_plain_prompt_that_ends_in_an_open_thinking_begins_the_answer() -> Non
     prompts = prompts_of(make_tokenizer("base"))
     assert prompts.assistant_prefix(plain("Question. Assistant: <think>\n")) == "<think>\n"
     assert prompts.assistant_prefix(plain("Think in <think> </think> tags. 1+1?")) == ""
+
+
+MOON = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.reasoning_content %}<moon_think>{{ m.reasoning_content }}</moon_think>\n{% endif %}{{ m.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% if opened %}<moon_think>\n{% endif %}{% endif %}"
+)
+
+
+def test_marks_of_thinking_are_those_of_the_template() -> None:
+    made = make_tokenizer("qwen3")
+    assert prompts_of(made).thinking_marks == ("", "")  # known to every verifier
+    assert prompts_of(make_tokenizer("base")).thinking_marks == ("", "")
+    made.chat_template = MOON
+    marks = prompts_of(made).thinking_marks
+    assert marks == ("<moon_think>", "</moon_think>")
+    spelt = marks.spelt("<moon_think>It is \\boxed{5}</moon_think>I do not know.")
+    assert spelt == "<think>It is \\boxed{5}</think>I do not know."
+    assert after_thinking(spelt).text == "I do not know."
+    assert prompts_of(made, {"opened": True}).assistant_prefix(row()) == "<think>\n"
+    assert tags_among({7: "<moon_think>", 8: "</moon_think>", 9: "<|im_end|>"}, {}, marks) == {7, 8}
 
 
 def test_arguments_that_no_template_reads_are_known() -> None:

@@ -117,6 +117,9 @@ def extract(response: object, mode: str = "last_box_or_line", mark: str = "") ->
         return marked
     if mode != "answer_line":
         found = _last_box(text)
+        if found is not None and found.reason == "empty_box" and mode != "boxed":
+            # `put it in \\boxed{}. Answer: 5`: what is stated behind it counts, never an older box
+            return _line(text[text.rfind("box") :][-LOOK_BACK:]) or found
         if found is not None or mode == "boxed":
             return found or Extraction((), "no_box")
     return _line(text[-LOOK_BACK:]) or Extraction((), "no_line" if mode == "answer_line" else "no_box")

@@ -279,10 +279,17 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return _UNEQUAL if differs else Match(True, "equal:option")
     if gold.letters and options_of(answer.text) == gold.letters:
         return Match(True, "equal:option")
-    elif not gold.letter and answer.text[:2] in ("\\t", "\\m", "(A", "(B", "(C", "(D", "(E") and "(" in answer.text[:12]:
+    elif (
+        not gold.letter and answer.text[:2] in ("\\t", "\\m", "(A", "(B", "(C", "(D", "(E") and "(" in answer.text[:12]
+    ):
         # `(C) 12` for 12: the letter of a choice that the gold does not have
         option, rest = option_and_text(answer.text)
-        if option and (rest[0] != "(" or answer.text[0] == "\\") and not has_options(wanted.text) and not has_options(rest):
+        if (
+            option
+            and (rest[0] != "(" or answer.text[0] == "\\")
+            and not has_options(wanted.text)
+            and not has_options(rest)
+        ):
             return _against(gold, wanted, read_answer(rest), options)
     if not answer.tokens:
         return Match(False, "empty")
