@@ -90,6 +90,7 @@ def verify(
     out: options.ScoredOut = None,
     as_json: options.OnlySummary = False,
     stream: options.Stream = False,
+    explain: options.Explain = False,
     fail_under: options.ScoreFloor = None,
     jobs: options.Processes = None,
     quiet: options.Quiet = False,
@@ -103,6 +104,7 @@ def verify(
       grpo verify samples.jsonl --math --fail-under 0.9
       grpo verify batch_output.jsonl --math --rows rows.jsonl
       grpo verify runs/NAME/samples/*.jsonl --json
+      grpo verify samples.jsonl --math --explain | jq .verdicts.math.explained
       generate | grpo verify - --regex '<think>.*</think>' --out scored.jsonl
     """
     from grpo_cli.jobs.verify.fields import WantedKeys
@@ -133,6 +135,7 @@ def verify(
         quiet=quiet,
         note=f"verifiers of `{beside}`" if beside else "",
         rows=rows,
+        explains=explain,
     )
     raise typer.Exit(run(plan, settings))
 

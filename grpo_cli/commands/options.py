@@ -152,6 +152,9 @@ Order = Annotated[
 ScoredOut = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write scored lines here, not to stdout.")]
 OnlySummary = Annotated[bool, typer.Option("--json", help="Print one summary object on stdout; lines need --out.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Answer every line at once, in order, flushed.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Add what was read of gold and answer, and the rules that decided. Slow.")
+]
 ScoreFloor = Annotated[
     float | None, typer.Option("--fail-under", metavar="SCORE", help="Exit 1 if the mean score is below this.")
 ]

@@ -55,6 +55,19 @@ def outcomes(text: str) -> list[Any]:
     return [json.loads(one)["outcome"] for one in text.splitlines()]
 
 
+def test_explain_adds_both_readings_and_the_rules_and_changes_nothing_else() -> None:
+    lines = line("\\boxed{5}", "5") + line("\\boxed{x > 3}", "(3,\\infty)") + line("none")
+    plain, told = (run("-", "--math", *flag, "-q", stdin=lines) for flag in ((), ("--explain",)))
+    assert told.returncode == 0
+    for one, other in zip(plain.stdout.splitlines(), told.stdout.splitlines(), strict=True):
+        verdict, explained = json.loads(one)["verdicts"]["math"], json.loads(other)["verdicts"]["math"]
+        assert "explained" not in verdict
+        said = explained.pop("explained")
+        assert {**verdict, "seconds": 0} == {**explained, "seconds": 0}
+        assert said["rules"][0] == verdict["reason"]
+    assert (said["gold"], said["answer"]) == ("4", "")
+
+
 def test_a_line_comes_back_with_verdicts_outcome_and_reward() -> None:
     got = run("-", *NUMBER, stdin='{"n": 1e400, "id":7,"completion": "is 4", "answer": 4}\n')
     assert got.returncode == 0

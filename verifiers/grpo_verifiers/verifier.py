@@ -136,6 +136,13 @@ class Verifier(ABC):
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in the order of `samples`. Never raises on model text."""
 
+    def readings(self, sample: Sample, verdict: Verdict) -> tuple[str, str]:
+        """What was read of the gold and of the answer, for people (`grpo verify --explain`)."""
+        return repr(sample.gold), verdict.answer or ""
+
+    def forget(self) -> None:  # noqa: B027 - most verifiers remember nothing
+        """Forget comparisons made before, so that the next verdict is worked out anew."""
+
     def start(self) -> None:  # noqa: B027 - most verifiers need nothing
         """Prepare workers or a sandbox now rather than at the first call.
 

@@ -65,6 +65,7 @@ def score_all(
     *,
     jobs: int,
     stream: bool = False,
+    explains: bool = False,
 ) -> Iterator[ScoredLines]:
     """Scored chunks in input order; `verifiers` are the plan's, started.
 
@@ -75,8 +76,8 @@ def score_all(
     key_of = partial(_group, keys) if by_group and not stream else None
     parts = chunks(lines, 1 if stream else CHUNK_LINES, key_of)
     # copies of verifiers with own processes would compete for cores, copies of models for memory
-    alone = stream or any(verifier.runs_elsewhere or verifier.is_learned for verifier in verifiers.values())
-    here = Scorer(plan, keys, verifiers).score
+    alone = stream or explains or any(verifier.runs_elsewhere or verifier.is_learned for verifier in verifiers.values())
+    here = Scorer(plan, keys, verifiers, explains).score
     first: list[list[NumberedLine]] = []
     for part in () if alone or jobs < 2 else parts:
         first.append(part)

@@ -59,6 +59,7 @@ class VerifySettings:
     quiet: bool = False
     note: str = ""
     rows: str | None = None
+    explains: bool = False
 
 
 def run(plan: ScoringPlan, settings: VerifySettings) -> int:
@@ -137,8 +138,9 @@ class VerifyJob:
         self._report.grouping = keys.grouping()
         if source == self._settings.files[0] and not self._settings.quiet:
             _say("; ".join(note for note in (self._settings.note, keys.described()) if note))
-        jobs, stream = self._settings.jobs or allowed_cores(), self._settings.stream
-        for scored in score_all(chain(seen, lines), self._plan, keys, verifiers, jobs=jobs, stream=stream):
+        jobs, stream, explains = self._settings.jobs or allowed_cores(), self._settings.stream, self._settings.explains
+        flow = score_all(chain(seen, lines), self._plan, keys, verifiers, jobs=jobs, stream=stream, explains=explains)
+        for scored in flow:
             self._report.lines += len(scored.out)
             self._report.counts.merge(scored.counts, name)
             self._lines.see(self._report.counts.failures)

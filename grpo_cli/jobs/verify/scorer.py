@@ -19,6 +19,7 @@ from grpo_cli.lines import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.statistics.failures import Failures
 from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome, without_skipped
+from grpo_verifiers.explained import judge_and_explain
 from grpo_verifiers.kinds.environment import is_episode, recorded
 from grpo_verifiers.maths.extract import mark_of
 from grpo_verifiers.shaping import Shaped, shape
@@ -152,13 +153,18 @@ class _Read:
     assistant_prefix: str
     golds: dict[str, Any]
     verdicts: list[dict[str, Verdict]]
+    explained: list[dict[str, Any]]
 
 
 class Scorer:
     """The verifiers of a plan over chunks of lines."""
 
-    def __init__(self, plan: ScoringPlan, keys: FieldNames, verifiers: Mapping[str, Verifier]) -> None:
+    def __init__(
+        self, plan: ScoringPlan, keys: FieldNames, verifiers: Mapping[str, Verifier], explains: bool = False
+    ) -> None:
+        """`explains`: each verdict comes with what was read and the rules that decided."""
         self._plan = plan
+        self._explains = explains
         self._terms = plan.terms
         self._keys = keys
         self._verifiers = verifiers
@@ -209,6 +215,7 @@ class Scorer:
             said if isinstance(said, str) else opening_at_end(prompt_of(value, self._keys)),
             golds,
             [{} for _ in completions],
+            [{} for _ in completions],
         )
 
     def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
@@ -223,6 +230,12 @@ class Scorer:
             for read in reads
             for text in read.completions
         ]
+        if self._explains and not verifier.wants_whole_batch:
+            both = iter([judge_and_explain(verifier, sample) for sample in samples])
+            for read in reads:
+                for held, explained in zip(read.verdicts, read.explained, strict=True):
+                    held[name], explained[name] = next(both)
+            return
         verdicts = iter(verifier.judge(samples) if samples else [])
         for read in reads:
             for held in read.verdicts:
@@ -234,6 +247,8 @@ class Scorer:
         for i, verdicts in enumerate(read.verdicts):
             found = outcome(verdicts, self._terms) or Outcome.ERROR
             one: dict[str, Any] = {"verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}}
+            for name, said in read.explained[i].items():
+                one["verdicts"][name]["explained"] = said
             shaping: dict[str, float] = {}
             if self._shapers:
                 tokens = read.value.get("tokens")

@@ -17,6 +17,7 @@ from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold, own_tex
 from grpo_verifiers.maths.comparing.match import Match, match
 from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.options import MathOptions
+from grpo_verifiers.maths.reading.answers import read_answer, shown
 from grpo_verifiers.text import any_of, placeholders
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
@@ -108,6 +109,15 @@ class MathVerifier(Verifier):
         if waiting:
             self._settle(waiting, verdicts)
         return verdicts  # type: ignore[return-value]  # every None was settled
+
+    def readings(self, sample: Sample, verdict: Verdict) -> tuple[str, str]:
+        """The trees of gold and answer; of what could not be read its words, and why."""
+        answers = [read_answer(text) for text in extract(sample.turn, self.options.extract, self.options.mark).texts]
+        return " | ".join(map(shown, sample.gold.answers)), " | ".join(map(shown, answers))
+
+    def forget(self) -> None:
+        """Forget comparisons made before."""
+        self._seen.clear()
 
     def _remember(self, key: tuple[tuple[str, ...], str], found: Match) -> None:
         if len(self._seen) >= CACHED:

@@ -391,6 +391,31 @@ def _base_number(text: str) -> Node | None:
     return ("base", digits.upper(), base)
 
 
+def shown(answer: Answer) -> str:
+    """What was read, for people: a tree as `kind(parts)`, parts by their order, else the words, or the text with the reason."""
+    if answer.parts:
+        return "parts(" + ", ".join(map(shown, answer.parts)) + ")"
+    if answer.tree is None:
+        return f"words({answer.words})" if answer.words else f"unread({answer.text}: {answer.fault})"
+
+    def drawn(node: object) -> str:
+        if not isinstance(node, tuple):
+            return "-" if node is None else str(node)
+        if node and node[0] in ("n", "s", "c"):
+            return str(node[1])
+        kind, rest = (node[0], node[1:]) if node and isinstance(node[0], str) else ("", node)
+        if kind in ("+", "*", "/", "^"):
+            return "(" + f" {kind} ".join(map(drawn, rest)) + ")"
+        if kind in ("tuple", "list", "set"):
+            left, right = rest[:2] if kind == "tuple" else "[]" if kind == "list" else "{}"
+            return left + drawn(rest[-1]) + right
+        if kind == "rel":
+            return " ".join([drawn(rest[0]), *(f"{op} {drawn(part)}" for op, part in rest[1])])
+        return f"{kind}({', '.join(map(drawn, rest))})" if kind else ", ".join(map(drawn, node))
+
+    return drawn(answer.tree)
+
+
 def is_hedge(words: str) -> bool:
     """Whether an answer in words leaves itself a way out."""
     return any(word in HEDGES for word in re.findall(r"[a-z]+", words.lower()))
