@@ -93,7 +93,7 @@ class MathVerifier(Verifier):
                 continue
             if found.listed and sample.gold.is_several:
                 found = Extraction((found.listed,))
-            matches = []
+            matches, waits = [], False
             for text in found.texts:
                 known = self._seen.get(key := (sample.gold.texts, text))
                 if known is None:
@@ -101,7 +101,8 @@ class MathVerifier(Verifier):
                     if len(text) < 300:
                         self._remember(key, known)
                 matches.append(known)
-            if any(m.pending for m in matches) and all(m.equal is not False for m in matches):
+                waits = waits or known.equal is None
+            if waits and all(m.equal is not False for m in matches):
                 verdicts.append(None)
                 waiting.append((i, perf_counter() - start, sample.gold, found, matches))
             else:

@@ -148,10 +148,12 @@ def _with_what_goes_on(text: str, box: Box, tail: str, content: str) -> str:
         return content + _formula(match[0])
     if tail and tail[0] != "$" and (match := _FACTOR_GOES_ON.match(tail)) and _formula_of(text, box):
         return f"{content} {_formula(match[0])}"
-    if match := _SCALE_BEHIND.match(tail):
-        return f"{content} {match[1]}"
-    if match := _UNIT_BEHIND.match(tail):
-        return f"{content}\\text{{ {match[1]}}}{match[2] or ''}"
+    # most boxes have no word behind them, which is cheaper to see than the patterns
+    if tail.lstrip(_LAYOUT)[:1].isalpha():
+        if match := _SCALE_BEHIND.match(tail):
+            return f"{content} {match[1]}"
+        if match := _UNIT_BEHIND.match(tail):
+            return f"{content}\\text{{ {match[1]}}}{match[2] or ''}"
     if (
         box.start
         and text[box.start - 1] == ":"
@@ -159,6 +161,9 @@ def _with_what_goes_on(text: str, box: Box, tail: str, content: str) -> str:
     ):
         return match[1] + content
     return content
+
+
+_LAYOUT = "\\)]$*~ \t\n"
 
 
 def _formula(text: str) -> str:
