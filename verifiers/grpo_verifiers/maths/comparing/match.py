@@ -142,18 +142,13 @@ _DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*
 _SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
 VERDICTS = frozenset(("yes", "no", "true", "false"))
 _VERBS = names(
-    """
-    converge diverge exist increase decrease vanish intersect coincide oscillate commute terminate repeat
-    converges diverges exists increases decreases vanishes intersects oscillates terminates repeats
-    does do cannot never
-    """
+    "converge diverge exist increase decrease vanish intersect coincide oscillate commute terminate repeat converges "
+    "diverges exists increases decreases vanishes intersects oscillates terminates repeats does do cannot never"
 )
 _NEGATIONS = names("not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only")
 _HEADINGS = names(
-    """
-    quadrant case option choice figure type statement graph group phase stage column row line question
-    box plan player step class grade part set team
-    """
+    "quadrant case option choice figure type statement graph group phase stage column row line question box plan "
+    "player step class grade part set team"
 )
 """Nouns that add nothing to the number or letter behind them."""
 

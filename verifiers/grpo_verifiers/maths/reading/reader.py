@@ -30,10 +30,8 @@ from grpo_verifiers.maths.reading.words import HEDGES
 # differ are no one answer.
 
 _SAYS_NOTHING = GENERIC | names(
-    """
-    a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so solution that
-    the then there therefore this thus to was we where which with answer result value quantity wanted
-    """
+    "a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so "
+    "solution that the then there therefore this thus to was we where which with answer result value quantity wanted"
 )
 _LEAST_SHORTENED = 3
 

@@ -69,10 +69,7 @@ def children(node: Node) -> list[Node]:
 
 
 _SHAPES = names(
-    """
-    inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases
-    congruence date
-    """
+    "inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases congruence date"
 )
 
 

@@ -92,11 +92,9 @@ for _line in _TABLE.strip().splitlines():
         UNITS[_alias] = _unit
 
 GENERIC = names(
-    """
-    unit units way ways time times item items total totals piece pieces number numbers value values
-    solution solutions possibility possibilities arrangement arrangements outcome outcomes more less left
-    altogether each exactly only approximately about
-    """
+    "unit units way ways time times item items total totals piece pieces number numbers value values solution "
+    "solutions possibility possibilities arrangement arrangements outcome outcomes more less left altogether each "
+    "exactly only approximately about"
 )
 """Nouns that mean no unit: they never contradict one."""
 
@@ -109,10 +107,8 @@ LETTERS = frozenset("mgshLlNJWVA")
 """One-letter units; read as units only in upright text or apart from the number."""
 
 SHORT = names(
-    """
-    mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph
-    usd USD EUR GBP INR kW Hz Pa pm am deg rad sq cu ha mole mol pct
-    """
+    "mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph usd USD EUR "
+    "GBP INR kW Hz Pa pm am deg rad sq cu ha mole mol pct"
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
 

@@ -38,7 +38,15 @@ mL 毫升 мл
 degree 度 градусов градуса градус
 """
 
-UNITS = {word: name for line in _TABLE.split("\n") if line for name, *words in [line.split()] for word in words}
+
+def called(table: str, separator: str = "\n") -> dict[str, str]:
+    """The words of each entry under its first."""
+    return {
+        word: name for entry in table.strip().split(separator) for name, *words in [entry.split()] for word in words
+    }
+
+
+UNITS = called(_TABLE)
 """Unit names of other languages under the English one."""
 
 _PHRASES = {
@@ -84,55 +92,33 @@ def words_of(run: str) -> list[str]:
     return [low]
 
 
-TEXT_MACROS = names(
-    """
-    text mbox textrm textup textnormal textsf texttt hbox textmd mathtext
-    """
-)
+TEXT_MACROS = names("text mbox textrm textup textnormal textsf texttt hbox textmd mathtext")
 """Macros whose argument is upright text."""
 
 FONT_MACROS = names(
-    """
-    mathrm mathbf textbf boldsymbol bold bm pmb mathit mathsf mathtt mathcal mathscr mathfrak textit
-    underline emph operatorname mathop boxed fbox framebox ensuremath displaylines substack smash uline
-    textsc mathnormal vec hat widehat tilde widetilde overrightarrow mathbin mathord mathrel mathopen
-    mathclose mathpunct llap rlap underbar
-    """
+    "mathrm mathbf textbf boldsymbol bold bm pmb mathit mathsf mathtt mathcal mathscr mathfrak textit underline emph "
+    "operatorname mathop boxed fbox framebox ensuremath displaylines substack smash uline textsc mathnormal vec hat "
+    "widehat tilde widetilde overrightarrow mathbin mathord mathrel mathopen mathclose mathpunct llap rlap underbar"
 )
 """Macros that only dress their argument."""
 
 HIDDEN_MACROS = names(
-    """
-    phantom hphantom vphantom label tag cancel bcancel xcancel hspace vspace sout footnote ref eqref st
-    kern cellcolor
-    """
+    "phantom hphantom vphantom label tag cancel bcancel xcancel hspace vspace sout footnote ref eqref st kern cellcolor"
 )
 """Macros whose argument is not shown as part of the answer."""
 
-COLOUR_MACROS = names(
-    """
-    textcolor colorbox fcolorbox href
-    """
-)
+COLOUR_MACROS = names("textcolor colorbox fcolorbox href")
 """Macros whose first argument is no content."""
 
 MATRIX_ENVIRONMENTS = names(
-    """
-    matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix array psmallmatrix bsmallmatrix
-    """
+    "matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix array psmallmatrix bsmallmatrix"
 )
 
-ALIGNED_ENVIRONMENTS = names(
-    """
-    aligned align alignedat equation gather gathered split multline eqnarray center flalign
-    """
-)
+ALIGNED_ENVIRONMENTS = names("aligned align alignedat equation gather gathered split multline eqnarray center flalign")
 
 FUNCTIONS = names(
-    """
-    sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp
-    sqrt abs min max gcd lcm floor ceil asin acos atan det lim mod cbrt cis tg ctg arctg cosec arg sgn
-    """
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp sqrt abs min "
+    "max gcd lcm floor ceil asin acos atan det lim mod cbrt cis tg ctg arctg cosec arg sgn"
 )
 """Names that are functions with or without a backslash."""
 
@@ -145,29 +131,21 @@ SPELT_SYMBOLS = {
 """Symbols spelt out, as token kind and name."""
 
 GREEK = names(
-    """
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi
-    chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega ell hbar aleph imath jmath Pi
-    """
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega ell hbar aleph imath jmath Pi"
 )
 
-SYNONYMS = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "nicefrac": "frac", "sfrac": "frac", "dbinom":
-    "binom", "tbinom": "binom", "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge",
-    "geqq": "ge", "neq": "ne", "lt": "<", "gt": ">", "varnothing": "emptyset", "O": "emptyset", "land":
-    "and", "wedge": "and", "lor": "or", "vee": "or", "lbrace": "{", "rbrace": "}", "lvert": "|", "rvert":
-    "|", "vert": "|", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "dots": "ldots", "cdots":
-    "ldots", "dotsc": "ldots", "dotsb": "ldots", "vdots": "ldots", "ddots": "ldots", "dotso": "ldots",
-    "ast": "*", "times": "*", "cdot": "*", "bullet": "*", "div": "/", "colon": ":", "slash": "/", "degree":
-    "circ", "textdegree": "circ", "percent": "%", "rightarrow": "to", "longrightarrow": "to",
-    "Longrightarrow": "to", "Rightarrow": "to", "implies": "to", "iff": "to", "smallsetminus": "setminus",
-    "backslash": "setminus", "bigcup": "cup", "bigcap": "cap", "isin": "in", "reals": "Reals", "asin":
-    "arcsin", "acos": "arccos", "atan": "arctan", "thickapprox": "approx", "simeq": "approx", "doteq":
-    "approx", "approxeq": "approx", "prime": "'", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec":
-    "csc", "mid": "mid", "textbar": "|", "colonequals": "=", "coloneqq": "=", "dollar": "$", "lang":
-    "langle", "rang": "rangle", "bar": "overline", "cong": "=", "infin": "infty", "minus": "-", "plus": "+",
-    "semicolon": ";", "plusmn": "pm", "ohm": "Omega", "cr": "newline",
-}  # fmt: skip
+SYNONYMS = called(
+    "frac dfrac tfrac cfrac nicefrac sfrac, binom dbinom tbinom, le leq leqslant leqq, ge geq geqslant geqq, ne neq, "
+    "< lt, > gt, emptyset varnothing O, and land wedge, or lor vee, { lbrace, } rbrace, | lvert rvert vert textbar, [ "
+    "lbrack, ] rbrack, ( lparen, ) rparen, ldots dots cdots dotsc dotsb vdots ddots dotso, * ast times cdot bullet, / "
+    "div slash, : colon, circ degree textdegree, % percent, to rightarrow longrightarrow Longrightarrow Rightarrow "
+    "implies iff, setminus smallsetminus backslash, cup bigcup, cap bigcap, in isin, Reals reals, arcsin asin, arccos "
+    "acos, arctan atan arctg, approx thickapprox simeq doteq approxeq, ' prime, tan tg, cot ctg, csc cosec, = "
+    "colonequals coloneqq cong, $ dollar, langle lang, rangle rang, overline bar, infty infin, - minus, + plus, ; "
+    "semicolon, pm plusmn, Omega ohm, newline cr",
+    ",",
+)
 """Commands of one meaning, under one name."""
 
 VARIANTS = {
@@ -183,20 +161,13 @@ RELATIONS = {
 }  # fmt: skip
 
 REFUSED = names(
-    """
-    sum prod int iint iiint oint lim det gcd lcm bmod pmod mod partial nabla limsup liminf sup forall
-    exists neg angle perp parallel triangle measuredangle Re Im deg dim ker Pr hom operatorname limits
-    odot otimes oplus star dagger overbrace underbrace overset underset stackrel substack xrightarrow
-    input write include def newcommand url
-    """
+    "sum prod int iint iiint oint lim det gcd lcm bmod pmod mod partial nabla limsup liminf sup forall exists neg "
+    "angle perp parallel triangle measuredangle Re Im deg dim ker Pr hom operatorname limits odot otimes oplus star "
+    "dagger overbrace underbrace overset underset stackrel substack xrightarrow input write include def newcommand url"
 )
 """Operations that are not carried out: an answer that restates the task is none."""
 
-TRIGONOMETRIC = names(
-    """
-    sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot arcsec arccsc
-    """
-)
+TRIGONOMETRIC = names("sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot arcsec arccsc")
 
 INVERSES = {
     "sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec", "csc": "arccsc",
@@ -210,14 +181,6 @@ NUMBER_SETS = {
     "setR": "R", "setZ": "Z", "setN": "N", "setQ": "Q", "setC": "C", "Reals": "R",
 }  # fmt: skip
 
-CLOSERS = names(
-    """
-    ) ] } rangle rfloor rceil | end:matrix end:array end:cases endaligned
-    """
-)
+CLOSERS = names(") ] } rangle rfloor rceil | end:matrix end:array end:cases endaligned")
 
-PERCENT_WORDS = names(
-    """
-    percent percentage pct percents
-    """
-)
+PERCENT_WORDS = names("percent percentage pct percents")

@@ -33,12 +33,9 @@ CARDINALS = frozenset([*_UNITS, *_TENS])
 NUMBER_WORDS = frozenset([*_UNITS, *_TENS, *_ORDINALS, *_MULTIPLIERS, *FRACTION_WORDS])
 
 SHORT_WORDS = names(
-    """
-    or and if not is to per of no yes for all the an in at by on be it dne nan inf one two six ten red odd
-    even none true false sun mon tue wed thu fri sat jan feb mar apr jun jul aug sep oct nov dec cat dog
-    man men boy yen pen cup day box egg few any may can non via but now win tie bob tom sam ann amy joe
-    tim jim blue th st nd rd
-    """
+    "or and if not is to per of no yes for all the an in at by on be it dne nan inf one two six ten red odd even none "
+    "true false sun mon tue wed thu fri sat jan feb mar apr jun jul aug sep oct nov dec cat dog man men boy yen pen "
+    "cup day box egg few any may can non via but now win tie bob tom sam ann amy joe tim jim blue th st nd rd"
 )
 """Words of two or three letters that are not products of variables."""
 
@@ -62,12 +59,10 @@ HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
 )
 NOT_NOUNS = names(
-    """
-    wrong incorrect false impossible correct right true answer gold reference result grade score reward
-    expected plus minus divided multiplied over point than factorial no none never cannot nor neither
-    except excluding but also another else given any some every when whenever for where while versus vs
-    because denied rejected is isnt ish nearly almost upward upwards onward onwards tops
-    """
+    "wrong incorrect false impossible correct right true answer gold reference result grade score reward expected plus "
+    "minus divided multiplied over point than factorial no none never cannot nor neither except excluding but also "
+    "another else given any some every when whenever for where while versus vs because denied rejected is isnt ish "
+    "nearly almost upward upwards onward onwards tops"
 )
 """Words that do not name what a number counts."""
 PLACEHOLDERS = frozenset((
