@@ -22,10 +22,10 @@ from grpo_verifiers.maths.reading.forms import (
     read_residues,
     split_parts,
 )
-from grpo_verifiers.maths.reading.lexer import canonical, lex
+from grpo_verifiers.maths.reading.lexer import PLAIN_THOUSANDS, canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
-from grpo_verifiers.maths.reading.spelling import PLAIN_THOUSANDS, respell, rewrite
+from grpo_verifiers.maths.reading.spelling import respell, rewrite
 from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.vocabulary import names
@@ -70,7 +70,6 @@ _EXCEPT = re.compile(
 _IN_WORDS = re.compile(
     r"^(?:\\text\s*+\{)?\s*+(\d{1,15})(?:\s|\\[ ,])*+(?:\\text\s*+\{)?\s*+\(\s*+([a-zA-Z]++(?:[ -]++[a-zA-Z]++){0,20}+)\s*+\)\s*+\}?$"
 )
-_CLOCK = re.compile(r"(\d)\s*+([apAP])\.?\s?[mM]\b\.?")
 _UNIT_NAME = r"\{\s*+\\(?:text|mathrm|mbox)\s*+\{\s*+([a-zA-Z]++(?: ++[a-zA-Z]++)*+)\s*+\}\s*+(?:\^\s*+\{?\s*+(\d)\s*+\}?)?\s*+\}"
 _UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*+{_UNIT_NAME}\s*+{_UNIT_NAME}")
 _OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*+(?:\\(?:mathrm|text)\s*+\{\s*+)?\\Omega\s*+\}?$")
@@ -281,8 +280,6 @@ def _parts(clean: str) -> tuple[Answer, ...]:
 def _respelt(clean: str) -> str:
     """The answer without what only dresses it: clocks, money, units and sentences in the spellings that the lexer takes."""
     # each test is cheaper than the search behind it, which most answers do not need
-    if ":" in clean and ("m" in clean or "M" in clean):
-        clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
     if "frac" in clean and "{\\" in clean:
         clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
     if "\\text" in clean:

@@ -10,8 +10,8 @@ compared.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from grpo_verifiers.maths.reading.spelling import tidy_numbers
 from grpo_verifiers.maths.reading.tokens import Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.units import LETTERS, SHORT
 from grpo_verifiers.maths.reading.vocabulary import (
@@ -31,6 +31,8 @@ from grpo_verifiers.maths.reading.vocabulary import (
     words_of,
 )
 from grpo_verifiers.maths.reading.words import SHORT_WORDS
+
+Match = Callable[[str, int], "re.Match[str] | None"]
 
 # Runs of letters: a word, a unit, functions glued to their arguments, or a product of variables.
 
@@ -164,23 +166,43 @@ def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> To
 MOST_TOKENS = 3_000
 DEPTH = 60
 
+# `1{,}234`, `1\\,234` and `1 234` in threes, or in twos before the last three (lakhs and crores). Before a stroke the gap may be
+# that of a mixed number; an exponent, an index or a bare radicand ends at it. Plain commas where they part no coordinates.
+_GAP = r"(?:\{,\}|\\text\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )"
+_PLAIN_COMMAS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d)+,\d{3})(?!\d)(?!,\d)"
+PLAIN_THOUSANDS = re.compile(rf"(?<![\d.,]){_PLAIN_COMMAS}")
+_GROUPED = (
+    rf"(?<![\d.,^_])(?<!\\sqrt)(?:\d{{1,3}}(?:{_GAP}\d{{3}})+"
+    r"|(?<![!}])\d{1,2}(?:(?:\{,\}|,\\!)\d\d(?!\d))++(?:\{,\}|,\\!)\d{3})(?!\d)(?!\s*/)"
+    r"|(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)"
+)
+# `1.234,5` and `1.234.567`; one point by itself stays a decimal point
+_CONTINENTAL = r"(?<![\d.,])\d{1,3}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})(?![\d,.])"
+_MARKS = re.compile(rf"{_GAP}|[,']")
+_POWER_OF_TEN = re.compile(r"\s*10\s*\^")
 
-_LEX = re.compile(
+_TOKENS = (
     r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))++)"
     r"|(?P<side>\\(?:left|right|middle)(?![a-zA-Z])\s*\.?)"
     r"|(?P<env>\\(?P<which>begin|end)\s*\{\s*(?P<envname>[a-zA-Z]+)\*?\s*\})"
     r"|(?P<cmd>\\[a-zA-Z]+)"
     r"|(?P<esc>\\.)"
+    r"|(?P<group>(?:%s"
+    rf"{_GROUPED}|(?P<continental>{_CONTINENTAL})|(?P<comma>\d++\{{,\}}\d++))(?:\.\d*+)?+(?:[eE][+-]?\d++(?![.\d]))?)"
     r"|(?P<num>\d++\.?\d*+(?:[eE][+-]?\d++(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
+    r"|(?P<half>[apAP]\.?\s?[mM](?![A-Za-z])\.?)"
     r"|(?P<word>[A-Za-z]+)"
     r"|(?P<foreign>[^\W\d_]+)"
-    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)",
-    re.DOTALL,
+    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)"
 )
+_LEX, _LEX_PARTED = (
+    re.compile(_TOKENS.replace("%s", plain), re.DOTALL) for plain in (rf"(?<![\d.,]){_PLAIN_COMMAS}|", "")
+)
+"""Tokens where plain commas mark thousands, and where they part items."""
+_WORD = re.compile(r"[A-Za-z]+")
 # what was printed as JSON or as a Python string has each backslash twice; `\\` is a line break in environments only
 _ESCAPED = re.compile(r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])")
 _TEN = re.compile(r"\s?\{?([+-]?)(\d{1,4})\}?(?![\d.])")
-_CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _SHORT_ARGUMENT = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL)
 _NEGATED = re.compile(r"(?:(?<!\s)\s++)?(?:=|\\(?:in|subset|equiv|eq)\b)")
 _ROW_SPACE = re.compile(r"(?:(?<!\s)\s++)?\[\s*+-?[\d.]+\s*+[a-z]{2}\s*+\]")
@@ -237,7 +259,7 @@ def lex(text: str, commas: bool = True) -> list[Token]:
     tokens: list[Token] = []
     if "\\\\" in text and "begin" not in text:
         text = _ESCAPED.sub(r"\\\1", text)
-    _lex(tidy_numbers(text, commas), tokens, False, 0)
+    _lex(text, tokens, False, 0, (_LEX if commas else _LEX_PARTED).match)
     if "max" in text or "min" in text:
         for at, token in enumerate(tokens[:-1]):
             if token.value in ("max", "min") and tokens[at + 1].value in ("=", ":"):
@@ -249,13 +271,10 @@ def lex(text: str, commas: bool = True) -> list[Token]:
     return tokens
 
 
-def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
+def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match) -> None:
     if depth > DEPTH:
         raise TooBig("nested too deep")
-    if upright:
-        text = _CLOCK.sub(lambda m: f" {m.group(1).lower()}m ", text)
     pos, n, spaced = 0, len(text), False
-    match_at = _LEX.match
     while pos < n:
         # asked as it grows: a hostile text must not be read to its end first
         if len(out) > MOST_TOKENS:
@@ -263,16 +282,28 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         match = match_at(text, pos)
         if match is None:
             raise Unreadable("a character that cannot be read")
-        pos = match.end()
         kind = match.lastgroup
         value = match.group()
+        if kind == "half" and not (upright or (out and out[-1].kind == "n" and any(t.value == ":" for t in out))):
+            kind, match = "word", _WORD.match(text, pos) or match
+            value = match.group()
+        pos = match.end()
         if kind == "space":
             spaced = True
             continue
         if kind == "num":
             out.append(Token("n", value, spaced))
+        elif kind == "group":
+            # a comma before decimals is a point, and points part groups before it; else the marks go
+            continental = match["continental"] and value.replace(".", "").replace(",", ".")
+            comma = match["comma"] and value.replace("{,}", ".")
+            out.append(Token("n", continental or comma or _MARKS.sub("", value), spaced))
+        elif kind == "half":
+            out.append(Token("w", f"{value[0].lower()}m", True))
         elif kind == "word":
-            if (
+            if value in "xX" and out and out[-1].kind == "n" and _POWER_OF_TEN.match(text, pos):
+                out.append(Token("o", "*", spaced))
+            elif (
                 # `by` is a word or two variables: what stands around it decides
                 len(value) == 2
                 and not upright
@@ -293,7 +324,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
             is_dots = value[0] == "." and len(value) > 2
             out.append(Token("c", "ldots", spaced) if is_dots else Token("o", value, spaced))
         elif kind == "cmd":
-            pos = _command(text, pos, value[1:], out, spaced, depth)
+            pos = _command(text, pos, value[1:], out, spaced, depth, match_at)
         elif kind == "side":
             continue
         elif kind == "esc":
@@ -311,10 +342,10 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
 _WITH_ARGUMENT = TEXT_MACROS | FONT_MACROS | HIDDEN_MACROS | COLOUR_MACROS | {"color"}
 
 
-def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int) -> int:
+def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int, match_at: Match) -> int:
     """A macro; returns where to read on."""
     if name in _WITH_ARGUMENT:
-        pos = _macro(text, pos, name, out, spaced, depth)
+        pos = _macro(text, pos, name, out, spaced, depth, match_at)
     elif name in GREEK:
         out.append(Token("s", name, spaced))
     elif name in VARIANTS:
@@ -381,7 +412,7 @@ def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -
     return pos
 
 
-def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int) -> int:
+def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int, match_at: Match) -> int:
     """A macro that dresses, hides or names its argument."""
     if name == "color":
         return _argument(text, pos)[1]
@@ -422,17 +453,17 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         or name in TEXT_MACROS
         or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
     ):
-        _lex(argument, out, True, depth + 1)
+        _lex(argument, out, True, depth + 1, match_at)
     # an upright `m` behind a number is metres, elsewhere a letter set upright
     elif name == "mathrm" and bare in UPRIGHT_UNITS and may_be_unit(out):
         out.append(Token("w", bare, spaced))
     elif len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
         # what is dressed together stays together: `\mathit{ab}^2` squares both
         out.append(Token("o", "{"))
-        _lex(argument, out, False, depth + 1)
+        _lex(argument, out, False, depth + 1, match_at)
         out.append(Token("o", "}"))
     else:
-        _lex(argument, out, False, depth + 1)
+        _lex(argument, out, False, depth + 1, match_at)
     return pos
 
 

@@ -1,7 +1,7 @@
 """Text to text, before the lexer: glyphs to LaTeX, thousands marks out of numbers, angles in minutes, prefixes of bases.
 
 How this works: `respell` rewrites what models type in Unicode into the commands that the lexer reads; `rewrite` turns
-whole answers in another notation into one that the grammar has; `tidy_numbers` works on the digits. All are linear.
+whole answers in another notation into one that the grammar has. All are linear.
 """
 
 from __future__ import annotations
@@ -145,41 +145,4 @@ def respell(text: str) -> str:
     if not text.isascii():
         # last of all: it makes a plain 2 of a raised one, so that `x²` would be `x2`
         text = unicodedata.normalize("NFKC", text).translate(_TABLE)
-    return text
-
-
-# `1{,}234`, `1\,234` and `1 234`, in groups of three only; before a stroke the gap may be that of a mixed number, and
-# an exponent, an index or a bare radicand ends at it
-_MERGED = re.compile(
-    r"(?<![\d.,^_])(?<!\\sqrt)(?:\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+"
-    r"|(?<![!}])\d{1,2}(?:(?:\{,\}|,\\!)\d\d(?!\d))++(?:\{,\}|,\\!)\d{3})(?!\d)(?!\s*/)"
-)
-_GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
-# in threes, or in twos before the last three (lakhs and crores)
-PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d)+,\d{3})(?!\d)(?!,\d)")
-_APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
-# `1.234,5` and `1.234.567`; one point by itself stays a decimal point
-_CONTINENTAL = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])")
-_DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
-_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
-
-
-def tidy_numbers(text: str, commas: bool) -> str:
-    """Thousands marks removed and decimal commas turned into points, only where the groups of digits show them to be such.
-
-    `commas`: plain commas mark thousands too; off inside brackets, where they part coordinates.
-    """
-    if "\\text" in text:
-        text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
-    text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
-    # after the groups of three, whose mark `{,}` may be as well
-    text = _DECIMAL_COMMA.sub(".", text)
-    if "10" in text:
-        text = _TIMES_TEN.sub("\\\\times ", text)
-    if ("," in text and "." in text) or text.count(".") > 1:
-        text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
-    if commas and "," in text:
-        text = PLAIN_THOUSANDS.sub(lambda m: m.group().replace(",", ""), text)
-    if "'" in text:
-        text = _APOSTROPHES.sub(lambda m: m.group().replace("'", ""), text)
     return text
