@@ -55,10 +55,6 @@ _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**")
 _STYLE = re.compile(r"^\\(?:display|text)style(?![a-zA-Z])\s*")
 _BRACED = re.compile(r"(\\(?:mathbf|boldsymbol)\s*)?\{")
 _BRACE = re.compile(r"\\.|[{}]", re.S)
-_BASE = re.compile(
-    r"\A\(?\s*+(?:\\(?:text|mathrm|mbox|texttt)\s*+\{)?\s*+([0-9A-Za-z]++(?:\.[0-9A-Za-z]++)?)\s*+\}?\s*+\)?\s*+_\s*+(?:\{\s*+)?\(?(?:\\(?:text|mathrm)\s*+\{)?\s*+(\d+|[a-z]+)\s*+\)?\}*"
-)
-_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z.]+)\s*+\}")
 _MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*+\\(?:text|mathrm)\s*+\{\s*+([msgLFCA])\s*+\}")
 _CONDITION = re.compile(
     r"(?:,\s*+)?\\text\s*+\{\s*+,?\s*+(?:for|where|when|with)\s*+\}(?=(?:\s|\\[ ,;])*+[a-z]\s*+(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
@@ -229,10 +225,6 @@ def _read(text: str) -> Answer:
     kind = _KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
     called = tuple(re.findall("vert|focus|cent", kind.group().lower())) if kind is not None else ()
     clean = _respelt(dressed)
-    # before the lexer, for which `1A_{16}` is a product with an index
-    base = _base_number(clean)
-    if base is not None:
-        return Answer(clean, f"{base[1]} _ {base[2]}", base)
     # doubled brackets around all of it are no tuple of a tuple
     if clean.startswith("(("):
         wrapped = _WRAPPED.fullmatch(clean)
@@ -336,7 +328,7 @@ def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Nod
             if found := reader(said):
                 return found
         return read_range(clean, words)
-    return read_date(plain(clean)) if clean.count("-") == 2 else None
+    return read_date("".join(t.value for t in tokens)) if len(tokens) == 5 and not tokens[1].spaced else None
 
 
 def _splits(text: str) -> bool:
@@ -366,26 +358,6 @@ def _words(text: str, tokens: list[Token]) -> str:
         return plain(text)
     letters = re.sub(r"\\(?:text|mbox|mathrm|textbf|mathbf|textit)\b|[{}\s.$]", "", text)
     return plain(text) if letters.isalpha() and len(letters) > 1 else ""
-
-
-def _base_number(text: str) -> Node | None:
-    if "_" not in text:
-        return None
-    match = _BASE.fullmatch(_UPRIGHT_DIGITS.sub(r"\1", text))
-    if match is None:
-        return None
-    digits, base_text = match.groups()
-    base = int(base_text) if base_text.isdigit() else number_of([base_text])
-    if base is None or not 2 <= base <= 36 or len(digits) > 300:
-        return None
-    # `AB_3` is a point with an index; letters are digits only where the base has so many
-    if digits.isalpha() and not (len(digits) > 1 and (base == 16 or (base > 10 and digits.isupper()))):
-        return None
-    try:
-        int(digits.replace(".", ""), base)
-    except ValueError:
-        return None
-    return ("base", digits.upper(), base)
 
 
 def shown(answer: Answer) -> str:

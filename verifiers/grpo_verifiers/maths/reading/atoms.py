@@ -235,6 +235,10 @@ def read_atom(cursor: Cursor) -> Node:
             cursor.at += 1  # an expectation, E[X]
             return ("f", "E", cursor.grammar.items(cursor, "]"))
         return ("s", value)
+    if kind == "b":
+        cursor.at += 1
+        digits, _, base = value.partition("_")
+        return ("base", digits, int(base))
     if kind == "o" and value in ("_", "^"):
         return _counted(cursor)
     if kind == "o":

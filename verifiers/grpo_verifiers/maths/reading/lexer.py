@@ -30,7 +30,7 @@ from grpo_verifiers.maths.reading.vocabulary import (
     VARIANTS,
     words_of,
 )
-from grpo_verifiers.maths.reading.words import SHORT_WORDS
+from grpo_verifiers.maths.reading.words import SHORT_WORDS, number_of
 
 Match = Callable[[str, int], "re.Match[str] | None"]
 
@@ -209,6 +209,34 @@ _ROW_SPACE = re.compile(r"(?:(?<!\s)\s++)?\[\s*+-?[\d.]+\s*+[a-z]{2}\s*+\]")
 _COLUMNS = re.compile(r"(?:(?<!\s)\s++)?(?:\[[a-z]\]\s*+)?\{[^{}]*\}")
 
 
+_BASED = re.compile(
+    r"\A\(?\s*+(?:\\(?:text|mathrm|mbox|texttt)\s*+\{)?\s*+([0-9A-Za-z]++(?:\.[0-9A-Za-z]++)?)\s*+\}?\s*+\)?\s*+_\s*+(?:\{\s*+)?\(?(?:\\(?:text|mathrm)\s*+\{)?\s*+(\d+|[a-z]+)\s*+\)?\}*"
+)
+_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z.]+)\s*+\}")
+_PREFIXED = re.compile(r"0([box])([0-9A-Fa-f]{1,300})")
+_PREFIXES = {"b": 2, "o": 8, "x": 16}
+
+
+def _based(text: str) -> Token | None:
+    """An answer that is digits in a base (`1011_2`, `(1F)_{16}`, `0x1F`), as one token; None for others."""
+    if text[:1] == "0" and (prefixed := _PREFIXED.fullmatch(text)):
+        digits, base = prefixed[2], _PREFIXES.get(prefixed[1])
+    elif "_" in text and (match := _BASED.fullmatch(_UPRIGHT_DIGITS.sub(r"\1", text))):
+        digits, base = match[1], int(match[2]) if match[2].isdigit() else number_of([match[2]])
+    else:
+        return None
+    if base is None or not 2 <= base <= 36 or len(digits) > 300:
+        return None
+    # `AB_3` is a point with an index; letters are digits only where the base has so many
+    if digits.isalpha() and (len(digits) < 2 or not (base == 16 or (base > 10 and digits.isupper()))):
+        return None
+    try:
+        int(digits.replace(".", ""), base)
+    except ValueError:
+        return None
+    return Token("b", f"{digits.upper()}_{base}")
+
+
 def matching(text: str, start: int) -> int:
     """Index of the brace that closes the one at `start`.
 
@@ -256,6 +284,8 @@ def lex(text: str, commas: bool = True) -> list[Token]:
         Unreadable: unbalanced braces, an unknown environment.
         TooBig: more than the limits allow.
     """
+    if based := _based(text):
+        return [based]
     tokens: list[Token] = []
     if "\\\\" in text and "begin" not in text:
         text = _ESCAPED.sub(r"\\\1", text)

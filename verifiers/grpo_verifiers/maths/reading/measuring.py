@@ -162,4 +162,13 @@ def read_degrees(cursor: Cursor, node: Node) -> Node:
         cursor.at += 1
         cursor.currency = "celsius" if after.value[0] in "Cc" else "fahrenheit"
         return node
+    # `60°42'` is 607/10 degrees; sixty minutes and more are no angle in this notation
+    for part, marks in ((60, ("'",)), (3600, ('"', "''"))):
+        mark = cursor.peek(1).value + (cursor.peek(2).value if cursor.peek(2).value == "'" else "")
+        if node[0] == "n" and cursor.peek().kind == "n" and mark in marks:
+            size = Fraction(cursor.peek().value)
+            if size >= 60:
+                raise Unreadable("an angle of sixty minutes")
+            cursor.at += 1 + len(mark)
+            node = number(node[1] + size / part)
     return ("deg", node)

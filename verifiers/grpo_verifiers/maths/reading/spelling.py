@@ -1,4 +1,4 @@
-"""Text to text, before the lexer: glyphs to LaTeX, thousands marks out of numbers, angles in minutes, prefixes of bases.
+"""Text to text, before the lexer: glyphs to LaTeX, thousands marks out of numbers.
 
 How this works: `respell` rewrites what models type in Unicode into the commands that the lexer reads; `rewrite` turns
 whole answers in another notation into one that the grammar has. All are linear.
@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from fractions import Fraction
 
-# Whole answers in another notation: angles in minutes, prefixes of bases, prose round formulas.
+# Whole answers in another notation: prose round formulas.
 
 _GLUED = re.compile(r"\\(q?quad)(?=[a-zA-Z])")
 _APART = re.compile(r"(?<=[\w})])(?<!quad)\s*+(?:\\q?quad\s*+)++(?=[a-zA-Z](?:_\{?\w{1,9}\}?)?\s*+=)")
-_PREFIXED = re.compile(r"0([box])([0-9A-Fa-f]{1,300})")
-_BASES = {"b": 2, "o": 8, "x": 16}
-_ANGLE = re.compile(
-    r"(-?)(\d{1,4})\s*+(?:\^\s*+\{?\s*+)?\\circ\s*+\}?\s*+(\d{1,2}(?:\.\d{1,9})?)\s*+'(?:\s*+(\d{1,2}(?:\.\d{1,9})?)\s*+(?:''|\")?)?"
-)
 _QUOTIENT_RING = re.compile(
     r"\(?\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+/\s*+\{?\s*+(\d{1,9})\s*+\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+\}?\)?"
 )
@@ -36,25 +30,6 @@ def rewrite(text: str) -> str:
     """The text in spellings that the lexer takes; unchanged where none of the forms is met."""
     if "quad" in text:
         text = _APART.sub(", ", _GLUED.sub(r"\\\1 ", text))
-    # `0x1F`, `0b101`: before the lexer, for which these are products with 0
-    if text[:1] == "0":
-        match = _PREFIXED.fullmatch(text)
-        if match is not None:
-            base = _BASES[match[1]]
-            try:
-                int(match[2], base)
-            except ValueError:
-                return text
-            return f"{match[2].upper()}_{{{base}}}"
-    if "circ" in text and "'" in text:
-        match = _ANGLE.fullmatch(text)
-        if match is not None:
-            # `60°42'` as 607/10 degrees; sixty minutes and more are no angle in this notation
-            minutes, seconds = Fraction(match[3]), Fraction(match[4] or 0)
-            if minutes >= 60 or seconds >= 60:
-                return text
-            value = int(match[2]) + minutes / 60 + seconds / 3600
-            return f"{match[1]}\\frac{{{value.numerator}}}{{{value.denominator}}}^\\circ"
     if "_" in text and "^" in text:
         # `x^2_1` is the square of x_1, as TeX sets it
         text = _POWER_FIRST.sub(r"_\2^\1", text)
