@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times, whole_names
+from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, whole_names
 from grpo_verifiers.maths.comparing.values import (
     NotRational,
     NoValue,
@@ -155,8 +155,9 @@ def _field(
 ) -> bool:
     images = Field(trial.log10, positive)
     try:
-        # (-1)^n has one image for an even and one for an odd n: all parities must agree
-        for odd in product((0, 1), repeat=min(len(whole), 4)):
+        # (-1)^n has one image for an even and one for an odd n: all parities must agree, under both primes
+        for turn, odd in product((0, 1), product((0, 1), repeat=min(len(whole), 4))):
+            images = images if turn == 0 else Field(trial.log10, positive, turn)
             images.parities = dict(zip(whole, odd, strict=False))
             if images.image(gold) != images.image(answer):
                 break
@@ -267,14 +268,17 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
             return False
         if positive and (ratio.real <= 0 or abs(ratio.imag) > 1e-9 * abs(ratio)):
             return False
-    images = Field(trial.log10)
-    try:
-        first = _cross(images, gold, answer)
-        # the same quotient in other letters: one that depends on them changes, a constant stays
-        other = {name: name + " again" for name in names}
-        renamed = _cross(images, rename(gold, other), rename(answer, other))
-    except (NoImage, TooBig, RecursionError):
-        return False
+    for turn in (0, 1):
+        images = Field(trial.log10, turn=turn)
+        try:
+            first = _cross(images, gold, answer)
+            # the same quotient in other letters: one that depends on them changes, a constant stays
+            other = {name: name + " again" for name in names}
+            renamed = _cross(images, rename(gold, other), rename(answer, other))
+        except (NoImage, TooBig, RecursionError):
+            return False
+        if first is None or first != renamed:
+            break
     if first is None or renamed is None or first != renamed:
         if images.opaque and first is not None and ratios:
             constant = ratios[0][0].real
@@ -291,4 +295,4 @@ def _cross(images: Field, gold: Node, answer: Node) -> Pair | None:
     a, b = images.image(gold), images.image(answer)
     if a == (0, 0) or b == (0, 0):
         return None
-    return _times(a, _inverse(b))
+    return images.times(a, images.inverse(b))
