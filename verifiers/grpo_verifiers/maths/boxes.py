@@ -10,44 +10,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.text import without_end
 
 _MOST_UNSEEN = 200
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
-_BARE_BOX = re.compile(r"-?(?<![.,])[.,]*+\d++(?:[.,]++\d++)*+|\\[a-zA-Z]+|[A-Za-z0-9]")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
-_GOES_ON = re.compile(
-    r"\A\s*+(?:\^(?!\s*+\{?\s*+\\circ)|!(?=\s*+\$)|(?:[-+*/]|\\(?:times|cdot|pm|div)(?![a-zA-Z]))(?=\s*+(?:\d|\\(?:[dt]?frac|sqrt|pi)(?![a-zA-Z]))))"
-)
-"""What goes on with the formula behind its box: the box is not all of the answer."""
-_NUMBER_GOES_ON = re.compile(
-    r"\A(?:\.\d++|(?:\{?,\}?\d{3})++(?!\d)|\{?:\}?\d++|\d++|\s*+\\[dt]?frac(?![a-zA-Z])[^$\n]{1,40})"
-)
-"""Digits, a fraction or the minutes of a clock that touch the box: with it they are one number."""
-_FACTOR_GOES_ON = re.compile(
-    r"\A\s*+(?:\\(?:sqrt|pi|theta|alpha|beta|lambda|phi|ln|log|sin|cos|tan|cot|sec|csc)(?![a-zA-Z])|[a-zA-Z](?![a-zA-Z{]))[^$\n=<>]{0,60}"
-)
-"""A factor behind a box in the same formula: `\\boxed{5}\\pi`, `\\boxed{5}x`."""
-_PROSE_GOES_ON = re.compile(
-    r"\A(?:\\[)\]]|[\s$*])*+(?:and\s(?:a|one|two|three)[\s-](?:half|third|quarter|fourth)|(?:times|plus|minus|to)\s++[$\\]{0,2}\(?\s?-?(?:\d|\\[a-z]))",
-    re.I,
-)
-_FORMULA_ENDS = re.compile(r"\\[)\]]|\\(?:text|mathrm|quad|qquad|ldots|dots)(?![a-zA-Z])|[.,;:](?=\s|\Z)|\Z")
-_SCALE_BEHIND = re.compile(
-    r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b", re.I
-)
-_UNIT_BEHIND = re.compile(
-    r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
-    r"((?:square |cubic )?(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents?|dollars?|euros?|degrees?|radians?"
-    r"|inch(?:es)?|feet|foot|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|kilomet(?:er|re)s?"
-    r"|grams?|kilograms?|pounds?|ounces?|lit(?:er|re)s?|millilit(?:er|re)s?|gallons?|[ckm]m|kg|mg|km/h|mph))\b\}?(\^\{?\d\}?)?(?![\w/])",
-    re.I,
-)
-"""A unit behind the box. Only words that are nothing else; letters such as `m` may be variables."""
-_NUMBER_BEFORE = re.compile(r"(?:\$|\\\()\s*+(\d++:)\Z")
-_SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 
 
 class Box(NamedTuple):
@@ -69,7 +36,7 @@ def box_at(text: str, start: int, after: int) -> Box:
         if end > 0 and "{" not in inside and "\\" not in inside:
             return Box(start, end + 1, inside)
         depth = 0
-        for match in _BRACE.finditer(text, i):
+        for match in patterns.BRACE.finditer(text, i):
             mark = match.group()
             if mark == "{":
                 depth += 1
@@ -80,7 +47,7 @@ def box_at(text: str, start: int, after: int) -> Box:
         return Box(start, n, None)
     if i == after and text[i] not in "0123456789-":
         return Box(start, i, "")
-    bare = _BARE_BOX.match(text, i)
+    bare = patterns.BARE_BOX.match(text, i)
     return Box(start, bare.end(), bare.group()) if bare else Box(start, i, "")
 
 
@@ -97,14 +64,11 @@ def rfind_box(text: str, before: int) -> tuple[int, int] | None:
                 start = max(start, text.rfind(other, max(start, 0), before))
             if start < 0:
                 return None
-        match = _BOX.match(text, start)
+        match = patterns.BOX.match(text, start)
         if match is not None and not _is_comment(text, start):
             return start, match.end()
         before = start
     return None
-
-
-_UNSEEN = re.compile(r"\\(?:[hv]?phantom|label|tag|x?cancel|sout|textcolor\s*\{white\})\s*\{\Z")
 
 
 def _is_comment(text: str, at: int) -> bool:
@@ -115,7 +79,7 @@ def _is_comment(text: str, at: int) -> bool:
         mark = text.rfind("%", max(line, at - 200), at)
         if mark > line and text[max(line, mark - 40) : mark].rstrip(" \t$.").endswith("}") and text[mark - 1].isspace():
             return True
-    if text[at - 1 : at] == "{" and _UNSEEN.search(text, max(0, at - 40), at):
+    if text[at - 1 : at] == "{" and patterns.UNSEEN.search(text, max(0, at - 40), at):
         return True
     if text.find("<", max(0, at - 2000), at) < 0:
         return False
@@ -126,15 +90,13 @@ def _is_comment(text: str, at: int) -> bool:
 _TOUCHING = frozenset("-−0123456789")
 COMPARING = frozenset("<>≠qet")
 """Last characters of what a comparison before a box can be spelt with."""
-_COMPARED = re.compile(r"(?:[\w})\]'&]\s*(?P<sign>[<>])|(?P<name>\\(?:lt|gt|neq?)(?![a-zA-Z])|≠))\s*\Z")
-_A_TAG = re.compile(r"</?[a-zA-Z|][^<>\s]*>\s*\Z")
 
 
 def compared(text: str, box: Box) -> str:
     r"""The strict comparison before a box: `x > \boxed{6}` means more than 6. One that includes its bound often names a minimum."""
     before = text[max(0, box.start - 40) : box.start]
-    match = _COMPARED.search(before)
-    return "" if match is None or _A_TAG.search(before) else (match["sign"] or match["name"])
+    match = patterns.BOX_COMPARED.search(before)
+    return "" if match is None or patterns.A_TAG.search(before) else (match["sign"] or match["name"])
 
 
 def _with_what_goes_on(text: str, box: Box, tail: str, content: str) -> str:
@@ -144,20 +106,20 @@ def _with_what_goes_on(text: str, box: Box, tail: str, content: str) -> str:
     """
     if not content[-1:].isdigit() and content[-1:] not in "})":
         return content
-    if tail and tail[0] not in "$ \n" and (match := _NUMBER_GOES_ON.match(tail)):
+    if tail and tail[0] not in "$ \n" and (match := patterns.NUMBER_GOES_ON.match(tail)):
         return content + _formula(match[0])
-    if tail and tail[0] != "$" and (match := _FACTOR_GOES_ON.match(tail)) and _formula_of(text, box):
+    if tail and tail[0] != "$" and (match := patterns.FACTOR_GOES_ON.match(tail)) and _formula_of(text, box):
         return f"{content} {_formula(match[0])}"
     # most boxes have no word behind them, which is cheaper to see than the patterns
     if tail.lstrip(_LAYOUT)[:1].isalpha():
-        if match := _SCALE_BEHIND.match(tail):
+        if match := patterns.SCALE_BEHIND.match(tail):
             return f"{content} {match[1]}"
-        if match := _UNIT_BEHIND.match(tail):
+        if match := patterns.UNIT_BEHIND.match(tail):
             return f"{content}\\text{{ {match[1]}}}{match[2] or ''}"
     if (
         box.start
         and text[box.start - 1] == ":"
-        and (match := _NUMBER_BEFORE.search(text, max(0, box.start - 24), box.start))
+        and (match := patterns.NUMBER_BEFORE.search(text, max(0, box.start - 24), box.start))
     ):
         return match[1] + content
     return content
@@ -168,26 +130,10 @@ _LAYOUT = "\\)]$*~ \t\n"
 
 def _formula(text: str) -> str:
     """A formula up to where it ends."""
-    found = _FORMULA_ENDS.search(text)
+    found = patterns.FORMULA_ENDS.search(text)
     return (text if found is None else text[: found.start()]).strip()
 
 
-_DOLLAR = re.compile(r"(?<!\\)\$\$?")
-_SENTENCE_BEFORE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,30}[,;:]?\s{1,3}[a-zA-Z]{2}")
-_UPRIGHT = re.compile(r"\\(?:text\w{0,6}|mbox|mathrm|tag|label)\s?\{([^{}]*)\}")
-_ROW = re.compile(r"\\\\|\\begin\s?\{[a-z]{1,12}\*?\}(?:\{[^{}]*\})?|\\(?:boxed|fbox)(?![a-zA-Z])")
-_CLOSED = re.compile(r"(?<!\\)\$|\\[)\]]|\\end(?![a-zA-Z])|\\\\|\n\s{0,9}\n")
-_BESIDE = re.compile(
-    r"(?:\s|[&~{}]|\\[,;:!> ]|\\(?:q?quad|(?:display|text)style|left|right|mathbf|boldsymbol|bm|underline|[Ll]arge|LARGE|[Hh]uge)(?![a-zA-Z])"
-    r"|\\(?:text)?color\s?\{\w{1,20}\})++"
-)
-_RELATION = r"[=≈≡→⇒∴:,;.£€¥₹\x00]|\\(?:approx|equiv|sim(?:eq)?|cong|in|to|mapsto|therefore|iff|implies|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|[lg]e(?:q|qslant)?|pounds|euro|\$)"
-_READ_BEFORE = re.compile(rf"(?:{_RELATION}|[<>≠≤≥]|\\(?:neq?|[lg]t))\Z")
-_READ_BEHIND = re.compile(
-    rf"(?:{_RELATION}|\\(?:AA|checkmark|blacksquare|square|Box|qed|[bp]?mod)(?![a-zA-Z])|[(\[](?:\x00|\s*+\\[bp]?mod(?![a-zA-Z])))"
-)
-_MARK_BEHIND = re.compile(r"\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\\?%|°")
-_LETTERS = re.compile(r"(?<![a-zA-Z])(?:\{[\s~]?([A-Za-z]+)\}|(?<![\\{^_])(nm|[kM]?eV|k[JN]|[kMG]Hz|Volt)(?![a-zA-Z]))")
 _OPENING = frozenset(("", "$", "=", "\\[", "\\("))
 _CLOSING = frozenset(("\\]", "\\)", "\\e"))
 
@@ -196,7 +142,7 @@ def _formula_of(text: str, box: Box) -> tuple[str, str] | None:
     """What stands before and behind a box in its formula, or in its row of one; None where it stands in no formula."""
     start = max(text.rfind("\n\n", 0, box.start), box.start - 1_000, 0)
     before, behind = text[start : box.start], text[box.end : box.end + 300]
-    dollars = [mark.end() for mark in _DOLLAR.finditer(before)]
+    dollars = [mark.end() for mark in patterns.DOLLAR.finditer(before)]
     opened = max(before.rfind("\\("), before.rfind("\\["))
     if len(dollars) % 2:
         at = dollars[-1]
@@ -204,11 +150,11 @@ def _formula_of(text: str, box: Box) -> tuple[str, str] | None:
         at = opened + 2
     elif (at := before.rfind("\\begin")) <= before.rfind("\\end"):
         return None
-    closed = _CLOSED.search(behind)
+    closed = patterns.CLOSED.search(behind)
     # dollars of money are not round formulas
-    if closed is None or _SENTENCE_BEFORE.search(_UPRIGHT.sub("", before[at:])):
+    if closed is None or patterns.SENTENCE_BEFORE.search(patterns.UPRIGHT.sub("", before[at:])):
         return None
-    rows = list(_ROW.finditer(before, at))
+    rows = list(patterns.ROW.finditer(before, at))
     if rows and "box" in rows[-1].group():
         previous = box_at(before, start=rows[-1].start(), after=rows[-1].end())
         at = previous.end
@@ -219,18 +165,18 @@ def _formula_of(text: str, box: Box) -> tuple[str, str] | None:
 
 def _is_read(before: str, behind: str, goes_on: bool) -> bool:
     """Whether all that stands beside a box in its formula is read: sides of an equation, a sign, a unit, words, layout."""
-    before, behind = _UPRIGHT.sub(_upright, before), _UPRIGHT.sub(_upright, behind)
+    before, behind = patterns.UPRIGHT.sub(_upright, before), patterns.UPRIGHT.sub(_upright, behind)
     if sum(map(before.count, "([")) + before.count("\\{") > sum(map(before.count, ")]")) + before.count("\\}"):
         return False  # a coordinate, an argument
-    before = without_end(before, _BESIDE)
-    before = without_end(before[:-1], _BESIDE) if before[-1:] in _SIGNS else before
-    if before and (_READ_BEFORE.search(before[-20:]) is None or _UNREAD in before):
+    before = without_end(before, patterns.BESIDE)
+    before = without_end(before[:-1], patterns.BESIDE) if before[-1:] in _SIGNS else before
+    if before and (patterns.READ_BEFORE.search(before[-20:]) is None or _UNREAD in before):
         return False
     at = 0
-    for pattern in (_BESIDE, _MARK_BEHIND, _BESIDE):
+    for pattern in (patterns.BESIDE, patterns.MARK_BEHIND, patterns.BESIDE):
         found = pattern.match(behind, at)
         at = found.end() if found else at
-    return goes_on or at == len(behind) or _READ_BEHIND.match(behind, at) is not None
+    return goes_on or at == len(behind) or patterns.READ_BEHIND.match(behind, at) is not None
 
 
 _SIGNS = frozenset("-−+")
@@ -256,7 +202,7 @@ def outermost(text: str, box: Box) -> Box:
         enclosing = box_at(text[: box.end + 4000], *outer)
         if enclosing.content is None or enclosing.end < box.end:
             return box
-        inner = FILLER.sub("", between)
+        inner = patterns.FILLER.sub("", between)
         box = Box(enclosing.start, enclosing.end, box.content if inner == "{" else enclosing.content)
     return box
 
@@ -265,10 +211,10 @@ def with_formula(text: str, box: Box, tail: str, before: str) -> str:
     """The content of a box with what belongs to it, empty if more stands beside it than is read; `before` in small letters."""
     content = box.content or ""
     if (tail and tail[0] not in "$.,;") or text[box.start - 1 : box.start] in _TOUCHING:
-        if _GOES_ON.match(tail):
+        if patterns.GOES_ON.match(tail):
             return ""
         if text[box.start - 1 : box.start] in _TOUCHING and text[box.start - 2 : box.start] != "--":
-            if _SIGN_BEFORE.search(text, max(0, box.start - 12), box.start) is None:
+            if patterns.SIGN_BEFORE.search(text, max(0, box.start - 12), box.start) is None:
                 return ""
             content = f"-{content}" if content[:1].isalnum() or content[:1] == "\\" else f"-({content})"
         content += "\\%" if tail.startswith(("%", "\\%")) else ""
@@ -281,15 +227,19 @@ def with_formula(text: str, box: Box, tail: str, before: str) -> str:
         and "or" not in before
     )
     formula = None if is_alone else _formula_of(text, box)
-    if formula is not None and text[box.start - 1] not in _SIGNS and without_end(formula[0], _BESIDE)[-1:] in _MINUS:
+    if (
+        formula is not None
+        and text[box.start - 1] not in _SIGNS
+        and without_end(formula[0], patterns.BESIDE)[-1:] in _MINUS
+    ):
         content, whole = f"-({content})", f"-({content}){whole[len(content) :]}"
     if formula is not None and not _is_read(*formula, goes_on=whole != content):
-        measured = content + " " + _LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
+        measured = content + " " + patterns.BOX_LETTERS.sub(r"\\mathrm{\1\2}", formula[1])
         is_measure = len(content) < _LONGEST_MEASURE and _is_read(formula[0], "", goes_on=True)
         tree = read_answer(measured).tree if is_measure else None
         if tree is None or tree[0] not in ("unit", "pct"):
             return ""
         whole = measured
-    if len(tail) > 3 and _PROSE_GOES_ON.match(tail):
+    if len(tail) > 3 and patterns.PROSE_GOES_ON.match(tail):
         return ""
     return whole

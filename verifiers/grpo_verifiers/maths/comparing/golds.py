@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.comparing.scalars import value_of
 from grpo_verifiers.maths.comparing.values import Undefined
 from grpo_verifiers.maths.extract import extract
@@ -20,19 +21,6 @@ from grpo_verifiers.text import accepted
 from grpo_verifiers.verifier import BadGold
 
 # Multiple choice: does an answer name the gold's option, and no other?
-
-_WORD = r"(?:(?:the\s++)?(?:correct\s++|right\s++)?(?:answer|option|choice)\s*+(?:is)?\s*+:?\s*+)?"
-_ALONE = re.compile(rf"\A{_WORD}[(\[]?\s*+([A-Ja-j])\s*+[)\].:]*", re.I)
-_WITH_TEXT = re.compile(rf"\A{_WORD}(?:[(\[]\s*+([A-J])\s*+[)\]]\s*+:?|([A-J])\s*+[).:])\s*+(\S.*)", re.S)
-_IS_RIGHT = re.compile(
-    r"\A[(\[]?\s*+([A-J])(?:\s*+[)\]])?\s++is\s++(?:the\s++)?(?:correct|right)(?:\s++(?:answer|option|choice))?\.?"
-)
-_OTHER = re.compile(
-    r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b"
-)
-_SEVERAL_LETTERS = re.compile(
-    r"\A[(\[{]?\s*+[A-J]\s*+[)\]}]?(?:\s*+(?:,\s*+and|,|;|and|&)\s*+[(\[]?\s*+[A-J]\s*+[)\]}]?)+"
-)
 
 
 def option_of(text: str) -> str:
@@ -43,33 +31,27 @@ def option_of(text: str) -> str:
         re.S,
     )
     # `(A) 3 or (B) 4` names two: what follows a letter must not name another one, or deny it
-    if bold is not None and not _OTHER.search(plain(bold[2])):
+    if bold is not None and not patterns.OTHER.search(plain(bold[2])):
         return bold[1]
     read = plain(text)
-    match = _ALONE.fullmatch(read) or _IS_RIGHT.fullmatch(read)
+    match = patterns.ALONE.fullmatch(read) or patterns.IS_RIGHT.fullmatch(read)
     if match is not None:
         return match[1].upper()
-    match = _WITH_TEXT.fullmatch(read)
-    if match is not None and not _OTHER.search(match[3]):
+    match = patterns.WITH_TEXT.fullmatch(read)
+    if match is not None and not patterns.OTHER.search(match[3]):
         return match[1] or match[2]
     return ""
 
 
-_GOLD_OPTION = re.compile(
-    r"\A\s*+(?:\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+)?\(\s*+([A-J])\s*+\)\s*+(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*+(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*+(\S.*)",
-    re.S,
-)
-
-
 def option_and_text(gold: str) -> tuple[str, str]:
     """Letter and text of a gold that gives both (`(B) 12`), or two empty strings."""
-    match = _GOLD_OPTION.fullmatch(gold)
+    match = patterns.GOLD_OPTION.fullmatch(gold)
     return (match[1], match[3]) if match else ("", "")
 
 
 def has_options(text: str) -> bool:
     """Whether a text holds a capital that may be an option's letter."""
-    return _OPTION.search(text) is not None
+    return patterns.OPTION.search(text) is not None
 
 
 def options_of(text: str) -> str:
@@ -78,24 +60,9 @@ def options_of(text: str) -> str:
     # letters without separators may be a sequence, whose order counts
     if re.fullmatch(r"\(?[A-J]{2,8}\)?", read):
         return read.strip("()")
-    if _SEVERAL_LETTERS.fullmatch(read):
+    if patterns.SEVERAL_LETTERS.fullmatch(read):
         return "".join(sorted(set(re.findall(r"[A-J]", read.replace("and", "")))))
     return ""
-
-
-_LETTER = re.compile(
-    r"\A(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*+\{\s*+)?\\?\(?\s*+(?:\\(?:text|textbf|mathrm|mathbf)\s*+\{\s*+)?([A-J])\s*+\}?\s*+\\?\)?\s*+\}?\.?"
-)
-_OPTION = re.compile("[A-J]")
-_LETTERS = re.compile(r"[A-J](?:\s*+(?:,|and|;)?\s*+[A-J]){1,6}")
-_OTHER_OPTION = re.compile(r"\(\s*[A-J]\s*\)")
-_INTEGER = re.compile(r"-?\d{1,15}")
-_LABEL = re.compile(r"\A\s*+(?:\\text\s*+\{)?\s*+(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+\}?\s*+:?", re.I)
-_SAID = re.compile(
-    r"\A\s*+(?:so\s++|thus\s++|therefore,?\s++)?(it|the(?:\s++[A-Za-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+\$([^$]+)\$\.?\s*+",
-    re.I,
-)
-_FORMULA = re.compile(r"\$([^$]+)\$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +93,7 @@ def compile_gold(value: object) -> MathGold:
     Raises:
         BadGold: there is nothing to compare with.
     """
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
+    if isinstance(value, str) and patterns.GOLD_INTEGER.fullmatch(value):
         return MathGold((value,), (), integer=int(value))
     if isinstance(value, list | tuple):
         if not value:
@@ -175,11 +142,11 @@ def _inner(text: str) -> str:
             return found.texts[0].strip()
         if "\\boxed" in text or "####" in text:
             raise BadGold(f"no answer in the gold: {found.reason or 'several answers'}")
-    label = _LABEL.match(text)
+    label = patterns.GOLD_LABEL.match(text)
     if label and text[label.end() :].strip():
         text = text[label.end() :].strip()
-    if "$" in text and "\\$" not in text and re.search(r"[A-Za-z]{3,}", _FORMULA.sub("", text)):
-        said = _SAID.fullmatch(text)
+    if "$" in text and "\\$" not in text and re.search(r"[A-Za-z]{3,}", patterns.FORMULA.sub("", text)):
+        said = patterns.GOLD_SAID.fullmatch(text)
         if said is not None and not NOT_STATED & set(said[1].lower().split()):
             return said[2].strip()
     return text
@@ -187,7 +154,7 @@ def _inner(text: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _compile_text(text: str) -> MathGold:
-    if _INTEGER.fullmatch(text):  # of a text that had something around it
+    if patterns.GOLD_INTEGER.fullmatch(text):  # of a text that had something around it
         return MathGold((text,), (), integer=int(text))
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
@@ -200,20 +167,20 @@ def _compile_text(text: str) -> MathGold:
             value_of(answer.tree)
         except Undefined as err:
             raise BadGold(f"the gold answer `{text[:40]}` has no value") from err
-    if _OPTION.search(answer.text) is None:
+    if patterns.OPTION.search(answer.text) is None:
         return MathGold((text,), (answer,))
-    letter = _LETTER.fullmatch(answer.text)
+    letter = patterns.LETTER.fullmatch(answer.text)
     letters = ""
     if not letter:
         bare = re.sub(r"\\text\b|[{}$()]", "", answer.text).strip()
-        if _LETTERS.fullmatch(bare):
+        if patterns.GOLD_LETTERS.fullmatch(bare):
             found = re.findall(r"[A-J]", bare.replace("and", ""))
             # letters in their order and each once: `BDA` is a word or a name, no set of options
             if found == sorted(set(found)):
                 letters = "".join(found)
         option, rest = option_and_text(answer.text)
         # another letter in the text would make it a list of options, not one of them
-        if option and not _OTHER_OPTION.search(rest):
+        if option and not patterns.OTHER_OPTION.search(rest):
             return MathGold((text,), (read_answer(rest),), letter=option, has_text=True)
     return MathGold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
 

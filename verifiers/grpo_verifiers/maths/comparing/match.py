@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.comparing.equations import same_relations
 from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, factors
 from grpo_verifiers.maths.comparing.golds import MathGold, has_options, option_and_text, option_of, options_of
@@ -138,8 +139,6 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
 
 # Answers in sentences: the same words and the same formulas, sign for sign.
 
-_DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*\{|\\[ ,;:!]|\\q?quad|[{}$~]")
-_SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
 VERDICTS = frozenset(("yes", "no", "true", "false"))
 _VERBS = names(
     "converge diverge exist increase decrease vanish intersect coincide oscillate commute terminate repeat converges "
@@ -152,14 +151,10 @@ _HEADINGS = names(
 )
 """Nouns that add nothing to the number or letter behind them."""
 
-_SUBJECT = re.compile(
-    r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I
-)
-
 
 def has_signs(text: str) -> bool:
     """Whether a text in words holds more than words and plain numbers: operators, comparators, brackets, macros."""
-    return _SIGN.search(_DRESS.sub(" ", text)) is not None
+    return patterns.SIGN.search(patterns.DRESS.sub(" ", text)) is not None
 
 
 def same_statement(gold: str, answer: str, trial: ComparisonTrial) -> bool:
@@ -204,19 +199,13 @@ def is_core(gold: str, answer: str) -> bool:
 
 def names_subject(answer: str, gold: str) -> bool:
     """Whether an answer is the gold said of a subject of one word: `the limit does not exist` for `does not exist`."""
-    match = _SUBJECT.match(answer)
+    match = patterns.SUBJECT.match(answer)
     if match is None or gold.lower().strip(" .") in VERDICTS:
         return False
     verb, _, rest = match["predicate"].lower().partition(" ")
     if verb in ("is", "are"):
         return bool(rest) and plain_words(rest) == plain_words(gold)
     return verb in _VERBS and plain_words(match["predicate"]) == plain_words(gold)
-
-
-_INTEGER = re.compile(r"\A\s*+\$?\s*+([-+]?\d{1,15})\s*+\.?\s*+\$?\s*+")
-
-
-_DECIMAL_COMMA = re.compile(r"-?0,\d+")
 
 
 class Match(NamedTuple):
@@ -231,7 +220,7 @@ def match(gold: MathGold, text: str, options: MathOptions) -> Match:
     """The cheap tiers."""
     # most golds: neither side has to be read
     if gold.integer is not None:
-        plain = _INTEGER.fullmatch(text)
+        plain = patterns.MATCH_INTEGER.fullmatch(text)
         if plain is not None:
             return _EQUAL_INTEGER if int(plain[1]) == gold.integer else _UNEQUAL
     stripped = text.strip()
@@ -371,7 +360,7 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if wanted.tree is not None and answer.tree is not None and "basis_" in wanted.tokens + answer.tokens:
         pairs.append((as_vector(wanted.tree, 3), as_vector(answer.tree, 3)))
     # `0,5` may be a list of two or have a comma for its point
-    if _DECIMAL_COMMA.fullmatch(answer.text):
+    if patterns.DECIMAL_COMMA.fullmatch(answer.text):
         pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
     if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
         pairs.append((wanted.as_list, answer.tree))

@@ -12,6 +12,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.forms import (
     MARKS,
     capitals_of,
@@ -22,7 +23,7 @@ from grpo_verifiers.maths.reading.forms import (
     read_residues,
     split_parts,
 )
-from grpo_verifiers.maths.reading.lexer import PLAIN_THOUSANDS, canonical, lex
+from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
 from grpo_verifiers.maths.reading.spelling import respell, rewrite
@@ -52,63 +53,8 @@ class Answer(NamedTuple):
 MOST_DIGITS = 4_000
 """Of a whole answer: Python refuses to read whole numbers of more than 4,300."""
 _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
-_STYLE = re.compile(r"^\\(?:display|text)style(?![a-zA-Z])\s*")
-_BRACED = re.compile(r"(\\(?:mathbf|boldsymbol)\s*)?\{")
-_BRACE = re.compile(r"\\.|[{}]", re.S)
-_MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*+\\(?:text|mathrm)\s*+\{\s*+([msgLFCA])\s*+\}")
-_CONDITION = re.compile(
-    r"(?:,\s*+)?\\text\s*+\{\s*+,?\s*+(?:for|where|when|with)\s*+\}(?=(?:\s|\\[ ,;])*+[a-z]\s*+(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
-)
-_EXCEPT = re.compile(
-    r"^\\text\s*+\{\s*+all\s++reals?(?:\s++numbers?)?(?:\s++x)?\s++except(?:\s++for)?\s*+(?:x\s*+=\s*+)?\}(?:\s|\\[ ,;])*+(?:x\s*+=\s*+)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
-    re.I,
-)
-_IN_WORDS = re.compile(
-    r"^(?:\\text\s*+\{)?\s*+(\d{1,15})(?:\s|\\[ ,])*+(?:\\text\s*+\{)?\s*+\(\s*+([a-zA-Z]++(?:[ -]++[a-zA-Z]++){0,20}+)\s*+\)\s*+\}?$"
-)
-_UNIT_NAME = r"\{\s*+\\(?:text|mathrm|mbox)\s*+\{\s*+([a-zA-Z]++(?: ++[a-zA-Z]++)*+)\s*+\}\s*+(?:\^\s*+\{?\s*+(\d)\s*+\}?)?\s*+\}"
-_UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*+{_UNIT_NAME}\s*+{_UNIT_NAME}")
-_OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*+(?:\\(?:mathrm|text)\s*+\{\s*+)?\\Omega\s*+\}?$")
-_MONEY = re.compile(
-    r"^(-?)(?:\\(?:text|mathrm)\s*+\{)?\s*+(US\s*+\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*+\}?(?:\s|~|\\[ ,])*+(-?\d[\d.,{}\\!]*)$"
-)
 _COINS = {"R": "rupees", "I": "rupees", "E": "euros", "G": "gbp", "U": "dollars"}
-_SENTENCE = re.compile(
-    r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
-    r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))",
-    re.I,
-)
 NOT_STATED = HEDGES | names("wrong incorrect false other one some first not never next previous")
-_KIND_WORD = re.compile(
-    r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:ordered\s++|open\s++|closed\s++)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
-    r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))",
-    re.I,
-)
-_WORD_SENTENCE = re.compile(
-    r"^(\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+|)(?:it\s++is|it'?s)\s++(?=[A-Za-z]+\s*+[.}]*$)(?!not\b)", re.I
-)
-_STATED = re.compile(
-    r"^(?:\\(?:text|mbox|textbf)\s*+\{\s*+)?(?:the\s++)?(?:final\s++|correct\s++)?answer\s++is\s*+:?\s*+\}?\s*+(?=[\d$\\({-])",
-    re.I,
-)
-_ARROW = re.compile(r"^\s*+\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*+")
-_DECORATION = re.compile(
-    r"(?<=[\w})$])(?<!quad)(?:\s|\\q?quad|\\[ ,;])*+\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*+$"
-)
-_PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
-_DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
-_BRACKETED_UNIT = re.compile(
-    r"(?<=[\d}])(?:\s|\\[ ,;])*+(?:\\(?:text|mathrm)\s*+\{\s*+\(\s*+([a-z]{2}[a-z ]*+)\s*+\)\s*+\}|\(\s*+\\(?:text|mathrm)\s*+\{\s*+([a-z]{2}[a-z ]*+)\s*+\}\s*+\))$"
-)
-_REASON = re.compile(r"(?:\\text\s*+\{\s*+[,(]?\s*+|\s\(?)(?:since|because)\b")
-_WRAPPED = re.compile(r"\A(\(+)([^()]*)(\)+)")
-_MACRO = re.compile(
-    r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"
-)
-_ASIDE = re.compile(
-    r"(?:\\text\s*+\{\s*+|(?<!\s)\s++)?\(\s*+(?:\\text\s*+\{)?\s*+(?:approximately|approx\.?|about|roughly|or about|which is about|i\.?e\.?,?|that is,?|in simplest form|simplified|exact value|exactly)\b[^()]*\)\s*+\}?\s*+$",
-    re.I,
-)
 _PHRASE_TREES: dict[str, Node] = {
     "infinity": ("inf",), "positive infinity": ("inf",), "negative infinity": ("neg", ("inf",)),
     "minus infinity": ("neg", ("inf",)), "infinitely many": ("inf",), "all real": ("all", "R"),
@@ -124,9 +70,9 @@ def tidy(text: str) -> str:
     """Outer dollars, stops and line breaks dropped, Unicode rewritten."""
     text = respell(text).strip()
     if "\\prime" in text:
-        text = _PRIMES.sub(lambda m: "'" * m[1].count("prime"), text)
+        text = patterns.PRIMES.sub(lambda m: "'" * m[1].count("prime"), text)
     if "dollar" in text and "\\" in text:
-        text = _DOLLAR_MACRO.sub(r"\\$", text)
+        text = patterns.DOLLAR_MACRO.sub(r"\\$", text)
     # bold in dollars in bold: a few rounds, however many layers a hostile text has
     for _ in range(6):
         before = text
@@ -156,12 +102,12 @@ def tidy(text: str) -> str:
 
 def _undressed(text: str) -> str:
     """The text without a style before all of it and without braces around all of it, plain or bold: none of them is shown as a mark."""
-    text = _STYLE.sub("", text)
-    opened = _BRACED.match(text)
+    text = patterns.STYLE.sub("", text)
+    opened = patterns.BRACED.match(text)
     if opened is None or text[-1] != "}":
         return text
     depth = 0
-    for mark in _BRACE.finditer(text, opened.end() - 1):
+    for mark in patterns.BRACE.finditer(text, opened.end() - 1):
         depth += (mark.group() == "{") - (mark.group() == "}")
         if depth == 0:
             inner = text[opened.end() : mark.start()].strip()
@@ -176,7 +122,7 @@ def plain(text: str) -> str:
     for _ in range(4):
         if "\\" not in text:
             break
-        text = _MACRO.sub("{", text)
+        text = patterns.MACRO.sub("{", text)
         text = re.sub(r"\\[,;:! ]|~|\\q?quad", " ", text)
     text = (
         text.replace("\\$", "")
@@ -189,15 +135,9 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-_PLAIN = re.compile(
-    r"\A\s*+(?P<sign>-?)(?:(?P<whole>[0-9]{1,15})(?:\.(?P<digits>[0-9]{1,15}))?"
-    r"|\\[dt]?frac\{(?P<top>[0-9]{1,15})\}\{(?P<bottom>[0-9]{1,15})\})\s*"
-)
-
-
 def _plain_number(text: str) -> Answer | None:
     """A whole number, a decimal or a fraction of whole numbers, which most answers are: what the readers below make of it."""
-    match = _PLAIN.fullmatch(text)
+    match = patterns.PLAIN.fullmatch(text)
     if match is None:
         return None
     sign, whole, digits, top, bottom = match.groups()
@@ -222,16 +162,16 @@ def read_answer(text: str) -> Answer:
 
 def _read(text: str) -> Answer:
     dressed = rewrite(tidy(text))
-    kind = _KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
+    kind = patterns.KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
     called = tuple(re.findall("vert|focus|cent", kind.group().lower())) if kind is not None else ()
     clean = _respelt(dressed)
     # doubled brackets around all of it are no tuple of a tuple
     if clean.startswith("(("):
-        wrapped = _WRAPPED.fullmatch(clean)
+        wrapped = patterns.WRAPPED.fullmatch(clean)
         if wrapped and len(wrapped[1]) == len(wrapped[3]):
             clean = f"({wrapped[2]})"
     if "(" in clean:
-        clean = _ASIDE.sub("", clean).strip() or clean
+        clean = patterns.ASIDE.sub("", clean).strip() or clean
     brackets = "(" in clean or "[" in clean or "{" in clean
     try:
         # a comma parts coordinates where brackets stand around it, and may mark thousands elsewhere
@@ -249,7 +189,7 @@ def _read(text: str) -> Answer:
     tree = tree if form is None else form
     # `1,234` is a number or a list of two: both readings are kept, and the gold's shape picks one
     as_list = None
-    if tree is not None and "," in clean and PLAIN_THOUSANDS.search(clean) is not None:
+    if tree is not None and "," in clean and patterns.PLAIN_THOUSANDS.search(clean) is not None:
         with suppress(Unreadable, RecursionError):
             as_list = read(lex(clean, commas=False))
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
@@ -273,27 +213,27 @@ def _respelt(clean: str) -> str:
     """The answer without what only dresses it: clocks, money, units and sentences in the spellings that the lexer takes."""
     # each test is cheaper than the search behind it, which most answers do not need
     if "frac" in clean and "{\\" in clean:
-        clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
+        clean = patterns.UNIT_FRACTION.sub(_unit_quotient, clean)
     if "\\text" in clean:
         # `all reals except 2` is a difference of sets in words
-        clean = _EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
-        clean = _CONDITION.sub(",", clean)
+        clean = patterns.EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
+        clean = patterns.CONDITION.sub(",", clean)
     if "\\mu" in clean:
-        clean = _MICRO.sub(r"\\text{ u\1}", clean)
+        clean = patterns.MICRO.sub(r"\\text{ u\1}", clean)
     if "Omega" in clean:
-        clean = _OHMS.sub(r"\\text{ ohm}", clean)
+        clean = patterns.OHMS.sub(r"\\text{ ohm}", clean)
     if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
-        clean = _MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
+        clean = patterns.MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
         clean = _stated(clean)
-        clean = _KIND_WORD.sub("", clean)
-        clean = _WORD_SENTENCE.sub(r"\1", clean)
-    clean = _STATED.sub("", clean)
+        clean = patterns.KIND_WORD.sub("", clean)
+        clean = patterns.WORD_SENTENCE.sub(r"\1", clean)
+    clean = patterns.STATED.sub("", clean)
     if clean.endswith((")", "}")) and "(" in clean:
-        clean = _IN_WORDS.sub(_said_twice, clean)
+        clean = patterns.IN_WORDS.sub(_said_twice, clean)
     if "\\" in clean:
-        clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
-        clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
-    if ("since" in clean or "because" in clean) and (reason := _REASON.search(clean)):
+        clean = patterns.DECORATION.sub("", patterns.ARROW.sub("", clean)).strip() or clean
+        clean = patterns.BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
+    if ("since" in clean or "because" in clean) and (reason := patterns.REASON.search(clean)):
         head = clean[: reason.start()].rstrip(" ,;\\")
         clean = head + "}" * (head.count("{") - head.count("}")) if head else clean
     return clean
@@ -311,7 +251,7 @@ def _unit_quotient(match: re.Match[str]) -> str:
 
 def _stated(text: str) -> str:
     """The value at the end of a sentence (`The number of ways is 12`); what follows it in the same macro stays text."""
-    match = _SENTENCE.match(text)
+    match = patterns.SENTENCE.match(text)
     if match is None or NOT_STATED & set(match[1].lower().split()):
         return text
     rest = text[match.end() :]

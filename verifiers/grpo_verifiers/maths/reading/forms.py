@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.reader import read
 from grpo_verifiers.maths.reading.tokens import Token, Unreadable
@@ -104,27 +105,15 @@ def _joins_values(tokens: list[Token], i: int) -> bool:
 # positive`.
 
 _INFINITY: Node = ("inf",)
-_LEAD = r"(?:(?:all|any|every|the)\s+)?(?:real\s+)?(?:numbers?\s+|values?\s+)?(?:that\s+are\s+|which\s+are\s+)?(?:strictly\s+)?"
-_COMPARED = re.compile(
-    _LEAD
-    + r"(?:(?P<over>(?:greater|more|larger|bigger|higher) than|above|exceeding)|(?P<under>(?:less|smaller|fewer|lower) than|below)"
-    r"|(?P<least>at least|no less than|not less than|no fewer than|no smaller than)"
-    r"|(?P<most>at most|no more than|not more than|no greater than|not greater than))(?P<equal> or equal to)?"
-)
-_SIGNED = re.compile(r"(?:(?:strictly|always)\s+)?(?P<non>non\s*)?(?P<sign>positive|negative)")
-_WORDY = re.compile(
-    r"\b(?:than|least|most|above|below|exceeding|between|positive|negative|nonpositive|nonnegative)\b", re.I
-)
-_BETWEEN_TWO = re.compile(_LEAD + r"between")
 
 
 def read_range(text: str, words: str) -> Node | None:
     """The interval an answer in words names, or None; `words` is its plain text."""
-    if _WORDY.search(words) is None:
+    if patterns.WORDY.search(words) is None:
         return None
     parts = sentence(text)
     if len(parts) == 1 and isinstance(parts[0], str):
-        match = _SIGNED.fullmatch(parts[0])
+        match = patterns.SIGNED.fullmatch(parts[0])
         if match is None:
             return None
         positive, non = match["sign"] == "positive", bool(match["non"])
@@ -139,7 +128,7 @@ def read_range(text: str, words: str) -> Node | None:
     # `between 2 and 9 inclusive`: without the last word nobody knows about the ends
     if len(parts) != 3 or not isinstance(parts[0], str) or not isinstance(parts[1], Formula):
         return None
-    if _BETWEEN_TWO.fullmatch(parts[0]) is None or parts[2] not in ("inclusive", "exclusive"):
+    if patterns.BETWEEN_TWO.fullmatch(parts[0]) is None or parts[2] not in ("inclusive", "exclusive"):
         return None
     tree = parts[1].tree
     if tree is None or tree[0] != "list" or tree[1] != "and" or len(tree[2]) != 2 or not all(map(_is_bound, tree[2])):
@@ -165,7 +154,7 @@ def read_half(tokens: list[Token]) -> Node | None:
 
 
 def _compared(words: str, bound: Formula) -> Node | None:
-    match = _COMPARED.fullmatch(words)
+    match = patterns.FORM_COMPARED.fullmatch(words)
     if match is None or not _is_bound(bound.tree):
         return None
     # `at least or equal to` is no English: whoever says so may mean anything
@@ -192,17 +181,11 @@ def _below(bound: Node | None, closed: bool) -> Node:
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
-_DATE = re.compile(
-    r"(?:on )?(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)?(?: of)? (?P<month>[a-z]{3,9})\.?(?:,? (?P<year>\d{4}))?"
-    r"|(?:on )?(?P<m>[a-z]{3,9})\.? (?:the )?(?P<d>\d{1,2})(?:st|nd|rd|th)?(?:,? (?P<y>\d{4}))?"
-    r"|(?P<iso>\d{4})-(?P<number>\d\d)-(?P<last>\d\d)"
-)
-_CHANCE = re.compile(r"(?:an? )?(\d{1,9}) (?:chances? )?(?:in|out of) (?:an? )?(\d{1,9})(?: chance)?")
 
 
 def read_date(text: str) -> Node | None:
     """`("date", year | None, month, day)` of a day in words or as `2024-03-14`, or None."""
-    found = _DATE.fullmatch(text.strip(" .").lower())
+    found = patterns.DATE.fullmatch(text.strip(" .").lower())
     if found is None:
         return None
     day, name, year = (
@@ -216,7 +199,7 @@ def read_date(text: str) -> Node | None:
 
 def read_chance(text: str) -> Node | None:
     """The quotient that `1 in 36` or `3 out of 10` names, or None."""
-    found = _CHANCE.fullmatch(text.strip(" .").lower())
+    found = patterns.CHANCE.fullmatch(text.strip(" .").lower())
     return None if found is None else ("/", number(int(found[1])), number(int(found[2])))
 
 
@@ -299,9 +282,6 @@ def _split(tokens: list[Token], marks: frozenset[str]) -> list[list[Token]]:
 
 # Sequences of capital letters: marks of a test, tosses of a coin, an order of people. They do not commute.
 
-_CAPITALS = re.compile(
-    r"(?:\\(?:text|textbf|textit|mathrm|mathbf|mathit|mbox|operatorname|texttt|vec|overrightarrow)\s*\{\s*)?([A-Z]{2,200})\s*\}?"
-)
 _CAPITAL_WORDS = frozenset(
     ("none", "true", "false", "zero", "even", "left", "right", "both", "never", "always", *SHORT_WORDS)
 )
@@ -309,7 +289,7 @@ _CAPITAL_WORDS = frozenset(
 
 def capitals_of(text: str) -> str:
     """The capitals an answer consists of, in order, or `` if it is something else or a word."""
-    match = _CAPITALS.fullmatch(text)
+    match = patterns.CAPITALS.fullmatch(text)
     if match is None or match[1].lower() in _CAPITAL_WORDS:
         return ""
     return match[1]
@@ -346,27 +326,21 @@ def _letters_in(node: Node) -> list[str]:
 
 # Answers to a question in several parts: `(a) 12, (b) 7`.
 
-_PART_LABEL = re.compile(
-    r"(?P<opened>\\(?:text|mathrm|textbf|mathbf)\s*\{[\s,;]*(?:and\s+)?)?(?:[Pp]art\s*)?"
-    r"(?:(?P<open>\()\s*)?(?P<name>i{1,3}|iv|v|[a-h]|[1-8])\s*\)(?:\s*[:.=])?\s*(?(opened)(?P<closed>\})?)"
-)
 _LABEL_ORDERS = (("i", "ii", "iii", "iv", "v"), tuple("abcdefgh"), tuple("12345678"))
-_ONE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_PARTING = re.compile(r"(?:\s|[,;.&]|\\q?quad|\\\\|\\[ ,;:!]|\band\b|\\text\s*+\{\s*+(?:and)?[\s,;]*+\})++")
 
 
 def split_parts(text: str) -> list[str] | None:
     """The text after each label, in order; None unless there are at least two labels, the first ones of their
     alphabet."""
     text = text.strip()
-    whole = _ONE_TEXT.fullmatch(text)
+    whole = patterns.ONE_TEXT.fullmatch(text)
     text = text if whole is None else whole[1]
-    first = _PART_LABEL.match(text)
+    first = patterns.PART_LABEL.match(text)
     if first is None:
         return None
     # the first label decides which alphabet counts: an `(i)` within part (a) is no label then
     order = next(names for names in _LABEL_ORDERS if first["name"] in names)
-    labels = [m for m in _PART_LABEL.finditer(text) if m["name"] in order and _is_part_label(m, text)]
+    labels = [m for m in patterns.PART_LABEL.finditer(text) if m["name"] in order and _is_part_label(m, text)]
     names = [label["name"] for label in labels]
     if len(names) < 2 or labels[0].start() != 0 or sorted(names, key=order.index) != list(order[: len(names)]):
         return None
@@ -391,5 +365,5 @@ def _is_part_label(found: re.Match[str], text: str) -> bool:
 
 def _part(text: str, label: re.Match[str]) -> str:
     """One part without what parts it from the next; a text macro that its label opened stays open."""
-    text = without_end(text, _PARTING).strip()
+    text = without_end(text, patterns.PARTING).strip()
     return f"\\text{{{text}" if label["opened"] is not None and label["closed"] is None and text else text

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.tokens import Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.units import LETTERS, SHORT
 from grpo_verifiers.maths.reading.vocabulary import (
@@ -38,7 +39,6 @@ Match = Callable[[str, int], "re.Match[str] | None"]
 
 _UNITS = frozenset(LETTERS)
 PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
-_AFTER_PRODUCT = re.compile(r"(?:(?<!\s)\s++)?(?:[-+=^*/_)}]|\\cdot|$)")
 
 
 def is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
@@ -51,7 +51,7 @@ def is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
         # `3rd`, `n^{th}`
         if text[pos - 2 : pos] in _ORDINAL and (last.kind == "n" or last.value in ("^", "{", ")")):
             return False
-        return _AFTER_PRODUCT.match(text, pos) is not None
+        return patterns.AFTER_PRODUCT.match(text, pos) is not None
     following = text[pos:].lstrip()[:1]
     return following != "" and following in "+-=^*/_"
 
@@ -71,7 +71,6 @@ def may_be_unit(out: list[Token]) -> bool:
     )
 
 
-_VOWEL = re.compile(r"[aeiouyAEIOUY]")
 _ORDINAL = frozenset(("st", "nd", "rd", "th"))
 
 
@@ -82,15 +81,12 @@ def _is_word(run: str) -> bool:
     if len(run) <= 3:
         return low in SHORT_WORDS and (run.islower() or run.istitle() or low in ("dne", "nan", "yes", "no"))
     # no vowel, or the corners of a figure in their order: a product or the name of points
-    if not _VOWEL.search(run) or low in ("abcd", "abcde", "wxyz"):
+    if not patterns.VOWEL.search(run) or low in ("abcd", "abcde", "wxyz"):
         return False
     return not (
         # `ADCB` is points; a word in capitals is longer or has a letter twice
         run.isupper() and len(run) < 6 and len(set(run)) == len(run) and low not in ("none", "true", "false")
     )
-
-
-_FUNCTION_HEAD = re.compile("(" + "|".join(sorted(FUNCTIONS - {"st"}, key=len, reverse=True)) + "|pi)")
 
 
 def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
@@ -134,7 +130,7 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
         out.append(Token("w", run, spaced))
         return
     # `sinx` and `xcosy` come without spaces; in a longer run such a name is chance
-    head = _FUNCTION_HEAD.search(run) if len(run) > 3 else None
+    head = patterns.FUNCTION_HEAD.search(run) if len(run) > 3 else None
     if head is not None and len(run) <= 12:
         if head.start():
             add_letters(run[: head.start()], out, spaced, upright)
@@ -166,62 +162,15 @@ def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> To
 MOST_TOKENS = 3_000
 DEPTH = 60
 
-# `1{,}234`, `1\\,234` and `1 234` in threes, or in twos before the last three (lakhs and crores). Before a stroke the gap may be
-# that of a mixed number; an exponent, an index or a bare radicand ends at it. Plain commas where they part no coordinates.
-_GAP = r"(?:\{,\}|\\text\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )"
-_PLAIN_COMMAS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d)+,\d{3})(?!\d)(?!,\d)"
-PLAIN_THOUSANDS = re.compile(rf"(?<![\d.,]){_PLAIN_COMMAS}")
-_GROUPED = (
-    rf"(?<![\d.,^_])(?<!\\sqrt)(?:\d{{1,3}}(?:{_GAP}\d{{3}})+"
-    r"|(?<![!}])\d{1,2}(?:(?:\{,\}|,\\!)\d\d(?!\d))++(?:\{,\}|,\\!)\d{3})(?!\d)(?!\s*/)"
-    r"|(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)"
-)
-# `1.234,5` and `1.234.567`; one point by itself stays a decimal point
-_CONTINENTAL = r"(?<![\d.,])\d{1,3}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})(?![\d,.])"
-_MARKS = re.compile(rf"{_GAP}|[,']")
-_POWER_OF_TEN = re.compile(r"\s*10\s*\^")
 
-_TOKENS = (
-    r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))++)"
-    r"|(?P<side>\\(?:left|right|middle)(?![a-zA-Z])\s*\.?)"
-    r"|(?P<env>\\(?P<which>begin|end)\s*\{\s*(?P<envname>[a-zA-Z]+)\*?\s*\})"
-    r"|(?P<cmd>\\[a-zA-Z]+)"
-    r"|(?P<esc>\\.)"
-    r"|(?P<group>(?:%s"
-    rf"{_GROUPED}|(?P<continental>{_CONTINENTAL})|(?P<comma>\d++\{{,\}}\d++))(?:\.\d*+)?+(?:[eE][+-]?\d++(?![.\d]))?)"
-    r"|(?P<num>\d++\.?\d*+(?:[eE][+-]?\d++(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
-    r"|(?P<half>[apAP]\.?\s?[mM](?![A-Za-z])\.?)"
-    r"|(?P<word>[A-Za-z]+)"
-    r"|(?P<foreign>[^\W\d_]+)"
-    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)"
-)
-_LEX, _LEX_PARTED = (
-    re.compile(_TOKENS.replace("%s", plain), re.DOTALL) for plain in (rf"(?<![\d.,]){_PLAIN_COMMAS}|", "")
-)
-"""Tokens where plain commas mark thousands, and where they part items."""
-_WORD = re.compile(r"[A-Za-z]+")
-# what was printed as JSON or as a Python string has each backslash twice; `\\` is a line break in environments only
-_ESCAPED = re.compile(r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])")
-_TEN = re.compile(r"\s?\{?([+-]?)(\d{1,4})\}?(?![\d.])")
-_SHORT_ARGUMENT = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL)
-_NEGATED = re.compile(r"(?:(?<!\s)\s++)?(?:=|\\(?:in|subset|equiv|eq)\b)")
-_ROW_SPACE = re.compile(r"(?:(?<!\s)\s++)?\[\s*+-?[\d.]+\s*+[a-z]{2}\s*+\]")
-_COLUMNS = re.compile(r"(?:(?<!\s)\s++)?(?:\[[a-z]\]\s*+)?\{[^{}]*\}")
-
-
-_BASED = re.compile(
-    r"\A\(?\s*+(?:\\(?:text|mathrm|mbox|texttt)\s*+\{)?\s*+([0-9A-Za-z]++(?:\.[0-9A-Za-z]++)?)\s*+\}?\s*+\)?\s*+_\s*+(?:\{\s*+)?\(?(?:\\(?:text|mathrm)\s*+\{)?\s*+(\d+|[a-z]+)\s*+\)?\}*"
-)
-_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z.]+)\s*+\}")
-_PREFIXED = re.compile(r"0([box])([0-9A-Fa-f]{1,300})")
 _PREFIXES = {"b": 2, "o": 8, "x": 16}
 
 
 def _based(text: str) -> Token | None:
     """An answer that is digits in a base (`1011_2`, `(1F)_{16}`, `0x1F`), as one token; None for others."""
-    if text[:1] == "0" and (prefixed := _PREFIXED.fullmatch(text)):
+    if text[:1] == "0" and (prefixed := patterns.PREFIXED.fullmatch(text)):
         digits, base = prefixed[2], _PREFIXES.get(prefixed[1])
-    elif "_" in text and (match := _BASED.fullmatch(_UPRIGHT_DIGITS.sub(r"\1", text))):
+    elif "_" in text and (match := patterns.BASED.fullmatch(patterns.UPRIGHT_DIGITS.sub(r"\1", text))):
         digits, base = match[1], int(match[2]) if match[2].isdigit() else number_of([match[2]])
     else:
         return None
@@ -273,7 +222,7 @@ def _argument(text: str, at: int) -> tuple[str, int]:
         end = text.find("]", at)
         if end > 0:
             return _argument(text, end + 1)
-    match = _SHORT_ARGUMENT.match(text, at)
+    match = patterns.SHORT_ARGUMENT.match(text, at)
     return (match.group(), match.end()) if match else ("", n)
 
 
@@ -288,8 +237,8 @@ def lex(text: str, commas: bool = True) -> list[Token]:
         return [based]
     tokens: list[Token] = []
     if "\\\\" in text and "begin" not in text:
-        text = _ESCAPED.sub(r"\\\1", text)
-    _lex(text, tokens, False, 0, (_LEX if commas else _LEX_PARTED).match)
+        text = patterns.ESCAPED.sub(r"\\\1", text)
+    _lex(text, tokens, False, 0, (patterns.LEX if commas else patterns.LEX_PARTED).match)
     if "max" in text or "min" in text:
         for at, token in enumerate(tokens[:-1]):
             if token.value in ("max", "min") and tokens[at + 1].value in ("=", ":"):
@@ -315,7 +264,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
         kind = match.lastgroup
         value = match.group()
         if kind == "half" and not (upright or (out and out[-1].kind == "n" and any(t.value == ":" for t in out))):
-            kind, match = "word", _WORD.match(text, pos) or match
+            kind, match = "word", patterns.LEXER_WORD.match(text, pos) or match
             value = match.group()
         pos = match.end()
         if kind == "space":
@@ -327,11 +276,11 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
             # a comma before decimals is a point, and points part groups before it; else the marks go
             continental = match["continental"] and value.replace(".", "").replace(",", ".")
             comma = match["comma"] and value.replace("{,}", ".")
-            out.append(Token("n", continental or comma or _MARKS.sub("", value), spaced))
+            out.append(Token("n", continental or comma or patterns.MARKS.sub("", value), spaced))
         elif kind == "half":
             out.append(Token("w", f"{value[0].lower()}m", True))
         elif kind == "word":
-            if value in "xX" and out and out[-1].kind == "n" and _POWER_OF_TEN.match(text, pos):
+            if value in "xX" and out and out[-1].kind == "n" and patterns.POWER_OF_TEN.match(text, pos):
                 out.append(Token("o", "*", spaced))
             elif (
                 # `by` is a word or two variables: what stands around it decides
@@ -388,7 +337,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         is_set = len(letter) != 1 or letter in "RZNQC"
         out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
     elif name == "not":
-        rest = _NEGATED.match(text, pos)
+        rest = patterns.NEGATED.match(text, pos)
         if rest is None:
             # a stroke that were dropped in silence would turn the answer round
             raise Unreadable("a negation")
@@ -409,7 +358,7 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
         out.append(Token("w", "$", spaced))
     elif mark == "\\":
         # `\\[2pt]`: the space that a line break asks for is layout
-        row = _ROW_SPACE.match(text, pos)
+        row = patterns.ROW_SPACE.match(text, pos)
         pos = row.end() if row else pos
         out.append(Token("c", "newline", spaced))
     elif mark == "|":
@@ -431,7 +380,7 @@ def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -
         raise Unreadable(f"an environment {name[:20]}")
     if which == "begin" and name == "array":
         # the columns of `{c|c}` are layout
-        option = _COLUMNS.match(text, pos)
+        option = patterns.COLUMNS.match(text, pos)
         pos = option.end() if option else pos
     # a determinant would have to be computed: no reader knows `begin:det`, so that it is refused and not compared
     # by cells
@@ -464,7 +413,7 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         and out
         and out[-1].kind == "n"
         and "e" not in out[-1].value.lower()
-        and (power := _TEN.match(text, pos))
+        and (power := patterns.TEN.match(text, pos))
     ):
         out[-1] = out[-1]._replace(value=f"{out[-1].value}e{power[1]}{power[2]}")
         return power.end()

@@ -6,9 +6,9 @@ that are no unit stop it or make the answer unreadable. `read_compound` reads `1
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
 from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, find_unit
@@ -18,14 +18,12 @@ from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES
 # Quantities in two units: `1 hour 40 minutes`, `5 ft 3 in`. Their name ends in `+`: they may be met in any
 # of their units.
 
-_PIECE = r"(\d{1,9}(?:\.\d{1,9})?)\s*+([A-Za-z]{1,12})\.?"
-_COMPOUND = re.compile(rf"{_PIECE}\s*+(?:,|and)?\s*+{_PIECE}(?:\s*+(?:,|and)?\s*+{_PIECE})?")
 _DIMENSIONS = frozenset(("time", "length", "mass"))
 
 
 def read_compound(plain: str) -> Node | None:
     """The sum in its smallest unit, or None. Every part but the first is less than one of the unit before it."""
-    match = _COMPOUND.fullmatch(plain)
+    match = patterns.COMPOUND.fullmatch(plain)
     if match is None:
         return None
     total, last = Fraction(0), None

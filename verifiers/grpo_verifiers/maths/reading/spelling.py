@@ -9,34 +9,22 @@ from __future__ import annotations
 import re
 import unicodedata
 
-# Whole answers in another notation: prose round formulas.
+from grpo_verifiers.maths import patterns
 
-_GLUED = re.compile(r"\\(q?quad)(?=[a-zA-Z])")
-_APART = re.compile(r"(?<=[\w})])(?<!quad)\s*+(?:\\q?quad\s*+)++(?=[a-zA-Z](?:_\{?\w{1,9}\}?)?\s*+=)")
-_QUOTIENT_RING = re.compile(
-    r"\(?\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+/\s*+\{?\s*+(\d{1,9})\s*+\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+\}?\)?"
-)
-_SCRIPT = r"(\{[^{}]{1,80}\}|\\[a-zA-Z]+|[0-9A-Za-z])"
-_POWER_FIRST = re.compile(rf"\^\s*+{_SCRIPT}\s*+_\s*+{_SCRIPT}")
-_ARRAY = re.compile(
-    r"(?:\\left\s*+|(?<!\s)\s++)?\\\{\s*+\\begin\s*+\{array\}\s*+(?:\{[^{}]*+\})?((?:(?!\\begin\b).)*?)"
-    r"\\end\s*+\{array\}\s*+\\right\s*+\.?",
-    re.S,
-)
-_PROSE = re.compile(r"[A-Za-z]{2,}")
+# Whole answers in another notation: prose round formulas.
 
 
 def rewrite(text: str) -> str:
     """The text in spellings that the lexer takes; unchanged where none of the forms is met."""
     if "quad" in text:
-        text = _APART.sub(", ", _GLUED.sub(r"\\\1 ", text))
+        text = patterns.APART.sub(", ", patterns.GLUED.sub(r"\\\1 ", text))
     if "_" in text and "^" in text:
         # `x^2_1` is the square of x_1, as TeX sets it
-        text = _POWER_FIRST.sub(r"_\2^\1", text)
+        text = patterns.POWER_FIRST.sub(r"_\2^\1", text)
     if "mathbb" in text and "Z" in text:
-        text = _QUOTIENT_RING.sub(r"\\mathbb{Z}_{\1}", text)
+        text = patterns.QUOTIENT_RING.sub(r"\\mathbb{Z}_{\1}", text)
     if "{array}" in text and "\\right" in text:
-        text = _ARRAY.sub(r"\\begin{cases}\1\\end{cases}", text)
+        text = patterns.ARRAY.sub(r"\\begin{cases}\1\\end{cases}", text)
     if "$" in text:
         text = _with_prose_upright(text)
     return text
@@ -48,7 +36,7 @@ def _with_prose_upright(text: str) -> str:
         return text
     parts = text.split("$")
     outside = parts[0::2]
-    if not any(_PROSE.search(part) for part in outside):
+    if not any(patterns.PROSE.search(part) for part in outside):
         return text
     # commands outside of the dollars: the text is one formula with stray dollars
     if any("\\" in part or "{" in part or "}" in part for part in outside):
@@ -97,9 +85,6 @@ _TABLE: dict[int, str | None] = {
 _SUP_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _SUB_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 _FRACTION = re.compile(f"[{''.join(_FRACTIONS)}]")
-_OVERLINED = re.compile("((?:\\d[\u0305\u0304])+)")
-_DOTTED = re.compile("(\\d)\u0307")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def _mixed(match: re.Match[str]) -> str:
@@ -110,12 +95,12 @@ def _mixed(match: re.Match[str]) -> str:
 def respell(text: str) -> str:
     """The same text with Unicode mathematics written in LaTeX; control characters are dropped."""
     if text.isascii():
-        return _CONTROL.sub("", text) if _CONTROL.search(text) else text
+        return patterns.CONTROL.sub("", text) if patterns.CONTROL.search(text) else text
     text = _FRACTION.sub(_mixed, text)
     text = _SUP_RUN.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
     text = _SUB_RUN.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
-    text = _OVERLINED.sub(lambda m: "\\overline{" + re.sub("[\u0305\u0304]", "", m.group()) + "}", text)
-    text = _DOTTED.sub(r"\\dot{\1}", text)
+    text = patterns.OVERLINED.sub(lambda m: "\\overline{" + re.sub("[\u0305\u0304]", "", m.group()) + "}", text)
+    text = patterns.DOTTED.sub(r"\\dot{\1}", text)
     text = text.translate(_TABLE)
     if not text.isascii():
         # last of all: it makes a plain 2 of a raised one, so that `x²` would be `x2`

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.vocabulary import PHRASES, names
 
 _SMALL = [
@@ -51,10 +52,6 @@ _PHRASES = {
     "infinitely many solution": "infinitely many", "infinite solution": "infinitely many",
     "infinite number of solution": "infinitely many",
 }  # fmt: skip
-_EXISTENCE = re.compile(
-    r"^(?:there (?:is|are|exist)|(?:(?:given )?(?:equation|system|inequality|problem)(?: of equation)?|it) has)(?= (?:no|infinite|infinitely) )"
-)
-"""What `no solution` and `infinitely many solutions` begin with where they are a sentence."""
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
 )
@@ -109,7 +106,7 @@ def plain_words(text: str) -> str:
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     phrase = " ".join(singulars)
     if len(words) > 2:
-        phrase = _EXISTENCE.sub("", phrase).strip()
+        phrase = patterns.EXISTENCE.sub("", phrase).strip()
         if phrase.startswith(("no ", "infinitely ")) and phrase.endswith(" exist"):
             phrase = phrase.removesuffix(" exist")
     return _PHRASES.get(phrase, phrase)
