@@ -106,7 +106,7 @@ def _patterns(file: Path, tree: ast.Module) -> Iterator[Found]:
 
 def _flags(call: ast.Call) -> Iterator[ast.expr]:
     named = [k.value for k in call.keywords if k.arg == "flags"]
-    yield from (a for a in [*call.args[1:], *named] if "re." in ast.unparse(a))
+    yield from (a for a in [*call.args[1:], *named] if ast.unparse(a).startswith("re."))
 
 
 def _within(value: object, depth: int = 0) -> Iterator[re.Pattern[str]]:

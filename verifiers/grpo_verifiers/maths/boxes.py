@@ -187,7 +187,7 @@ _UNREAD = "\x01"
 
 def _upright(match: re.Match[str]) -> str:
     r"""Upright words beside a box say what it is; another value may follow an "or", and `\mathrm{i}` is a factor."""
-    return _UNREAD if match[1].strip() in ("i", "e") or re.search(r"\bor\b", match[1]) else "\0"
+    return _UNREAD if match[1].strip() in ("i", "e") or patterns.OR_WORD.search(match[1]) else "\0"
 
 
 def outermost(text: str, box: Box) -> Box:

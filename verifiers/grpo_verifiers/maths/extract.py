@@ -238,9 +238,9 @@ def _first_formula(line: str) -> str:
     if line.startswith("$"):
         mark = "$$" if line.startswith("$$") else "$"
         end = line.find(mark, len(mark))
-        if end > 0 and not re.match(r"\A\s*+(?:or\b|and\b|,)", line[end + len(mark) :], re.I):
+        if end > 0 and not patterns.JOINED_BEHIND.match(line[end + len(mark) :]):
             return line[len(mark) : end].strip()
     if line.startswith("\\(") and "\\)" in line:
         return line[2 : line.find("\\)")].strip()
-    sentence = re.split(r"(?<=[^.\s])\.(?=\s++[A-Z(]|\s*+$)|(?<!\s)\s++(?:because|since)\b", line, maxsplit=1)[0]
+    sentence = patterns.SENTENCE_END.split(line, maxsplit=1)[0]
     return sentence.strip().strip("*").strip()

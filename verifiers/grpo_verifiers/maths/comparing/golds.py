@@ -7,7 +7,6 @@ The first part finds option letters in answers and golds.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -25,11 +24,7 @@ from grpo_verifiers.verifier import BadGold
 
 def option_of(text: str) -> str:
     """The one option letter (upper case) this answer names, or ``."""
-    bold = re.fullmatch(
-        r"\A\s*+\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+\(?\s*+([A-J])\s*+\)?\s*+[.:]?\s*+\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)++(\S.*)",
-        text,
-        re.S,
-    )
+    bold = patterns.BOLD_OPTION.fullmatch(text)
     # `(A) 3 or (B) 4` names two: what follows a letter must not name another one, or deny it
     if bold is not None and not patterns.OTHER.search(plain(bold[2])):
         return bold[1]
@@ -58,10 +53,10 @@ def options_of(text: str) -> str:
     """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
     read = plain(text)
     # letters without separators may be a sequence, whose order counts
-    if re.fullmatch(r"\(?[A-J]{2,8}\)?", read):
+    if patterns.RUN_OF_OPTIONS.fullmatch(read):
         return read.strip("()")
     if patterns.SEVERAL_LETTERS.fullmatch(read):
-        return "".join(sorted(set(re.findall(r"[A-J]", read.replace("and", "")))))
+        return "".join(sorted(set(patterns.OPTION.findall(read.replace("and", "")))))
     return ""
 
 
@@ -145,7 +140,7 @@ def _inner(text: str) -> str:
     label = patterns.GOLD_LABEL.match(text)
     if label and text[label.end() :].strip():
         text = text[label.end() :].strip()
-    if "$" in text and "\\$" not in text and re.search(r"[A-Za-z]{3,}", patterns.FORMULA.sub("", text)):
+    if "$" in text and "\\$" not in text and patterns.THREE_LETTERS.search(patterns.FORMULA.sub("", text)):
         said = patterns.GOLD_SAID.fullmatch(text)
         if said is not None and not NOT_STATED & set(said[1].lower().split()):
             return said[2].strip()
@@ -172,9 +167,9 @@ def _compile_text(text: str) -> MathGold:
     letter = patterns.LETTER.fullmatch(answer.text)
     letters = ""
     if not letter:
-        bare = re.sub(r"\\text\b|[{}$()]", "", answer.text).strip()
+        bare = patterns.UNTEXT.sub("", answer.text).strip()
         if patterns.GOLD_LETTERS.fullmatch(bare):
-            found = re.findall(r"[A-J]", bare.replace("and", ""))
+            found = patterns.OPTION.findall(bare.replace("and", ""))
             # letters in their order and each once: `BDA` is a word or a name, no set of options
             if found == sorted(set(found)):
                 letters = "".join(found)

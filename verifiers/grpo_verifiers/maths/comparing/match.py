@@ -7,7 +7,6 @@ and its arguments are gold, answer everywhere. Sentences are compared word by wo
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from grpo_verifiers.maths import patterns
@@ -180,12 +179,12 @@ def is_core(gold: str, answer: str) -> bool:
     """Whether an answer is the predicate of a gold sentence (`converges`), its verdict (`No`), or the item under a
     numbered heading."""
     wanted, found = gold.lower().strip(" ."), plain_words(answer)
-    head = re.match(r"(yes|no|true|false)\s*[,.;:]\s+\S", wanted)
+    head = patterns.VERDICT_FIRST.match(wanted)
     if head is not None:
         return found == head[1]
-    words, said = re.findall(r"[^\W_]+", wanted), found.split()
+    words, said = patterns.RUNS.findall(wanted), found.split()
     if len(words) == 2 and words[0] in _HEADINGS:
-        return re.findall(r"[^\W_]+", answer.lower()) == words[1:]
+        return patterns.RUNS.findall(answer.lower()) == words[1:]
     if not said or not words or words[0] not in ("the", "it", "this", "these", "they") or len(words) > 9:
         return False
     for i in range(1, len(words)):

@@ -95,7 +95,7 @@ def tidy(text: str) -> str:
         if text == before:
             break
     # behind a word it is an exclamation mark, behind a value a factorial
-    if "!" in text and re.search(r"(?<=[A-Za-z]{3})!++$", text):
+    if "!" in text and patterns.EXCLAIMED.search(text):
         text = text.rstrip("!")
     return text
 
@@ -123,7 +123,7 @@ def plain(text: str) -> str:
         if "\\" not in text:
             break
         text = patterns.MACRO.sub("{", text)
-        text = re.sub(r"\\[,;:! ]|~|\\q?quad", " ", text)
+        text = patterns.LAYOUT.sub(" ", text)
     text = (
         text.replace("\\$", "")
         .replace("$", "")
@@ -132,7 +132,7 @@ def plain(text: str) -> str:
         .replace("}", "")
         .replace("\\", " ")
     )
-    return re.sub(r"\s+", " ", text).strip()
+    return patterns.BLANKS.sub(" ", text).strip()
 
 
 def _plain_number(text: str) -> Answer | None:
@@ -163,7 +163,7 @@ def read_answer(text: str) -> Answer:
 def _read(text: str) -> Answer:
     dressed = rewrite(tidy(text))
     kind = patterns.KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
-    called = tuple(re.findall("vert|focus|cent", kind.group().lower())) if kind is not None else ()
+    called = tuple(patterns.KIND_CALLED.findall(kind.group().lower())) if kind is not None else ()
     clean = _respelt(dressed)
     # doubled brackets around all of it are no tuple of a tuple
     if clean.startswith("(("):
@@ -296,7 +296,7 @@ def _words(text: str, tokens: list[Token]) -> str:
     # a unit of one letter does not make a text
     if any(t.kind == "w" and len(t.value) > 1 and t.value != "$" for t in tokens):
         return plain(text)
-    letters = re.sub(r"\\(?:text|mbox|mathrm|textbf|mathbf|textit)\b|[{}\s.$]", "", text)
+    letters = patterns.TEXT_LAYOUT.sub("", text)
     return plain(text) if letters.isalpha() and len(letters) > 1 else ""
 
 
@@ -327,7 +327,7 @@ def shown(answer: Answer) -> str:
 
 def is_hedge(words: str) -> bool:
     """Whether an answer in words leaves itself a way out."""
-    return any(word in HEDGES for word in re.findall(r"[a-z]+", words.lower()))
+    return any(word in HEDGES for word in patterns.SMALL_WORDS.findall(words.lower()))
 
 
 def is_placeholder(words: str) -> bool:

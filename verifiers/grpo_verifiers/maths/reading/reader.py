@@ -8,8 +8,8 @@ and `atoms`. Words before a sign of equality are a label (`Area = 5`); `label_of
 from __future__ import annotations
 
 import itertools
-import re
 
+from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.grouping import (
     read_bracketed,
     read_command,
@@ -264,7 +264,7 @@ def _read_ratio(cursor: Cursor) -> Node:
         items.append(read_sum(cursor))
     texts = [t.value for t in cursor.tokens[start : cursor.at]]
     # two digits below 60 make a time of day, which still compares as a ratio where the other side is one
-    if re.fullmatch(r"\d{1,2}:[0-5]\d(:[0-5]\d)?", "".join(texts)):
+    if patterns.TIME_OF_DAY.fullmatch("".join(texts)):
         return ("clock", tuple(int(t) for t in texts[::2]))
     return ("ratio", tuple(items))
 

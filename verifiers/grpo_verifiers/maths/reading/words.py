@@ -98,8 +98,8 @@ def number_of(words: list[str]) -> int | None:
 
 def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
-    text = re.sub(r"(\d)(?:st|nd|rd|th)\b", r"\1", text.lower().replace("'", ""))
-    words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES and w != "and"]
+    text = patterns.ORDINAL_DIGIT.sub(r"\1", text.lower().replace("'", ""))
+    words = [w for w in patterns.WORDS_AND_NUMBERS.findall(text) if w not in _ARTICLES and w != "and"]
     # `the answer is B`: the words before it carry no meaning
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
@@ -114,7 +114,7 @@ def plain_words(text: str) -> str:
 
 def _listed(text: str) -> list[str]:
     """The parts of a list of words, sorted: a list may come in any order."""
-    return sorted(filter(None, (plain_words(part) for part in re.split(r"[,;&]|\band\b", text))))
+    return sorted(filter(None, (plain_words(part) for part in patterns.LIST_MARKS.split(text))))
 
 
 _NUMERALS = frozenset("ivx ")
@@ -131,7 +131,7 @@ def same_words(gold: str, answer: str) -> bool:
     if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
         return True
     if a in ("yes", "no", "true", "false"):
-        head = re.match(r"\A\s*+(yes|no|true|false)\s*+[,.;:]\s*(.*)", answer, re.I | re.S)
+        head = patterns.VERDICT_WITH_REASON.match(answer)
         if head and head[1].lower() == a:
             # the reason behind a verdict must not take it back
             contrary = "yes|true" if a in ("no", "false") else "no|not|false|yes|true"
