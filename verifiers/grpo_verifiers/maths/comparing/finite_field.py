@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from grpo_verifiers.maths.comparing.values import NotRational, NoValue, Undefined, approximate, rational
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import ONE, WHOLE_LETTERS, Node, children, symbols
+from grpo_verifiers.maths.reading.tree import ONE, WHOLE_LETTERS, Node, symbols, walk
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 SMOOTH = 67
@@ -389,7 +389,7 @@ def _is_square(node: Node, positive: bool) -> bool:
 
 
 def _has_i(node: Node) -> bool:
-    return node == ("c", "i") or (node[0] not in ("n", "s", "c") and any(map(_has_i, children(node))))
+    return ("c", "i") in walk(node)
 
 
 def _is_smooth(n: int) -> bool:
@@ -421,12 +421,5 @@ def _is_positive(node: Node) -> bool:
 
 def whole_names(node: Node) -> set[str]:
     """Letters for whole numbers that are exponents of what need not be positive: `n` in `(x - 1)^n`."""
-    found: set[str] = set()
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if at[0] == "^" and not _is_square(at[1], True):
-            found |= symbols(at[2]) & WHOLE_LETTERS
-        if at[0] not in ("n", "s", "c"):
-            stack.extend(children(at))
-    return found
+    powers = [at for at in walk(node) if at[0] == "^" and not _is_square(at[1], True)]
+    return {name for power in powers for name in symbols(power[2]) & WHOLE_LETTERS}

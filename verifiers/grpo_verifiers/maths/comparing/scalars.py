@@ -26,7 +26,7 @@ from grpo_verifiers.maths.comparing.values import (
 )
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import WHOLE_LETTERS, Node, anywhere, children, contains, rename, symbols
+from grpo_verifiers.maths.reading.tree import WHOLE_LETTERS, Node, anywhere, contains, rename, symbols, walk
 
 MOST_SYMBOLS = 64
 _RADICAL = frozenset(("root", "log"))
@@ -116,14 +116,9 @@ def _is_decimal(at: tuple[Any, ...]) -> bool:
 
 def has_radical(node: Node) -> bool:
     """Whether a root, a logarithm or a fractional power occurs, for which variables are taken as positive."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if at[0] in _RADICAL or (at[0] == "^" and contains(at[2], {"/"}) and not symbols(at[2])):
-            return True
-        if at[0] not in ("n", "s", "c"):
-            stack.extend(children(at))
-    return False
+    return any(
+        at[0] in _RADICAL or (at[0] == "^" and contains(at[2], {"/"}) and not symbols(at[2])) for at in walk(node)
+    )
 
 
 def _floats(

@@ -22,7 +22,7 @@ from mpmath import iv
 from grpo_verifiers.maths.comparing.scalars import has_radical
 from grpo_verifiers.maths.comparing.values import NotRational, Undefined, rational
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import ONE, Node, number, size, symbols
+from grpo_verifiers.maths.reading.tree import ONE, Node, number, symbols, walk
 
 # The work of the process that runs computer algebra, with sympy loaded before any worker is forked. Nothing here trusts
 # its time or memory: `prover` sets what a case may use, and the pool kills and caps.
@@ -149,7 +149,7 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool | None:
             return is_zero(("+", gold, ("neg", answer)))
         except NotAlgebraic:
             pass
-    if size(gold) + size(answer) > MOST_NODES:
+    if sum(1 for node in (gold, answer) for _ in walk(node)) > MOST_NODES:
         return None
     positive = has_radical(gold) and has_radical(answer)
     builder = Builder(positive, log10)

@@ -84,12 +84,9 @@ def _short_argument(cursor: Cursor) -> Node:
         cursor.tokens[cursor.at] = Token("n", token.value[1:])
         return number(int(token.value[0]))
     if token.value == "{" and token.kind == "o":
-        bars, cursor.bars = cursor.bars, 0
-        in_set, cursor.in_set = cursor.in_set, 0
         cursor.at += 1
-        node = cursor.grammar.measured(cursor)
+        node = cursor.afresh(cursor.grammar.measured)
         cursor.need("}")
-        cursor.bars, cursor.in_set = bars, in_set
         if node[0] in ("unit", "pct"):
             node = node[1] if node[0] == "unit" else ("/", node[1], number(100))
         return node
@@ -164,12 +161,8 @@ def _call_argument(cursor: Cursor) -> Node:
 
 def read_items(cursor: Cursor, closer: str) -> tuple[Node, ...]:
     """A list up to its closer, which is consumed."""
-    # brackets start afresh: a stroke or a comma within them is theirs
-    bars, cursor.bars = cursor.bars, 0
-    in_set, cursor.in_set = cursor.in_set, 0
-    node = cursor.grammar.listing(cursor)
+    node = cursor.afresh(cursor.grammar.listing)
     cursor.need(closer)
-    cursor.bars, cursor.in_set = bars, in_set
     return tuple(node[2]) if node[0] == "list" else (node,)
 
 
@@ -207,13 +200,11 @@ def read_bracketed(cursor: Cursor, value: str) -> Node:
 
 def read_round(cursor: Cursor, opener: str) -> Node:
     """Round or square brackets after their opener: a group, a tuple or an interval."""
-    bars, cursor.bars = cursor.bars, 0
-    in_set, cursor.in_set = cursor.in_set, 0
     currency = cursor.currency
     if cursor.peek().value in (")", "]"):
         raise Unreadable("empty brackets")
-    node = cursor.grammar.listing(cursor)
-    cursor.bars, cursor.in_set, cursor.currency = bars, in_set, currency
+    node = cursor.afresh(cursor.grammar.listing)
+    cursor.currency = currency
     closer = cursor.peek().value
     if closer not in (")", "]", "[") or (closer == "[" and opener not in "]["):
         raise Unreadable("brackets do not match")
@@ -236,11 +227,8 @@ def read_set(cursor: Cursor) -> Node:
     mark = _builder_mark(cursor)
     if mark:
         return _builder(cursor, mark)
-    in_set, cursor.in_set = cursor.in_set, 1
-    bars, cursor.bars = cursor.bars, 0
-    node = cursor.grammar.listing(cursor)
+    node = cursor.afresh(cursor.grammar.listing, in_set=1)
     cursor.need("}")
-    cursor.in_set, cursor.bars = in_set, bars
     return ("set", tuple(node[2]) if node[0] == "list" else (node,))
 
 

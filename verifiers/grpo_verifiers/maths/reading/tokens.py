@@ -41,29 +41,17 @@ class Grammar:
     """The readers that readers below them call; each starts at the cursor's place and leaves it behind what it read."""
 
     listing: Callable[[Cursor], Node]
-    """Items parted by separators; a single item is itself."""
     relation: Callable[[Cursor], Node]
-    """An expression or a chain of relations, with its unit."""
     measured: Callable[[Cursor], Node]
-    """An expression with its unit."""
     sets: Callable[[Cursor], Node]
-    """Expressions joined by unions and the like."""
     signed_power: Callable[[Cursor], Node]
-    """A factor with its powers and marks, after signs."""
     power: Callable[[Cursor], Node]
-    """The same without signs."""
     command: Callable[[Cursor, str], Node]
-    """A LaTeX command, by name, and its arguments."""
     bracketed: Callable[[Cursor, str], Node]
-    """A group of any kind, by its opener, which is still to be read."""
     items: Callable[[Cursor, str], tuple[Node, ...]]
-    """A list up to its closer."""
     round: Callable[[Cursor, str], Node]
-    """Round or square brackets after their opener."""
     set: Callable[[Cursor], Node]
-    """Set braces after their opener."""
     rows: Callable[[Cursor, str], tuple[tuple[Node, ...], ...]]
-    """Rows of a matrix up to its closer."""
 
 
 class Cursor:
@@ -97,6 +85,14 @@ class Cursor:
             self.at += 1
             return True
         return False
+
+    def afresh(self, read: Callable[[Cursor], Node], in_set: int = 0) -> Node:
+        """What is read within brackets: a stroke or a comma within them is theirs."""
+        before = self.bars, self.in_set
+        self.bars, self.in_set = 0, in_set
+        node = read(self)
+        self.bars, self.in_set = before
+        return node
 
     def need(self, value: str) -> None:
         """Consume a token that must have this value.

@@ -16,7 +16,7 @@ Shapes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -73,17 +73,19 @@ _SHAPES = names(
 )
 
 
-def symbols(node: Node) -> set[str]:
-    """Names of the free symbols."""
-    names: set[str] = set()
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it."""
     stack = [node]
     while stack:
         at = stack.pop()
-        if at[0] == "s":
-            names.add(at[1])
-        elif at[0] != "n":
+        yield at
+        if at[0] not in ("n", "s", "c"):
             stack.extend(children(at))
-    return names
+
+
+def symbols(node: Node) -> set[str]:
+    """Names of the free symbols."""
+    return {at[1] for at in walk(node) if at[0] == "s"}
 
 
 def _mapped(entries: tuple[Any, ...], change: Callable[[Node], Node]) -> Node:
@@ -119,14 +121,7 @@ def replaced(node: Node, leaf: Node, new: Node) -> Node:
 
 def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
     """Whether a node of one of these kinds occurs."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if at[0] in kinds:
-            return True
-        if at[0] not in ("n", "s", "c"):
-            stack.extend(children(at))
-    return False
+    return any(at[0] in kinds for at in walk(node))
 
 
 def anywhere(node: Node, test: Callable[[tuple[Any, ...]], bool]) -> bool:
@@ -139,18 +134,6 @@ def anywhere(node: Node, test: Callable[[tuple[Any, ...]], bool]) -> bool:
                 return True
             stack.extend(at)
     return False
-
-
-def size(node: Node) -> int:
-    """Number of nodes."""
-    count = 0
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        count += 1
-        if at[0] not in ("n", "s", "c"):
-            stack.extend(children(at))
-    return count
 
 
 def choose_signs(node: Node, plus: bool) -> Node:
