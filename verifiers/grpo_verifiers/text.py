@@ -13,8 +13,11 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import TypeVar
 
+T = TypeVar("T")
 PLACEHOLDERS = frozenset(
     (
         "n/a", "#n/a", "nan", "null", "none", "nil", "proof", "prove", "notfound", "not found", "not_found", "missing",
@@ -87,12 +90,18 @@ def unwrapped(text: str) -> str:
     return _WRAPPER.sub(r"\1", text) if "\\" in text else text
 
 
+def last_of(found: Iterable[T]) -> T | None:
+    """The last of several, None of none."""
+    last = None
+    for last in found:  # noqa: B007 - the last one counts
+        pass
+    return last
+
+
 def without_end(text: str, runs: re.Pattern[str]) -> str:
     """The text without a final run of these characters. A pattern that ends in `$` would be tried at every place of a
     run."""
-    last = None
-    for last in runs.finditer(text):  # noqa: B007 - the last one counts
-        pass
+    last = last_of(runs.finditer(text))
     return text[: last.start()] if last is not None and last.end() == len(text) else text
 
 

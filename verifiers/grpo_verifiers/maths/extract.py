@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.boxes import COMPARING, Box, box_at, compared, outermost, rfind_box, with_formula
-from grpo_verifiers.text import without_end
+from grpo_verifiers.text import last_of, without_end
 from grpo_verifiers.thinking import after_thinking
 
 LOOK_BACK = 20_000
@@ -54,18 +54,14 @@ def extract(response: object, mode: str = "last_box_or_line", mark: str = "") ->
 
 def mark_of(text: str) -> str:
     """The mark that begins the last line that has one: `A:`, `Final answer:`, `<SOLUTION>`; `` where none does."""
-    last = None
-    for last in patterns.HEAD.finditer(text[-1_000:]):  # noqa: B007 - the last one counts
-        pass
+    last = last_of(patterns.HEAD.finditer(text[-1_000:]))
     return (last[1] or last[2]) if last is not None else ""
 
 
 def _marked(text: str, mark: str) -> Extraction | None:
     """The answer behind the last mark that begins a line; behind a tag up to its end."""
-    last = None
     before = "" if mark[:1] == "<" else patterns.MARKUP
-    for last in re.finditer(rf"{before}{re.escape(mark)}", text, re.M):  # noqa: B007 - the last one counts
-        pass
+    last = last_of(re.finditer(rf"{before}{re.escape(mark)}", text, re.M))
     if last is None:
         return None
     rest = text[last.end() :]
@@ -181,10 +177,10 @@ def _line(text: str) -> Extraction | None:
     marked = _hashes(text, 0, values_only=True) if "####" in text else None
     if marked is not None:
         return Extraction((marked,), "", "hashes")
-    label = None
-    for found in patterns.EXTRACT_LABEL.finditer(text):
-        if not patterns.NOT_FINAL.search(text[max(0, found.start() - 16) : found.start()]):
-            label = found
+    labels = patterns.EXTRACT_LABEL.finditer(text)
+    label = last_of(
+        one for one in labels if not patterns.NOT_FINAL.search(text[max(0, one.start() - 16) : one.start()])
+    )
     if label is not None:
         rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
         rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
@@ -211,17 +207,13 @@ def _line(text: str) -> Extraction | None:
 
 def _hashes(text: str, start: int, values_only: bool) -> str | None:
     """What follows the last `####`; a heading (`#### Check`) is no value."""
-    last = None
-    for match in patterns.HASHES.finditer(text, start):
-        if not values_only or patterns.VALUE.match(match.group(1)):
-            last = match
+    hashes = patterns.HASHES.finditer(text, start)
+    last = last_of(match for match in hashes if not values_only or patterns.VALUE.match(match.group(1)))
     return _clean_line(last.group(1)) if last is not None else None
 
 
 def _tagged(text: str) -> str | None:
-    last = None
-    for last in patterns.TAG.finditer(text):  # noqa: B007 - the last one counts
-        pass
+    last = last_of(patterns.TAG.finditer(text))
     if last is None:
         return None
     end = patterns.TAG_END.search(text, last.end())

@@ -384,12 +384,8 @@ def _is_square(node: Node, positive: bool) -> bool:
         return is_known and all(_is_square(part, positive) for part in node[1:])
     if kind in ("^", "root"):
         is_known = positive or not symbols(node[1])
-        return is_known and not _has_i(node[2]) and _is_square(node[1], positive)
+        return is_known and ("c", "i") not in walk(node[2]) and _is_square(node[1], positive)
     return bool(kind == "s" or (kind == "c" and node[1] != "i"))
-
-
-def _has_i(node: Node) -> bool:
-    return ("c", "i") in walk(node)
 
 
 def _is_smooth(n: int) -> bool:
@@ -407,7 +403,7 @@ def _is_apart(node: Node) -> bool:
     if node[0] not in ("*", "/", "^", "root"):
         return True
     parts = node[1:] if node[0] in ("*", "/") else node[1:2]
-    return not _has_i(node) and all(symbols(part) or _is_positive(part) for part in parts)
+    return ("c", "i") not in walk(node) and all(symbols(part) or _is_positive(part) for part in parts)
 
 
 def _is_positive(node: Node) -> bool:

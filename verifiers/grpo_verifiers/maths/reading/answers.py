@@ -26,7 +26,7 @@ from grpo_verifiers.maths.reading.forms import (
 from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
-from grpo_verifiers.maths.reading.spelling import respell, rewrite
+from grpo_verifiers.maths.reading.spelling import Spellings, respell, respelt, rewrite
 from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.vocabulary import names
@@ -164,7 +164,7 @@ def _read(text: str) -> Answer:
     dressed = rewrite(tidy(text))
     kind = patterns.KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
     called = tuple(patterns.KIND_CALLED.findall(kind.group().lower())) if kind is not None else ()
-    clean = _respelt(dressed)
+    clean = _undress(dressed)
     # doubled brackets around all of it are no tuple of a tuple
     if clean.startswith("(("):
         wrapped = patterns.WRAPPED.fullmatch(clean)
@@ -209,36 +209,6 @@ def _parts(clean: str) -> tuple[Answer, ...]:
     return read_parts if all(part.tree is not None or part.words for part in read_parts) else ()
 
 
-def _respelt(clean: str) -> str:
-    """The answer without what only dresses it: clocks, money, units and sentences in the spellings that the lexer takes."""
-    # each test is cheaper than the search behind it, which most answers do not need
-    if "frac" in clean and "{\\" in clean:
-        clean = patterns.UNIT_FRACTION.sub(_unit_quotient, clean)
-    if "\\text" in clean:
-        # `all reals except 2` is a difference of sets in words
-        clean = patterns.EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
-        clean = patterns.CONDITION.sub(",", clean)
-    if "\\mu" in clean:
-        clean = patterns.MICRO.sub(r"\\text{ u\1}", clean)
-    if "Omega" in clean:
-        clean = patterns.OHMS.sub(r"\\text{ ohm}", clean)
-    if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
-        clean = patterns.MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
-        clean = _stated(clean)
-        clean = patterns.KIND_WORD.sub("", clean)
-        clean = patterns.WORD_SENTENCE.sub(r"\1", clean)
-    clean = patterns.STATED.sub("", clean)
-    if clean.endswith((")", "}")) and "(" in clean:
-        clean = patterns.IN_WORDS.sub(_said_twice, clean)
-    if "\\" in clean:
-        clean = patterns.DECORATION.sub("", patterns.ARROW.sub("", clean)).strip() or clean
-        clean = patterns.BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
-    if ("since" in clean or "because" in clean) and (reason := patterns.REASON.search(clean)):
-        head = clean[: reason.start()].rstrip(" ,;\\")
-        clean = head + "}" * (head.count("{") - head.count("}")) if head else clean
-    return clean
-
-
 def _said_twice(match: re.Match[str]) -> str:
     """`12` for `12 (twelve)`, if the words name the number."""
     return match[1] if number_of(match[2].lower().split()) == int(match[1]) else match.group()
@@ -249,13 +219,43 @@ def _unit_quotient(match: re.Match[str]) -> str:
     return f"\\text{{ {top}{'^' + n if n else ''}/{bottom}{'^' + m if m else ''}}}"
 
 
-def _stated(text: str) -> str:
-    """The value at the end of a sentence (`The number of ways is 12`); what follows it in the same macro stays text."""
-    match = patterns.SENTENCE.match(text)
-    if match is None or NOT_STATED & set(match[1].lower().split()):
-        return text
-    rest = text[match.end() :]
-    return rest if match[2] else f"\\text{{{rest}"
+def _stated(match: re.Match[str]) -> str:
+    """Nothing for `The number of ways is` before its value; what follows in the same macro stays text."""
+    if NOT_STATED & set(match[1].lower().split()):
+        return match.group()
+    return "" if match[2] else "\\text{"
+
+
+_DRESSES: Spellings = (
+    ("{\\", patterns.UNIT_FRACTION, _unit_quotient),
+    (
+        "\\text",
+        patterns.EXCEPT,
+        r"\\mathbb{R}\\setminus\\{\1\\}",
+    ),  # `all reals except 2` is a difference of sets in words
+    ("\\text", patterns.CONDITION, ","),
+    ("\\mu", patterns.MICRO, r"\\text{ u\1}"),
+    ("Omega", patterns.OHMS, r"\\text{ ohm}"),
+    ("", patterns.MONEY, lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}"),
+    ("\\", patterns.SENTENCE, _stated),
+    ("\\", patterns.KIND_WORD, ""),
+    ("", patterns.WORD_SENTENCE, r"\1"),
+    ("nswer", patterns.STATED, ""),
+    ("(", patterns.IN_WORDS, _said_twice),
+)
+"""What only dresses an answer: units, money and sentences, in the spellings that the lexer takes."""
+
+
+def _undress(clean: str) -> str:
+    """The answer without what only dresses it."""
+    clean = respelt(clean, _DRESSES)
+    if "\\" in clean:
+        clean = patterns.DECORATION.sub("", patterns.ARROW.sub("", clean)).strip() or clean
+        clean = patterns.BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
+    if ("since" in clean or "because" in clean) and (reason := patterns.REASON.search(clean)):
+        head = clean[: reason.start()].rstrip(" ,;\\")
+        clean = head + "}" * (head.count("{") - head.count("}")) if head else clean
+    return clean
 
 
 def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Node | None:

@@ -8,26 +8,37 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 
 from grpo_verifiers.maths import patterns
 
 # Whole answers in another notation: prose round formulas.
 
 
-def rewrite(text: str) -> str:
-    """The text in spellings that the lexer takes; unchanged where none of the forms is met."""
-    if "quad" in text:
-        text = patterns.APART.sub(", ", patterns.GLUED.sub(r"\\\1 ", text))
-    if "_" in text and "^" in text:
-        # `x^2_1` is the square of x_1, as TeX sets it
-        text = patterns.POWER_FIRST.sub(r"_\2^\1", text)
-    if "mathbb" in text and "Z" in text:
-        text = patterns.QUOTIENT_RING.sub(r"\\mathbb{Z}_{\1}", text)
-    if "{array}" in text and "\\right" in text:
-        text = patterns.ARRAY.sub(r"\\begin{cases}\1\\end{cases}", text)
-    if "$" in text:
-        text = _with_prose_upright(text)
+Spellings = Sequence[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]]
+
+_NOTATIONS: Spellings = (
+    ("quad", patterns.GLUED, r"\\\1 "),
+    ("quad", patterns.APART, ", "),
+    ("^", patterns.POWER_FIRST, r"_\2^\1"),  # `x^2_1` is the square of x_1, as TeX sets it
+    ("mathbb", patterns.QUOTIENT_RING, r"\\mathbb{Z}_{\1}"),
+    ("{array}", patterns.ARRAY, r"\\begin{cases}\1\\end{cases}"),
+)
+"""What a text must hold to be looked through, what is looked for, and how the lexer takes it."""
+
+
+def respelt(text: str, spellings: Spellings) -> str:
+    """The text with each of these in the other spelling."""
+    for mark, pattern, spelling in spellings:
+        if mark in text:  # cheaper than the search, which most answers do not need
+            text = pattern.sub(spelling, text)
     return text
+
+
+def rewrite(text: str) -> str:
+    """The text in notations that the lexer takes; unchanged where none of the others is met."""
+    text = respelt(text, _NOTATIONS)
+    return _with_prose_upright(text) if "$" in text else text
 
 
 def _with_prose_upright(text: str) -> str:
