@@ -68,9 +68,6 @@ def plain_value(node: Node) -> Node:
     return ("/", node[1], number(100)) if node[0] == "pct" else node
 
 
-# Left sides that only name a value, and renaming what is only a name.
-
-
 def is_name(node: Node) -> bool:
     """Whether a left side only names the value: `x`, `f(x)`, `AB`, `m+n`, `(x, y)`, `|AB|`."""
     kind = node[0]

@@ -19,8 +19,6 @@ from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, plain, read
 from grpo_verifiers.text import accepted
 from grpo_verifiers.verifier import BadGold
 
-# Multiple choice: does an answer name the gold's option, and no other?
-
 
 def option_of(text: str) -> str:
     """The one option letter (upper case) this answer names, or ``."""

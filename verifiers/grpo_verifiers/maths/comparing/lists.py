@@ -251,9 +251,6 @@ def same_finite_sets(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     return False
 
 
-# Tuples, vectors, matrices and definitions by cases.
-
-
 def _bracket(mark: str, is_left: bool) -> str:
     # angles dress a vector; `]0` and `0[` are open ends
     mark = {"<": "(", ">": ")"}.get(mark, mark)
@@ -343,8 +340,6 @@ def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     return True
 
 
-# Vectors written with unit vectors: `2i - 5k` is (2, 0, -5).
-
 _BOLD = {("s", "basis_i"): 0, ("s", "basis_j"): 1, ("s", "basis_k"): 2}
 _PLAIN = {("c", "i"): 0, ("s", "j"): 1, ("s", "k"): 2}
 
@@ -385,10 +380,6 @@ def _collect(node: Node, factor: Node, basis: dict[Node, int], parts: list[list[
             factor = factor if part is vectors[0] else mul(factor, part)
         return _collect(vectors[0], factor, basis, parts)
     return False
-
-
-# Solutions of several unknowns: `x = 1, y = 2 or x = 3, y = 4`, `(x, y) = (1, 2), (3, 4)` and `(1, 2), (3,
-# 4)` are one.
 
 
 class Solutions(NamedTuple):

@@ -136,8 +136,6 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     return bool(gold == answer) and g in ("inf", "dots", "neg", "+", "date")
 
 
-# Answers in sentences: the same words and the same formulas, sign for sign.
-
 VERDICTS = frozenset(("yes", "no", "true", "false"))
 _VERBS = names(
     "converge diverge exist increase decrease vanish intersect coincide oscillate commute terminate repeat converges "

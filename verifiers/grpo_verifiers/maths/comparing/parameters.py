@@ -31,8 +31,6 @@ from grpo_verifiers.maths.reading.tree import (
     symbols,
 )
 
-# Residue classes as sets of remainders: `n ≡ 1 (mod 3)` is `n = 3k + 1`; `10^10 ≡ 4 (mod 7)` is a true 4.
-
 MOST_RESIDUES = 10_000
 _PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
 

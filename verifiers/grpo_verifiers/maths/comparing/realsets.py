@@ -253,9 +253,6 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
     return RealSet((RealPiece(LEFT, end),) if op in ("<", "<=") else (RealPiece(end, RIGHT),), name)
 
 
-# Solution sets: intervals, inequalities, unions and finite sets of numbers compared as one kind of thing.
-
-
 def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether two solution sets are equal, as pieces of the real line where they are that."""
     try:
@@ -345,8 +342,6 @@ def _oriented(node: Node) -> list[tuple[Node, str, Node]]:
         ops = [{">": "<", ">=": "<=", "<": ">", "<=": ">="}.get(op, op) for op in reversed(ops)]
     return [(parts[i], op, parts[i + 1]) for i, op in enumerate(ops)]
 
-
-# Set builders with finitely many members, written out: `{n^2 : n = 1, 2, 3}`, `{x in Z : 1 <= x <= 3}`.
 
 MOST_MEMBERS = 200
 _NEAR = 1e-9

@@ -16,8 +16,6 @@ from typing import NamedTuple
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import Node
 
-# Rational value of a tree, exactly, within bounds on the size of every number that occurs.
-
 BITS = 60_000
 """Largest numerator or denominator; beyond it numbers are compared in a finite field or not at all."""
 FACTORIAL = 3_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import os
 import sys
 from collections.abc import Callable
@@ -23,9 +24,6 @@ from grpo_verifiers.maths.comparing.scalars import has_radical
 from grpo_verifiers.maths.comparing.values import NotRational, Undefined, rational
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, number, symbols, walk
-
-# The work of the process that runs computer algebra, with sympy loaded before any worker is forked. Nothing here trusts
-# its time or memory: `prover` sets what a case may use, and the pool kills and caps.
 
 
 def load(config: object) -> tuple[Callable[[Any], str], None]:
@@ -76,6 +74,10 @@ _FUNCTIONS = {
     "tanh": sp.tanh, "coth": sp.coth, "arcsin": sp.asin, "arccos": sp.acos, "arctan": sp.atan, "arccot": sp.acot, "arcsec": sp.asec,
     "arccsc": sp.acsc, "abs": sp.Abs, "floor": sp.floor, "ceil": sp.ceiling, "max": sp.Max, "min": sp.Min,
 }  # fmt: skip
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "neg": operator.neg, "+": sp.Add, "*": sp.Mul, "/": operator.truediv, "^": sp.Pow, "!": sp.factorial, "!!": sp.factorial2,
+    "binom": sp.binomial,
+}  # fmt: skip
 
 
 class Unbuildable(ValueError):
@@ -103,16 +105,8 @@ class Builder:
             return sp.Symbol(node[1], **self.assumptions)
         if kind == "c":
             return {"pi": sp.pi, "e": sp.E, "i": sp.I}[node[1]]
-        if kind == "neg":
-            return -self.build(node[1])
-        if kind == "+":
-            return sp.Add(*(self.build(part) for part in node[1:]))
-        if kind == "*":
-            return sp.Mul(*(self.build(part) for part in node[1:]))
-        if kind == "/":
-            return self.build(node[1]) / self.build(node[2])
-        if kind == "^":
-            return sp.Pow(self.build(node[1]), self.build(node[2]))
+        if kind in _OPERATIONS:
+            return _OPERATIONS[kind](*map(self.build, node[1:]))
         if kind == "root":
             base, index = self.build(node[1]), self.build(node[2])
             # as it is read everywhere else here: the cube root of -8 is -2
@@ -129,12 +123,6 @@ class Builder:
             arguments = [self.build(part) for part in node[2]]
             known = _FUNCTIONS.get(node[1])
             return known(*arguments) if known else sp.Function(node[1])(*arguments)
-        if kind == "!":
-            return sp.factorial(self.build(node[1]))
-        if kind == "!!":
-            return sp.factorial2(self.build(node[1]))
-        if kind == "binom":
-            return sp.binomial(self.build(node[1]), self.build(node[2]))
         if kind == "deg":
             return self.build(node[1]) * sp.pi / 180
         raise Unbuildable(kind)

@@ -13,8 +13,6 @@ from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unre
 from grpo_verifiers.maths.reading.tree import ONE, Node, add, mul, number
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS, NUMBER_WORDS, number_of
 
-# Numbers as written: decimals, recurring digits, mixed numbers.
-
 
 def read_mixed(cursor: Cursor, whole: Node) -> Node:
     """`1 1/4`: a whole number, a gap and a fraction of whole numbers."""

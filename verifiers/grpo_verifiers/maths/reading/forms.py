@@ -20,8 +20,6 @@ from grpo_verifiers.maths.reading.vocabulary import RELATIONS
 from grpo_verifiers.maths.reading.words import SHORT_WORDS
 from grpo_verifiers.text import without_end
 
-# A sentence as its words and its formulas.
-
 _STOPS = frozenset((",", ".", ";", ":", "!", "?", '"', "`", "&"))
 _JOINERS = frozenset(("and", "or"))
 
@@ -101,9 +99,6 @@ def _joins_values(tokens: list[Token], i: int) -> bool:
     return 0 < i < len(tokens) - 1 and tokens[i - 1].kind != "w" and tokens[i + 1].kind != "w"
 
 
-# Ranges in words: `at least 7`, `all real numbers greater than 3`, `between 2 and 9 inclusive`, `non-
-# positive`.
-
 _INFINITY: Node = ("inf",)
 
 
@@ -175,8 +170,6 @@ def _above(bound: Node | None, closed: bool) -> Node:
 def _below(bound: Node | None, closed: bool) -> Node:
     return ("tuple", "(", "]" if closed else ")", (("neg", _INFINITY), bound))
 
-
-# Dates and chances: `March 14, 2024`, `the 3rd of May`, `1 in 36`.
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
@@ -280,8 +273,6 @@ def _split(tokens: list[Token], marks: frozenset[str]) -> list[list[Token]]:
     return found
 
 
-# Sequences of capital letters: marks of a test, tosses of a coin, an order of people. They do not commute.
-
 _CAPITAL_WORDS = frozenset(
     ("none", "true", "false", "zero", "even", "left", "right", "both", "never", "always", *SHORT_WORDS)
 )
@@ -323,8 +314,6 @@ def _letters_in(node: Node) -> list[str]:
         return [name for part in node[3] for name in _letters_in(part)]
     return [""]
 
-
-# Answers to a question in several parts: `(a) 12, (b) 7`.
 
 _LABEL_ORDERS = (("i", "ii", "iii", "iv", "v"), tuple("abcdefgh"), tuple("12345678"))
 

@@ -13,13 +13,13 @@ from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, Unreadable
 from grpo_verifiers.maths.reading.tree import ONE, Node, mul, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import CURRENCIES, FUNCTIONS, INVERSES, NUMBER_SETS, REFUSED, TRIGONOMETRIC
 
-# LaTeX commands that take arguments: fractions, roots, functions.
+_CONSTANTS: dict[str, Node] = {"pi": ("c", "pi"), "infty": ("inf",), "emptyset": ("set", ()), "ldots": ("dots",)}
 
 
 def read_command(cursor: Cursor, name: str) -> Node:
     """A LaTeX command after its token, with its arguments."""
-    if name == "pi":
-        return ("c", "pi")
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
     if name in ("frac", "binom"):
         top, bottom = _short_argument(cursor), _short_argument(cursor)
         cursor.closed = cursor.at
@@ -28,14 +28,10 @@ def read_command(cursor: Cursor, name: str) -> Node:
         return _root(cursor)
     if name == "cbrt":
         return ("root", _call_argument(cursor), number(3))
-    if name == "infty":
-        return ("inf",)
     if name == "{":
         return cursor.grammar.set(cursor)
     if name in NUMBER_SETS:
         return ("all", NUMBER_SETS[name])
-    if name == "emptyset":
-        return ("set", ())
     if name in ("lfloor", "lceil"):
         inner = read_sum(cursor)
         cursor.need("r" + name[1:])
@@ -55,8 +51,6 @@ def read_command(cursor: Cursor, name: str) -> Node:
     if name == "cis":
         angle = _call_argument(cursor)
         return ("+", ("f", "cos", (angle,)), mul(("c", "i"), ("f", "sin", (angle,))))
-    if name == "ldots":
-        return ("dots",)
     if name in ("begin:matrix", "begin:array"):
         return ("matrix", cursor.grammar.rows(cursor, "end:" + name[6:]))
     if name == "begin:cases":

@@ -35,8 +35,6 @@ from grpo_verifiers.maths.reading.words import SHORT_WORDS, number_of
 
 Match = Callable[[str, int], "re.Match[str] | None"]
 
-# Runs of letters: a word, a unit, functions glued to their arguments, or a product of variables.
-
 _UNITS = frozenset(LETTERS)
 PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
 

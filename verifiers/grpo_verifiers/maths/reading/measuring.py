@@ -15,9 +15,6 @@ from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, 
 from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS, names
 from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
 
-# Quantities in two units: `1 hour 40 minutes`, `5 ft 3 in`. Their name ends in `+`: they may be met in any
-# of their units.
-
 _DIMENSIONS = frozenset(("time", "length", "mass"))
 
 

@@ -26,9 +26,6 @@ from grpo_verifiers.maths.reading.units import GENERIC, singular
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS, names
 from grpo_verifiers.maths.reading.words import HEDGES
 
-# What an answer calls its value: `Area = 5`, `maximum at x = 4`. The reader drops such words; two that
-# differ are no one answer.
-
 _SAYS_NOTHING = GENERIC | names(
     "a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so "
     "solution that the then there therefore this thus to was we where which with answer result value quantity wanted"

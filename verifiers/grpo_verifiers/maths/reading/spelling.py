@@ -12,9 +12,6 @@ from collections.abc import Callable, Sequence
 
 from grpo_verifiers.maths import patterns
 
-# Whole answers in another notation: prose round formulas.
-
-
 Spellings = Sequence[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]]
 
 _NOTATIONS: Spellings = (

@@ -15,8 +15,6 @@ from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, number, 
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
 from grpo_verifiers.maths.reading.words import NUMBER_WORDS, number_of
 
-# Atoms with their powers, marks and subscripts.
-
 
 def read_power(cursor: Cursor) -> Node:
     """An atom with its powers and marks."""
@@ -62,11 +60,12 @@ def _raised(cursor: Cursor, node: Node) -> Node:
     braced = cursor.peek().value == "{" and cursor.peek().kind == "o"
     inner = cursor.peek(1) if braced else cursor.peek()
     after = cursor.peek(2) if braced else cursor.peek(1)
+    skip = 3 if braced else 1
     # `30^o`: the letter is typed for the degree sign
     if (inner.value == "circ" and inner.kind == "c") or (
         inner.value == "o" and node[0] == "n" and (not braced or after.value == "}")
     ):
-        cursor.at += 3 if braced else 1
+        cursor.at += skip
         return read_degrees(cursor, node)
     if inner.value == "'":
         count = 0
@@ -83,25 +82,16 @@ def _raised(cursor: Cursor, node: Node) -> Node:
         return ("s", node[1] + "'" * count)
     # an ordinal is compared as its number
     if inner.kind == "w" and inner.value in ("st", "nd", "rd", "th"):
-        cursor.at += 3 if braced else 1
+        cursor.at += skip
         return node
-    if node[0] == "all" and inner.value in ("+", "*", "-"):
-        cursor.at += 3 if braced else 1
-        return ("all", node[1] + inner.value)
-    if node[0] == "all" and (inner.kind == "n" or inner.kind == "s"):
-        cursor.at += 3 if braced else 1
-        return ("all", f"{node[1]}^{inner.value}")
-    if node[0] == "matrix" and inner.value in ("T", "top", "intercal", "t") and (not braced or after.value == "}"):
-        cursor.at += 3 if braced else 1
-        return ("matrix", tuple(zip(*node[1], strict=True)))
-    if (
-        node[0] == "tuple"
-        and node[1] in ("(", "[", "<")
-        and inner.value in ("T", "top", "intercal")
-        and (not braced or after.value == "}")
-    ):
-        cursor.at += 3 if braced else 1
-        return ("matrix", tuple((item,) for item in node[3]))
+    if node[0] == "all" and (inner.value in ("+", "*", "-") or inner.kind in ("n", "s")):
+        cursor.at += skip
+        return ("all", node[1] + ("^" if inner.kind in ("n", "s") else "") + inner.value)
+    if inner.value in ("T", "top", "intercal", "t") and (not braced or after.value == "}"):
+        is_row = node[0] == "tuple" and node[1] in ("(", "[", "<") and inner.value != "t"
+        if is_row or node[0] == "matrix":
+            cursor.at += skip
+            return ("matrix", tuple((item,) for item in node[3]) if is_row else tuple(zip(*node[1], strict=True)))
     return ("^", node, read_script(cursor))
 
 

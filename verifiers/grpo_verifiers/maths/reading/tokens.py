@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.reading.tree import Node
 
-# One token of an answer, and the two ways in which a text is none that can be read.
-
 
 class Unreadable(ValueError):
     """Text that this reader cannot parse as mathematics; the message gives the reason."""
