@@ -7,17 +7,7 @@ agree where the differences of their sides, freed of denominators, are proportio
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.expansion import (
-    as_quotient,
-    factors,
-    is_graph,
-    is_name,
-    named_values,
-    names_may_agree,
-    plain_value,
-    same_function,
-    same_sequence,
-)
+from grpo_verifiers.maths.comparing import expansion
 from grpo_verifiers.maths.comparing.lists import in_order, unordered
 from grpo_verifiers.maths.comparing.realsets import same_inequality, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
@@ -41,7 +31,7 @@ def _chain(node: Node) -> tuple[Node | None, list[Node], list[str]]:
     """Name (if the first side is one), values, and the signs between them."""
     parts = [node[1], *(part for _, part in node[2])]
     ops = [op for op, _ in node[2]]
-    if is_name(parts[0]):
+    if expansion.is_name(parts[0]):
         return parts[0], parts[1:], ops[1:]
     # `5 = x`
     if len(parts) == 2 and parts[1][0] == "s" and ops[0] == "=":
@@ -53,7 +43,7 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """The gold is a bare value, the answer a relation."""
     ops = {op for op, _ in answer[2]}
     if not ops <= {"=", "~", "to"}:
-        if ops == {"in"} and len(answer[2]) == 1 and is_name(answer[1]):
+        if ops == {"in"} and len(answer[2]) == 1 and expansion.is_name(answer[1]):
             target = answer[2][0][1]
             return (target[0] != "set" or gold[0] not in SCALARS) and trial.same(gold, target)
         # `x > 3` does not mean 3
@@ -79,7 +69,7 @@ def _only_labels(left: Node, gold: Node) -> bool:
         return bool(symbols(left)) and not contains(left, {"matrix"})
     if gold[0] == "f" or left[0] != "*":
         return False
-    parts = factors(left)
+    parts = expansion.factors(left)
     return gold[0] in SCALARS and all(part[0] == "s" for part in parts) and len(set(parts)) == len(parts)
 
 
@@ -97,7 +87,7 @@ def _any_part(gold: Node, values: list[Node], signs: list[str], trial: Compariso
 def _roughly(a: Node, b: Node) -> bool:
     """Whether one is the other rounded or cut to the digits shown."""
     try:
-        x, y = approximate(plain_value(a), {}), approximate(plain_value(b), {})
+        x, y = approximate(expansion.plain_value(a), {}), approximate(expansion.plain_value(b), {})
     except (NoValue, KeyError):
         return False
     shown = [_shown_places(side) for side in (a, b)]
@@ -122,7 +112,7 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     name, values, signs = _chain(gold)
     if answer[0] != "rel":
         if name is not None and name[0] == "tuple" and answer[0] == "list" and len(values) == 1:
-            named = named_values(answer[2])
+            named = expansion.named_values(answer[2])
             if named is not None and values[0][0] == "tuple":
                 asked = [part[1] for part in name[3]]
                 return set(named) == set(asked) and in_order(values[0][3], [named[k] for k in asked], trial)
@@ -137,24 +127,24 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         first = [gold[1], *(part for _, part in gold[2])]
         second = [answer[1], *(part for _, part in answer[2])]
         return {op for op, _ in (*gold[2], *answer[2])} == {"="} and unordered(first, second, trial)
-    name, other = as_quotient(name), as_quotient(other)
+    name, other = expansion.as_quotient(name), expansion.as_quotient(other)
     if name is None and "~" in signs:
         return any(trial.same(v, answer) for v in values)
     if name is not None and other is not None:
         # `f(x) = x^2` is `f(t) = t^2`: the argument is renamed, unless its new letter is taken
-        if same_function(name, other) and not any(name[2][0][1] in symbols(part) for part in parts):
+        if expansion.same_function(name, other) and not any(name[2][0][1] in symbols(part) for part in parts):
             parts = [rename(part, {other[2][0][1]: name[2][0][1]}) for part in parts]
             other = name
         # likewise the index of a sequence
-        letters = same_sequence(name, other)
+        letters = expansion.same_sequence(name, other)
         if letters is not None and not any(letters[0] in symbols(part) for part in parts):
             parts = [rename(part, {letters[1]: letters[0]}) for part in parts]
             other = name
-        if is_graph(name, other) and not any(
+        if expansion.is_graph(name, other) and not any(
             (symbols(name) | symbols(other)) & symbols(part) & {"y", name[1]} for part in (*values, *parts)
         ):
             other = name
-        if name == other or names_may_agree(name, other):
+        if name == other or expansion.names_may_agree(name, other):
             return any(_any_part(v, parts, others, trial) for v in values)
         if len(values) == 1 and len(parts) == 1 and values[0][0] in SCALARS and parts[0][0] in SCALARS:
             return _same_equation(gold, answer, trial)

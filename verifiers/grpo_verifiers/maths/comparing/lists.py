@@ -11,14 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.expansion import (
-    SETLIKE,
-    coordinates,
-    expand,
-    named_values,
-    plain_value,
-    without_left_sides,
-)
+from grpo_verifiers.maths.comparing import expansion
 from grpo_verifiers.maths.comparing.realsets import same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
@@ -35,39 +28,39 @@ def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return _one_against_list(gold, answer, trial)
     if answer[0] == "list":
         return _list_against_list(gold, answer, trial)
-    named = named_values(gold[2])
+    named = expansion.named_values(gold[2])
     if answer[0] == "tuple":
         if named is not None and len(named) > 1:
-            return in_order(coordinates(named), answer[3], trial)
-        # the two values of a plus-minus are no coordinates
+            return in_order(expansion.coordinates(named), answer[3], trial)
+        # the two values of a plus-minus are no expansion.coordinates
         if trial.options.order == "free" and gold[1] != "pm":
             return unordered(list(gold[2]), list(answer[3]), trial)
         return False
     if answer[0] == "set":
-        return same_finite_sets(("set", without_left_sides(gold[2])), answer, trial)
-    if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in SETLIKE:
+        return same_finite_sets(("set", expansion.without_left_sides(gold[2])), answer, trial)
+    if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in expansion.SETLIKE:
         return same_regions(gold, answer, trial)
     # `2 or 4/2` is one value given twice
     if gold[1] == "or" and answer[0] in (*SCALARS, "unit", "pct"):
-        return all(trial.same(item, answer) for item in without_left_sides(gold[2]))
+        return all(trial.same(item, answer) for item in expansion.without_left_sides(gold[2]))
     return same_regions(gold, answer, trial) if gold[1] in ("and", "or") else False
 
 
 def _one_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     items = answer[2]
     if gold[0] == "tuple":
-        named = named_values(items)
+        named = expansion.named_values(items)
         if named is not None and len(named) == len(items):
-            return bool(len(named) == len(gold[3]) and in_order(gold[3], coordinates(named), trial))
+            return bool(len(named) == len(gold[3]) and in_order(gold[3], expansion.coordinates(named), trial))
         if answer[1] in (",", "and") and gold[1] in "(<" and not any(item[0] == "rel" for item in items):
             return in_order(gold[3], items, trial)
         return same_regions(gold, answer, trial)
     if gold[0] == "set":
-        return same_finite_sets(gold, ("set", without_left_sides(items)), trial)
-    if gold[0] in SETLIKE or gold[0] == "rel":
+        return same_finite_sets(gold, ("set", expansion.without_left_sides(items)), trial)
+    if gold[0] in expansion.SETLIKE or gold[0] == "rel":
         return same_regions(gold, answer, trial)
     if answer[1] == "or" and gold[0] in (*SCALARS, "unit", "pct"):
-        return all(trial.same(gold, item) for item in without_left_sides(items))
+        return all(trial.same(gold, item) for item in expansion.without_left_sides(items))
     return False
 
 
@@ -76,7 +69,7 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
     called, as_called = _values_of_functions(g), _values_of_functions(a)
     if called is not None and as_called is not None and set(called) == set(as_called):
         return all(trial.same(called[name], as_called[name]) for name in called)
-    first, second = named_values(g), named_values(a)
+    first, second = expansion.named_values(g), expansion.named_values(a)
     if first is not None and second is not None and len(first) > 1 and len(second) > 1:
         # one of them answers for another name
         if set(first) != set(second):
@@ -90,17 +83,17 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
         and second is None
         and not any(i[0] == "rel" for i in a)
     ):
-        return in_order(coordinates(first), a, trial)
+        return in_order(expansion.coordinates(first), a, trial)
     if (
         second is not None
         and len(second) > 1
         and len({k[:1] for k in second}) == len(second)
         and not any(i[0] == "rel" for i in g)
     ):
-        return in_order(g, coordinates(second), trial) or in_order(g, list(second.values()), trial)
+        return in_order(g, expansion.coordinates(second), trial) or in_order(g, list(second.values()), trial)
     if any(item[0] == "dots" for item in (*g, *a)):
         return in_order(written_out(g), written_out(a), trial)
-    g, a = without_left_sides(g), without_left_sides(a)
+    g, a = expansion.without_left_sides(g), expansion.without_left_sides(a)
     if _is_condition(g) or _is_condition(a):
         if same_regions(("list", gold[1], g), ("list", answer[1], a), trial):
             return True
@@ -215,7 +208,7 @@ def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> b
 
 def _place(node: Node) -> tuple[float, float, str]:
     try:
-        value = approximate(plain_value(node), {}).value
+        value = approximate(expansion.plain_value(node), {}).value
         return (round(value.real, 9), round(value.imag, 9), "")
     except (NoValue, KeyError):
         return (0.0, 0.0, repr(node))
@@ -238,15 +231,15 @@ def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
 def same_finite_sets(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a set with its members written out."""
     if gold[0] == "set" and answer[0] == "set":
-        first, second = without_left_sides(gold[1]), without_left_sides(answer[1])
+        first, second = expansion.without_left_sides(gold[1]), expansion.without_left_sides(answer[1])
         if any(item[0] == "dots" for item in (*first, *second)):
             return in_order(written_out(first), written_out(second), trial)
-        expanded_first, expanded_second = expand(("set", first))[1], expand(("set", second))[1]
+        expanded_first, expanded_second = expansion.expand(("set", first))[1], expansion.expand(("set", second))[1]
         return unordered(_distinct(expanded_first, trial), _distinct(expanded_second, trial), trial)
     one, other = (gold, answer) if gold[0] == "set" else (answer, gold)
     if len(one[1]) == 1 and one[1][0][0] != "set" and other[0] in (*SCALARS, "tuple", "unit", "pct"):
         return trial.same(one[1][0], other) if gold[0] == "set" else trial.same(other, one[1][0])
-    if other[0] == "rel" or other[0] in SETLIKE:
+    if other[0] == "rel" or other[0] in expansion.SETLIKE:
         return same_regions(gold, answer, trial)
     return False
 
@@ -390,7 +383,7 @@ class Solutions(NamedTuple):
 
 
 def same_solutions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """Whether both are the same two or more points. At least one side names its coordinates."""
+    """Whether both are the same two or more points. At least one side names its expansion.coordinates."""
     first, second = solutions_of(gold), solutions_of(answer)
     if first is None or second is None or not (first.names or second.names):
         return False
@@ -428,7 +421,7 @@ def solutions_of(node: Node) -> Solutions | None:
     names = set(groups[0])
     if len(groups) < 2 or len(names) < 2 or any(set(group) != names for group in groups):
         return None
-    by_alphabet = coordinates({name: ("s", name) for name in groups[0]})
+    by_alphabet = expansion.coordinates({name: ("s", name) for name in groups[0]})
     order = [node[1] for node in by_alphabet]
     return Solutions(tuple(order), tuple(("tuple", "(", ")", tuple(group[name] for name in order)) for group in groups))
 

@@ -10,27 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from grpo_verifiers.maths import patterns
+from grpo_verifiers.maths.comparing import lists, parameters
 from grpo_verifiers.maths.comparing.equations import same_relations
 from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, factors
 from grpo_verifiers.maths.comparing.golds import MathGold, has_options, option_and_text, option_of, options_of
-from grpo_verifiers.maths.comparing.lists import (
-    as_vector,
-    is_scaled_matrix,
-    same_cases,
-    same_finite_sets,
-    same_lists,
-    same_matrices,
-    same_solutions,
-    same_tuples,
-    unordered,
-)
-from grpo_verifiers.maths.comparing.parameters import (
-    left_names,
-    renamed,
-    same_antiderivatives,
-    same_families,
-    same_residues,
-)
 from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
@@ -88,46 +71,55 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     g, a = gold[0], answer[0]
     # from special to general: each test assumes that the earlier ones did not apply
     if g == "congruence" or a == "congruence":
-        return same_residues(gold, answer)
-    if (g == "builder" or a == "builder") and same_residues(gold, answer):
+        return parameters.same_residues(gold, answer)
+    if (g == "builder" or a == "builder") and parameters.same_residues(gold, answer):
         return True
-    if g in ("list", "set") and a in ("list", "set") and same_solutions(gold, answer, trial):
+    if g in ("list", "set") and a in ("list", "set") and lists.same_solutions(gold, answer, trial):
         return True
-    if "list" in (g, a) and len(ours := left_names(gold)) == len(theirs := left_names(answer)) == 1 and ours != theirs:
+    if (
+        "list" in (g, a)
+        and len(ours := parameters.left_names(gold)) == len(theirs := parameters.left_names(answer)) == 1
+        and ours != theirs
+    ):
         return False
-    if "list" in (g, a) and WHOLE in symbols(gold) and WHOLE in symbols(answer) and same_families(gold, answer, trial):
+    if (
+        "list" in (g, a)
+        and WHOLE in symbols(gold)
+        and WHOLE in symbols(answer)
+        and parameters.same_families(gold, answer, trial)
+    ):
         return True
     if g == "rel" or a == "rel":
         return same_relations(gold, answer, trial)
     if g == "list" or a == "list":
-        return same_lists(gold, answer, trial)
+        return lists.same_lists(gold, answer, trial)
     if g in ("unit", "pct") or a in ("unit", "pct"):
         return same_measures(gold, answer, trial)
     # direct products of groups, Z_2 x Z_3, whose factors have no order
     if "*" in (g, a) and {g, a} <= {"*", "all"} and contains(gold, _GROUPS) and contains(answer, _GROUPS):
-        return unordered(_groups(gold), _groups(answer), trial)
+        return lists.unordered(_groups(gold), _groups(answer), trial)
     if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
         mark = len(trial.pending)
         if same_values(gold, answer, trial):
             return True
         del trial.pending[mark:]
         if WHOLE in symbols(gold) and WHOLE in symbols(answer):
-            return same_families(gold, answer, trial)
-        return g == a == "+" and same_antiderivatives(gold, answer, trial)
+            return parameters.same_families(gold, answer, trial)
+        return g == a == "+" and parameters.same_antiderivatives(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:
         return same_regions(gold, answer, trial)
     if g == "set" or a == "set":
-        return same_finite_sets(gold, answer, trial)
-    if g in _COLUMNS and a in _SUMS and (vector := as_vector(answer, _length(gold))) is not None:
+        return lists.same_finite_sets(gold, answer, trial)
+    if g in _COLUMNS and a in _SUMS and (vector := lists.as_vector(answer, _length(gold))) is not None:
         return _same(gold, vector, trial)
-    if a in _COLUMNS and g in _SUMS and (vector := as_vector(gold, _length(answer))) is not None:
+    if a in _COLUMNS and g in _SUMS and (vector := lists.as_vector(gold, _length(answer))) is not None:
         return _same(vector, answer, trial)
-    if "matrix" in (g, a) or is_scaled_matrix(gold) or is_scaled_matrix(answer):
-        return same_matrices(gold, answer, trial)
+    if "matrix" in (g, a) or lists.is_scaled_matrix(gold) or lists.is_scaled_matrix(answer):
+        return lists.same_matrices(gold, answer, trial)
     if g == "tuple" and a == "tuple":
-        return same_tuples(gold, answer, trial)
+        return lists.same_tuples(gold, answer, trial)
     if g == "cases" and a == "cases":
-        return same_cases(gold, answer, trial)
+        return lists.same_cases(gold, answer, trial)
     if g in ("ratio", "clock") or a in ("ratio", "clock"):
         return same_ratios(gold, answer, trial)
     if g == "base" or a == "base":
@@ -353,9 +345,9 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     # readings of one answer, the likeliest first
-    pairs = [(wanted.tree, tree) for tree in renamed(wanted.tree, answer.tree)]
+    pairs = [(wanted.tree, tree) for tree in parameters.renamed(wanted.tree, answer.tree)]
     if wanted.tree is not None and answer.tree is not None and "basis_" in wanted.tokens + answer.tokens:
-        pairs.append((as_vector(wanted.tree, 3), as_vector(answer.tree, 3)))
+        pairs.append((lists.as_vector(wanted.tree, 3), lists.as_vector(answer.tree, 3)))
     # `0,5` may be a list of two or have a comma for its point
     if patterns.DECIMAL_COMMA.fullmatch(answer.text):
         pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))

@@ -14,16 +14,8 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+from grpo_verifiers.maths.comparing import values
 from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, whole_names
-from grpo_verifiers.maths.comparing.values import (
-    NotRational,
-    NoValue,
-    Undefined,
-    approximate,
-    differ,
-    rational,
-    sample_points,
-)
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import WHOLE_LETTERS, Node, anywhere, contains, rename, symbols, walk
@@ -55,17 +47,17 @@ class ComparisonTrial:
 
 
 def value_of(node: Node) -> Fraction | None:
-    """The rational value, if the tree has one within bounds.
+    """The values.rational value, if the tree has one within bounds.
 
     Raises:
-        Undefined: it has no value at all.
+        values.Undefined: it has no value at all.
     """
     if node[0] == "n":
         found: Fraction = node[1]
         return found
     try:
-        return rational(node)
-    except (NotRational, TooBig):
+        return values.rational(node)
+    except (values.NotRational, TooBig):
         return None
 
 
@@ -75,7 +67,7 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return True
     try:
         a, b = value_of(gold), value_of(answer)
-    except Undefined:
+    except values.Undefined:
         return False
     # both are exact: no later tier could know better
     if a is not None and b is not None:
@@ -128,18 +120,18 @@ def _floats(
     seen = False
     small = bool(names) and (anywhere(gold, _is_arc) or anywhere(answer, _is_arc))
     # without letters all points are the same
-    for turn, point in enumerate(sample_points(names, positive or small, small)[: 2 if names else 1]):
+    for turn, point in enumerate(values.sample_points(names, positive or small, small)[: 2 if names else 1]):
         point |= {name: float(i + turn + 2) for i, name in enumerate(whole)}
         try:
-            a = approximate(gold, point, trial.log10)
-        except NoValue:
+            a = values.approximate(gold, point, trial.log10)
+        except values.NoValue:
             a = None
         try:
-            b = approximate(answer, point, trial.log10)
-        except NoValue:
+            b = values.approximate(answer, point, trial.log10)
+        except values.NoValue:
             b = None
         if a is not None and b is not None:
-            if differ(a, b):
+            if values.differ(a, b):
                 return False
             seen = True
     return True if seen else None
@@ -187,7 +179,7 @@ def _places(gold: Node) -> int | None:
 
 
 def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: ComparisonTrial) -> bool:
-    """Rational values that differ: is one the rounding of the other, or inside the tolerance?"""
+    """Rational values that values.differ: is one the rounding of the other, or inside the tolerance?"""
     tolerance = trial.options.tolerance
     if (
         tolerance
@@ -219,8 +211,8 @@ def _rounds(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     places, decimal_answer = _places(gold), anywhere(answer, _is_decimal)
     tolerance = trial.options.tolerance
     try:
-        a, b = approximate(gold, {}, trial.log10).value, approximate(answer, {}, trial.log10).value
-    except NoValue:
+        a, b = values.approximate(gold, {}, trial.log10).value, values.approximate(answer, {}, trial.log10).value
+    except values.NoValue:
         return False
     gap = abs(a - b)
     if tolerance and (places is not None or decimal_answer) and gap <= tolerance * abs(a):
@@ -249,10 +241,10 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
     if not names or len(names) > MOST_SYMBOLS:
         return False
     ratios = []
-    for point in sample_points(names, False):
+    for point in values.sample_points(names, False):
         try:
-            a, b = approximate(gold, point, trial.log10), approximate(answer, point, trial.log10)
-        except NoValue:
+            a, b = values.approximate(gold, point, trial.log10), values.approximate(answer, point, trial.log10)
+        except values.NoValue:
             continue
         # what cannot be distinguished from zero gives no ratio
         if abs(a.value) <= 64 * a.error or abs(b.value) <= 64 * b.error:

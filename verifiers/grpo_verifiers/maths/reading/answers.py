@@ -13,16 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from grpo_verifiers.maths import patterns
-from grpo_verifiers.maths.reading.forms import (
-    MARKS,
-    capitals_of,
-    read_chance,
-    read_date,
-    read_half,
-    read_range,
-    read_residues,
-    split_parts,
-)
+from grpo_verifiers.maths.reading import forms
 from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
@@ -196,12 +187,12 @@ def _read(text: str) -> Answer:
     if phrase is not None:
         tree = phrase
     label = label_of(tokens) if words and tree is not None and tree[0] != "list" else ()
-    return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean), label or called)
+    return Answer(clean, shown, tree, words, as_list, fault, forms.capitals_of(clean), label or called)
 
 
 def _parts(clean: str) -> tuple[Answer, ...]:
     """The answers behind `(a)`, `(b)` and so on; none if one of them has no value that can be compared."""
-    texts = split_parts(clean) if ")" in clean and clean[:1] in "(\\abi12pP" else None
+    texts = forms.split_parts(clean) if ")" in clean and clean[:1] in "(\\abi12pP" else None
     if texts is None:
         return ()
     read_parts = tuple(map(read_answer, texts))
@@ -260,15 +251,15 @@ def _undress(clean: str) -> str:
 
 def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Node | None:
     """What the grammar does not know: residue classes, quantities in two units, ranges in words."""
-    if "mod" in clean and any(t.value in MARKS for t in tokens):
-        return read_residues(tokens)
+    if "mod" in clean and any(t.value in forms.MARKS for t in tokens):
+        return forms.read_residues(tokens)
     if words:
         said = plain(clean)
-        for reader in (read_compound, read_date, read_chance):
+        for reader in (read_compound, forms.read_date, forms.read_chance):
             if found := reader(said):
                 return found
-        return read_range(clean, words)
-    return read_date("".join(t.value for t in tokens)) if len(tokens) == 5 and not tokens[1].spaced else None
+        return forms.read_range(clean, words)
+    return forms.read_date("".join(t.value for t in tokens)) if len(tokens) == 5 and not tokens[1].spaced else None
 
 
 def _splits(text: str) -> bool:
@@ -284,7 +275,7 @@ def _splits(text: str) -> bool:
 def _tree(tokens: list[Token]) -> tuple[Node | None, str]:
     try:
         # `> 12` has no left side, which the grammar asks for
-        half = read_half(tokens)
+        half = forms.read_half(tokens)
         return read(tokens) if half is None else half, ""
     except Unreadable as err:
         return None, str(err)

@@ -13,24 +13,9 @@ import re
 from collections.abc import Callable
 
 from grpo_verifiers.maths import patterns
+from grpo_verifiers.maths.reading import vocabulary
 from grpo_verifiers.maths.reading.tokens import Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.units import LETTERS, SHORT
-from grpo_verifiers.maths.reading.vocabulary import (
-    ALIGNED_ENVIRONMENTS,
-    COLOUR_MACROS,
-    FONT_MACROS,
-    FUNCTIONS,
-    GREEK,
-    HIDDEN_MACROS,
-    JOINING,
-    LETTER_JOINING,
-    MATRIX_ENVIRONMENTS,
-    SPELT_SYMBOLS,
-    SYNONYMS,
-    TEXT_MACROS,
-    VARIANTS,
-    words_of,
-)
 from grpo_verifiers.maths.reading.words import SHORT_WORDS, number_of
 
 Match = Callable[[str, int], "re.Match[str] | None"]
@@ -90,15 +75,15 @@ def _is_word(run: str) -> bool:
 def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
     """A run of letters is one word, a function, a unit, or a product of one-letter variables."""
     # `5 min` and `3 sec` are times, `min(a, b)` and `sec x` functions
-    if run in FUNCTIONS and not (
+    if run in vocabulary.FUNCTIONS and not (
         upright and run in ("min", "sec", "mod") and out and (out[-1].kind == "n" or out[-1].value in ("/", "per", "}"))
     ):
         after_number = bool(out) and out[-1].kind == "n"
         if not (run in ("min", "sec") and after_number and spaced):
-            out.append(Token("c", SYNONYMS.get(run, run), spaced))
+            out.append(Token("c", vocabulary.SYNONYMS.get(run, run), spaced))
             return
-    if run in SPELT_SYMBOLS:
-        kind, name = SPELT_SYMBOLS[run]
+    if run in vocabulary.SPELT_SYMBOLS:
+        kind, name = vocabulary.SPELT_SYMBOLS[run]
         out.append(Token(kind, name, spaced))
         return
     previous = out[-1] if out else None
@@ -106,7 +91,7 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
         out.append(_letter(run, previous, spaced, upright))
         return
     if upright:
-        out.append(Token("w", JOINING.get(run, run), spaced))
+        out.append(Token("w", vocabulary.JOINING.get(run, run), spaced))
         return
     # a unit needs a value right before it
     after_value = previous is not None and (
@@ -120,7 +105,7 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
         previous is not None
         and (previous.kind == "w" and spaced and previous.value != "$")
         and previous.value.lower() not in SHORT_WORDS
-        and (len(run) > 2 and run.islower() and run not in FUNCTIONS)
+        and (len(run) > 2 and run.islower() and run not in vocabulary.FUNCTIONS)
     ):
         out.append(Token("w", run, spaced))
         return
@@ -292,7 +277,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
             else:
                 add_letters(value, out, spaced, upright)
         elif kind == "foreign":
-            out.extend(Token("w", word, spaced) for word in words_of(value))
+            out.extend(Token("w", word, spaced) for word in vocabulary.words_of(value))
         elif kind == "op":
             # a dollar within an answer only switches modes
             if value in "$":
@@ -316,17 +301,19 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
         spaced = False
 
 
-_WITH_ARGUMENT = TEXT_MACROS | FONT_MACROS | HIDDEN_MACROS | COLOUR_MACROS | {"color"}
+_WITH_ARGUMENT = (
+    vocabulary.TEXT_MACROS | vocabulary.FONT_MACROS | vocabulary.HIDDEN_MACROS | vocabulary.COLOUR_MACROS | {"color"}
+)
 
 
 def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int, match_at: Match) -> int:
     """A macro; returns where to read on."""
     if name in _WITH_ARGUMENT:
         pos = _macro(text, pos, name, out, spaced, depth, match_at)
-    elif name in GREEK:
+    elif name in vocabulary.GREEK:
         out.append(Token("s", name, spaced))
-    elif name in VARIANTS:
-        name = VARIANTS[name]
+    elif name in vocabulary.VARIANTS:
+        name = vocabulary.VARIANTS[name]
         out.append(Token("c" if name == "pi" else "s", name, spaced))
     elif name == "mathbb" or name == "Bbb":
         argument, pos = _argument(text, pos)
@@ -342,7 +329,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         pos = rest.end()
         out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
     else:
-        name = SYNONYMS.get(name, name)
+        name = vocabulary.SYNONYMS.get(name, name)
         out.append(Token("o" if len(name) == 1 and name not in "{}" else "c", name, spaced))
     return pos
 
@@ -369,12 +356,12 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
 
 
 def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -> int:
-    if name in ALIGNED_ENVIRONMENTS:
+    if name in vocabulary.ALIGNED_ENVIRONMENTS:
         if which == "begin" and name == "alignedat":
             return _argument(text, pos)[1]
         out.append(Token("c", which + "aligned"))
         return pos
-    if name not in MATRIX_ENVIRONMENTS and name != "cases" and name != "dcases" and name != "rcases":
+    if name not in vocabulary.MATRIX_ENVIRONMENTS and name != "cases" and name != "dcases" and name != "rcases":
         raise Unreadable(f"an environment {name[:20]}")
     if which == "begin" and name == "array":
         # the columns of `{c|c}` are layout
@@ -393,17 +380,22 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     """A macro that dresses, hides or names its argument."""
     if name == "color":
         return _argument(text, pos)[1]
-    if name in COLOUR_MACROS:
+    if name in vocabulary.COLOUR_MACROS:
         _, pos = _argument(text, pos)
         if name == "fcolorbox":
             _, pos = _argument(text, pos)
     argument, pos = _argument(text, pos)
-    if name in HIDDEN_MACROS:
+    if name in vocabulary.HIDDEN_MACROS:
         return pos
     bare = argument.strip()
     # the spaces in its macro distinguish the joining word from a variable
-    if bare in LETTER_JOINING and argument == f" {bare} " and name in TEXT_MACROS and text[pos:].strip():
-        out.append(Token("w", LETTER_JOINING[bare], True))
+    if (
+        bare in vocabulary.LETTER_JOINING
+        and argument == f" {bare} "
+        and name in vocabulary.TEXT_MACROS
+        and text[pos:].strip()
+    ):
+        out.append(Token("w", vocabulary.LETTER_JOINING[bare], True))
         return pos
     # `3\text{E}8`: an upright letter right between a number and digits is a power of ten
     if (
@@ -421,13 +413,13 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     if name in BASIS_MACROS and bare.lstrip("\\") in _BASIS:
         out.append(Token("s", _BASIS[bare.lstrip("\\")], spaced))
         return pos
-    if name in TEXT_MACROS and not bare:
+    if name in vocabulary.TEXT_MACROS and not bare:
         return pos
-    if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
+    if name == "operatorname" and bare not in vocabulary.FUNCTIONS and bare.isalpha() and len(bare) > 1:
         out.append(Token("w", bare, spaced))
     elif (
         name in ("textbf", "textit")
-        or name in TEXT_MACROS
+        or name in vocabulary.TEXT_MACROS
         or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
     ):
         _lex(argument, out, True, depth + 1, match_at)

@@ -10,14 +10,7 @@ from __future__ import annotations
 import itertools
 
 from grpo_verifiers.maths import patterns
-from grpo_verifiers.maths.reading.grouping import (
-    read_bracketed,
-    read_command,
-    read_items,
-    read_round,
-    read_rows,
-    read_set,
-)
+from grpo_verifiers.maths.reading import grouping
 from grpo_verifiers.maths.reading.measuring import at_rate, read_unit
 from grpo_verifiers.maths.reading.sums import is_plain_union, read_power, read_signed_power, read_sum
 from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Grammar, Token, Unreadable
@@ -273,12 +266,12 @@ _GRAMMAR = Grammar(
     sets=_read_sets,
     signed_power=read_signed_power,
     power=read_power,
-    command=read_command,
-    bracketed=read_bracketed,
-    items=read_items,
-    round=read_round,
-    set=read_set,
-    rows=read_rows,
+    command=grouping.read_command,
+    bracketed=grouping.read_bracketed,
+    items=grouping.read_items,
+    round=grouping.read_round,
+    set=grouping.read_set,
+    rows=grouping.read_rows,
 )
 
 
