@@ -193,7 +193,7 @@ PART_LABEL = re.compile(r"(?P<opened>\\(?:text|mathrm|textbf|mathbf)\s*\{[\s,;]*
 ONE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 PARTING = re.compile(r"(?:\s|[,;.&]|\\q?quad|\\\\|\\[ ,;:!]|\band\b|\\text\s*+\{\s*+(?:and)?[\s,;]*+\})++")
 
-# reading/measuring.py
+# reading/units.py
 PIECE = r"(\d{1,9}(?:\.\d{1,9})?)\s*+([A-Za-z]{1,12})\.?"
 COMPOUND = re.compile(rf"{PIECE}\s*+(?:,|and)?\s*+{PIECE}(?:\s*+(?:,|and)?\s*+{PIECE})?")
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing import expansion
-from grpo_verifiers.maths.comparing.realsets import same_regions
+from grpo_verifiers.maths.comparing.realsets import all_matched, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number
@@ -320,17 +320,11 @@ def same_matrices(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
 
 def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Definitions by cases, in any order of the cases."""
-    left = list(answer[1])
-    if len(left) != len(gold[1]):
-        return False
-    for row in gold[1]:
-        for other in left:
-            if len(row) == len(other) and all(trial.same(g, a) for g, a in zip(row, other, strict=True)):
-                left.remove(other)
-                break
-        else:
-            return False
-    return True
+    return all_matched(
+        gold[1],
+        answer[1],
+        lambda row, other: len(row) == len(other) and all(trial.same(g, a) for g, a in zip(row, other, strict=True)),
+    )
 
 
 _BOLD = {("s", "basis_i"): 0, ("s", "basis_j"): 1, ("s", "basis_k"): 2}

@@ -10,23 +10,16 @@ from fractions import Fraction
 
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
-from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mapped, mul, number, symbols
 from grpo_verifiers.maths.reading.units import conversion, units_agree
-
-
-def _infinite(node: Node) -> int:
-    """1 or -1 for plus and minus infinity, else 0."""
-    if node[0] == "neg":
-        return -_infinite(node[1])
-    return int(node[0] == "inf")
 
 
 def same_values(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Two scalars, percent signs and degrees inside them included."""
-    if _infinite(gold) or _infinite(answer):
-        return _infinite(gold) == _infinite(answer)
+    if {gold, answer} & {("inf",), ("neg", ("inf",))}:
+        return gold == answer
     if "deg" in (gold[0], answer[0]):
-        gold, answer = _undegree(gold), _undegree(answer)
+        gold, answer = (node[1] if node[0] == "deg" else node for node in (gold, answer))
     if contains(answer, {"pct", "unit"}) or contains(gold, {"pct", "unit"}):
         gold, answer = _inline(gold), _inline(answer)
     if same_scalar(gold, answer, trial):
@@ -42,21 +35,13 @@ def same_values(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     return False
 
 
-def _undegree(node: Node) -> Node:
-    return node[1] if node[0] == "deg" else node
-
-
 def _inline(node: Node) -> Node:
     if node[0] == "pct":
         return ("/", node[1], number(100))
     if node[0] == "unit":
         inner: Node = _inline(node[1])
         return inner
-    if node[0] in ("n", "s", "c"):
-        return node
-    return tuple(
-        _inline(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node
-    )
+    return node if node[0] in ("n", "s", "c") else mapped(node, _inline)
 
 
 def same_measures(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:

@@ -8,15 +8,16 @@ reals part by part. `written_out_set` lists the members of a set builder that ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional, same_scalar, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, ZERO, Node, number, rename, replaced, symbols
 
 INFINITY = float("inf")
+N = TypeVar("N")
 
 
 class End(NamedTuple):
@@ -283,24 +284,22 @@ def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if gold[0] == answer[0] == "builder":
         return gold[1:3] == answer[1:3] and trial.same(gold[3], answer[3])
     # `x in R` means no more than `R`
-    if gold[0] == "all" and answer[0] == "rel":
-        return len(answer[2]) == 1 and answer[2][0][0] == "in" and bool(answer[2][0][1] == gold)
-    if gold[0] == "rel" and answer[0] == "all":
-        return len(gold[2]) == 1 and gold[2][0][0] == "in" and bool(gold[2][0][1] == answer)
+    if {gold[0], answer[0]} == {"all", "rel"}:
+        relation, domain = (gold, answer) if gold[0] == "rel" else (answer, gold)
+        return bool(relation[2] == (("in", domain),))
     if gold[0] == "list" and answer[0] == "list" and all(item[0] == "rel" for item in (*gold[2], *answer[2])):
-        return gold[1] == answer[1] and _unordered_conditions(gold[2], answer[2], trial)
+        return gold[1] == answer[1] and all_matched(gold[2], answer[2], lambda g, a: same_inequality(g, a, trial))
     return bool(gold == answer) and gold[0] != "rel"
 
 
-def _unordered_conditions(gold: tuple[Node, ...], answer: tuple[Node, ...], trial: ComparisonTrial) -> bool:
+def all_matched(gold: Sequence[N], answer: Sequence[N], same: Callable[[N, N], bool]) -> bool:
+    """Whether each has a partner of its own among the others, the first that fits."""
     left = list(answer)
     for g in gold:
-        for a in left:
-            if same_inequality(g, a, trial):
-                left.remove(a)
-                break
-        else:
+        partner = next((a for a in left if same(g, a)), None)
+        if partner is None:
             return False
+        left.remove(partner)
     return not left
 
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading import forms
 from grpo_verifiers.maths.reading.lexer import canonical, lex
-from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
 from grpo_verifiers.maths.reading.spelling import Spellings, respell, respelt, rewrite
 from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
+from grpo_verifiers.maths.reading.units import read_compound
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 

@@ -11,11 +11,10 @@ import itertools
 
 from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading import grouping
-from grpo_verifiers.maths.reading.measuring import at_rate, read_unit
 from grpo_verifiers.maths.reading.sums import is_plain_union, read_power, read_signed_power, read_sum
 from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Grammar, Token, Unreadable
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
-from grpo_verifiers.maths.reading.units import GENERIC, singular
+from grpo_verifiers.maths.reading.units import GENERIC, at_rate, read_unit, singular
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS, names
 from grpo_verifiers.maths.reading.words import HEDGES
 

@@ -9,9 +9,9 @@ ways raises `Unreadable`.
 from __future__ import annotations
 
 from grpo_verifiers.maths.reading.atoms import marked, read_atom, read_mixed, read_mixed_fraction, read_repeating
-from grpo_verifiers.maths.reading.measuring import read_degrees
 from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, number, symbols
+from grpo_verifiers.maths.reading.units import read_degrees
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
 from grpo_verifiers.maths.reading.words import NUMBER_WORDS, number_of
 

@@ -88,14 +88,14 @@ def symbols(node: Node) -> set[str]:
     return {at[1] for at in walk(node) if at[0] == "s"}
 
 
-def _mapped(entries: tuple[Any, ...], change: Callable[[Node], Node]) -> Node:
+def mapped(entries: tuple[Any, ...], change: Callable[[Node], Node]) -> Node:
     """The entries with every node among them changed, also inside tuples of nodes."""
     return tuple(
         entry
         if not isinstance(entry, tuple) or not entry
         else change(entry)
         if isinstance(entry[0], str)
-        else _mapped(entry, change)
+        else mapped(entry, change)
         for entry in entries
     )
 
@@ -107,7 +107,7 @@ def rename(node: Node, names: dict[str, str]) -> Node:
         return ("s", names.get(node[1], node[1]))
     if kind in ("n", "c", "inf"):
         return node
-    return _mapped(node, lambda part: rename(part, names))
+    return mapped(node, lambda part: rename(part, names))
 
 
 def replaced(node: Node, leaf: Node, new: Node) -> Node:
@@ -116,7 +116,7 @@ def replaced(node: Node, leaf: Node, new: Node) -> Node:
         return new
     if node[0] in ("n", "s", "c", "inf"):
         return node
-    return _mapped(node, lambda part: replaced(part, leaf, new))
+    return mapped(node, lambda part: replaced(part, leaf, new))
 
 
 def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
@@ -145,4 +145,4 @@ def choose_signs(node: Node, plus: bool) -> Node:
     if kind in ("pm", "mp"):
         inner = choose_signs(node[1], plus)
         return inner if (kind == "pm") == plus else ("neg", inner)
-    return _mapped(node, lambda part: choose_signs(part, plus))
+    return mapped(node, lambda part: choose_signs(part, plus))
