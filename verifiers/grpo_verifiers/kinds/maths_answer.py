@@ -101,7 +101,7 @@ class MathVerifier(Verifier):
                     if len(text) < 300:
                         self._remember(key, known)
                 matches.append(known)
-                waits = waits or known.equal is None
+                waits = waits or bool(known.pending)
             if waits and all(m.equal is not False for m in matches):
                 verdicts.append(None)
                 waiting.append((i, perf_counter() - start, sample.gold, found, matches))

@@ -15,6 +15,16 @@ from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.text import without_end
 
 _MOST_UNSEEN = 200
+_TOUCHING = frozenset("-−0123456789")
+COMPARING = frozenset("<>≠qet")
+"""Last characters of what a comparison before a box can be spelt with."""
+_LAYOUT = "\\)]$*~ \t\n"
+_OPENING = frozenset(("", "$", "=", "\\[", "\\("))
+_CLOSING = frozenset(("\\]", "\\)", "\\e"))
+_SIGNS = frozenset("-−+")
+_LONGEST_MEASURE = 200
+_MINUS = frozenset("-−")
+_UNREAD = "\x01"
 
 
 class Box(NamedTuple):
@@ -87,11 +97,6 @@ def _is_comment(text: str, at: int) -> bool:
     return opened >= 0 and text.find("-->", opened, at) < 0
 
 
-_TOUCHING = frozenset("-−0123456789")
-COMPARING = frozenset("<>≠qet")
-"""Last characters of what a comparison before a box can be spelt with."""
-
-
 def compared(text: str, box: Box) -> str:
     r"""The strict comparison before a box: `x > \boxed{6}` means more than 6. One that includes its bound often names a minimum."""
     before = text[max(0, box.start - 40) : box.start]
@@ -125,17 +130,10 @@ def _with_what_goes_on(text: str, box: Box, tail: str, content: str) -> str:
     return content
 
 
-_LAYOUT = "\\)]$*~ \t\n"
-
-
 def _formula(text: str) -> str:
     """A formula up to where it ends."""
     found = patterns.FORMULA_ENDS.search(text)
     return (text if found is None else text[: found.start()]).strip()
-
-
-_OPENING = frozenset(("", "$", "=", "\\[", "\\("))
-_CLOSING = frozenset(("\\]", "\\)", "\\e"))
 
 
 def _formula_of(text: str, box: Box) -> tuple[str, str] | None:
@@ -177,12 +175,6 @@ def _is_read(before: str, behind: str, goes_on: bool) -> bool:
         found = pattern.match(behind, at)
         at = found.end() if found else at
     return goes_on or at == len(behind) or patterns.READ_BEHIND.match(behind, at) is not None
-
-
-_SIGNS = frozenset("-−+")
-_LONGEST_MEASURE = 200
-_MINUS = frozenset("-−")
-_UNREAD = "\x01"
 
 
 def _upright(match: re.Match[str]) -> str:

@@ -14,6 +14,9 @@ from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, numb
 SIGNS = frozenset(("pm", "mp"))
 SETLIKE = frozenset(("cup", "cap", "minus", "all", "builder"))
 REGIONS = SETLIKE | {"set", "tuple"}
+_SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
+"""Letters whose squares are quantities of their own: variances, coefficients of determination."""
+_INDICES = frozenset("ijkmnpr")
 
 
 def expand(node: Node) -> Node:
@@ -119,10 +122,6 @@ def is_name(node: Node) -> bool:
     return False
 
 
-_SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
-"""Letters whose squares are quantities of their own: variances, coefficients of determination."""
-
-
 def is_quantity(node: Node) -> bool:
     """A letter or the value of a function, as they stand in the ratio of two quantities."""
     return node[0] == "s" or (node[0] == "f" and len(node[1].rstrip("'")) == 1)
@@ -156,9 +155,6 @@ def same_sequence(a: Node, b: Node) -> tuple[str, str] | None:
         return None
     (stem, _, first), (other, _, second) = a[1].partition("_"), b[1].partition("_")
     return (first, second) if stem == other and {first, second} <= _INDICES else None
-
-
-_INDICES = frozenset("ijkmnpr")
 
 
 def factors(node: Node) -> list[Node]:

@@ -26,6 +26,9 @@ SMOOTH = 67
 _SQUARES = math.prod(prime for prime in _PRIMES if prime <= SMOOTH)
 _PRIMES_DRAWN: list[tuple[int, int]] = []
 """Two pairs (P, Q) a process, drawn when the first field is made; 119 bits, which Python holds in four digits."""
+Pair = tuple[int, int]
+"""re + im * i modulo P; -1 is no square modulo P."""
+_QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "csc": ("", "sin")}
 
 
 def _draw_primes() -> tuple[int, int]:
@@ -47,18 +50,11 @@ class NoImage(ArithmeticError):
     """A division by zero in the field, or a node that has no image."""
 
 
-Pair = tuple[int, int]
-"""re + im * i modulo P; -1 is no square modulo P."""
-
-
 @lru_cache(maxsize=50_000)
 def _draw(kind: str, key: str, p: int) -> int:
     """A residue that looks random but depends on the text and P only: a permutation polynomial of its bytes."""
     seed = int.from_bytes(f"{kind}\x00{key}".encode("utf-8", "replace"), "big")
     return pow(seed + 0x9E3779B97F4A7C15, 65_537, p)
-
-
-_QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "csc": ("", "sin")}
 
 
 def _quotient(node: Node) -> Node:

@@ -20,6 +20,8 @@ from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere
 MOST_MATCHED = 12
 """Unordered lists up to this length are matched exhaustively, longer ones after sorting."""
 ORDERED = frozenset(("<", ">", "<=", ">=", "!="))
+_BOLD = {("s", "basis_i"): 0, ("s", "basis_j"): 1, ("s", "basis_k"): 2}
+_PLAIN = {("c", "i"): 0, ("s", "j"): 1, ("s", "k"): 2}
 
 
 def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
@@ -325,10 +327,6 @@ def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         answer[1],
         lambda row, other: len(row) == len(other) and all(trial.same(g, a) for g, a in zip(row, other, strict=True)),
     )
-
-
-_BOLD = {("s", "basis_i"): 0, ("s", "basis_j"): 1, ("s", "basis_k"): 2}
-_PLAIN = {("c", "i"): 0, ("s", "j"): 1, ("s", "k"): 2}
 
 
 def as_vector(node: Node, dimension: int) -> Node | None:

@@ -26,6 +26,11 @@ from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, sy
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import plain_words, same_words
 
+_COLUMNS = frozenset(("tuple", "matrix"))
+_SUMS = frozenset(("+", "*", "neg", "s", "/"))
+_GROUPS = frozenset(("all",))
+_NO_LETTER = MathGold((), ())
+
 # Do two trees give the same answer? Dispatch by shape; the order of arguments is gold, answer everywhere.
 
 
@@ -37,11 +42,6 @@ def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return True
     del trial.pending[mark:]
     return False
-
-
-_COLUMNS = frozenset(("tuple", "matrix"))
-_SUMS = frozenset(("+", "*", "neg", "s", "/"))
-_GROUPS = frozenset(("all",))
 
 
 def _length(node: Node) -> int:
@@ -310,9 +310,6 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return Match(False, "hedge" if is_hedge(answer.words) else "words")
         return Match(False, "too_big" if "too" in answer.fault else "unread")
     return _trees(wanted, answer, options)
-
-
-_NO_LETTER = MathGold((), ())
 
 
 def _part_answers(answer: Answer) -> tuple[Answer, ...]:

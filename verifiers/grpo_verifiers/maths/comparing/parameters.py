@@ -33,6 +33,11 @@ from grpo_verifiers.maths.reading.tree import (
 
 MOST_RESIDUES = 10_000
 _PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
+_MOST_OFFSETS = 60
+_INTEGRATION = ("C", "c", "K")
+_CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
+_NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
+_RANGES = frozenset((">", "<", ">=", "<=", "in"))
 
 
 class Classes(NamedTuple):
@@ -211,9 +216,6 @@ def same_families(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return False
 
 
-_MOST_OFFSETS = 60
-
-
 def same_antiderivatives(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether two sums that end in one constant of integration differ by a number: `sin^2 x + C` and `-cos^2 x + C`."""
     if not (gold[0] == answer[0] == "+") or symbols(gold) != symbols(answer):
@@ -226,9 +228,6 @@ def same_antiderivatives(gold: Node, answer: Node, trial: ComparisonTrial) -> bo
     # the number is their difference at one place; that it is the same everywhere is what is compared
     gap = ("+", rest[0], ("neg", rest[1]))
     return trial.same(rest[0], ("+", rest[1], replaced(gap, ("s", names[0]), number(1))))
-
-
-_INTEGRATION = ("C", "c", "K")
 
 
 def _items(node: Node) -> tuple[Node, ...]:
@@ -250,11 +249,6 @@ def _progressions(node: Node, trial: ComparisonTrial) -> list[tuple[Node, Node]]
             return None
         found.append((at[0], step))
     return found
-
-
-_CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
-_NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
-_RANGES = frozenset((">", "<", ">=", "<=", "in"))
 
 
 def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:

@@ -18,6 +18,11 @@ from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, ZERO, Node, number
 
 INFINITY = float("inf")
 N = TypeVar("N")
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
+MOST_MEMBERS = 200
+_NEAR = 1e-9
+_WHOLE_SETS = {"Z": -math.inf, "N": 0, "Z+": 1, "N+": 1, "N*": 1}
+"""Sets of whole numbers with their least member; whether 0 is in N is not agreed on."""
 
 
 class End(NamedTuple):
@@ -205,9 +210,6 @@ def _joined(a: RealSet, b: RealSet, pieces: Pieces) -> RealSet:
     return RealSet(pieces, a.name or b.name)
 
 
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
-
-
 def _inequality(left: Node, op: str, right: Node) -> RealSet:
     if op not in _FLIPPED:
         raise NotReal(op)
@@ -340,12 +342,6 @@ def _oriented(node: Node) -> list[tuple[Node, str, Node]]:
         parts.reverse()
         ops = [{">": "<", ">=": "<=", "<": ">", "<=": ">="}.get(op, op) for op in reversed(ops)]
     return [(parts[i], op, parts[i + 1]) for i, op in enumerate(ops)]
-
-
-MOST_MEMBERS = 200
-_NEAR = 1e-9
-_WHOLE_SETS = {"Z": -math.inf, "N": 0, "Z+": 1, "N+": 1, "N*": 1}
-"""Sets of whole numbers with their least member; whether 0 is in N is not agreed on."""
 
 
 def written_out_set(node: Node) -> Node:

@@ -19,6 +19,12 @@ from grpo_verifiers.maths.reading.tree import Node
 BITS = 60_000
 """Largest numerator or denominator; beyond it numbers are compared in a finite field or not at all."""
 FACTORIAL = 3_000
+_EPS = 2.3e-16
+_FUNCTIONS = {
+    "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "sinh": cmath.sinh, "cosh": cmath.cosh, "tanh": cmath.tanh,
+    "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
+}  # fmt: skip
+_RECIPROCAL = {"cot": "tan", "sec": "cos", "csc": "sin", "coth": "tanh"}
 
 
 class NotRational(ValueError):
@@ -143,14 +149,6 @@ def _integer_root(n: int, index: int) -> int:
     if root**index != n:
         raise NotRational("an irrational root")
     return root
-
-
-_EPS = 2.3e-16
-_FUNCTIONS = {
-    "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "sinh": cmath.sinh, "cosh": cmath.cosh, "tanh": cmath.tanh,
-    "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
-}  # fmt: skip
-_RECIPROCAL = {"cot": "tan", "sec": "cos", "csc": "sin", "coth": "tanh"}
 
 
 class Approx(NamedTuple):

@@ -25,6 +25,13 @@ from grpo_verifiers.maths.comparing.values import NotRational, Undefined, ration
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, number, symbols, walk
 
+MOST_BITS = 60_000
+"""Precision up to which a bound is tried, and the largest power; the deadline of the proof may cut in before."""
+ANGLE_BITS = 5_000
+"""The same where sines and cosines are computed, which takes longer."""
+MOST_ROOT = 1_000
+_PI, _I, _E = ("c", "pi"), ("c", "i"), ("c", "e")
+
 
 def load(config: object) -> tuple[Callable[[Any], str], None]:
     """The task of a pool: all that takes long to import, tried once, so that its caches are warm in every worker."""
@@ -227,13 +234,6 @@ def _exponentials(expression: Any) -> Any:
 # algebraic integers whose conjugates are all at most u and l in size; the degree of U is at most D, the product of the
 # indices of all roots; so |E| >= 1 / (u^(D-1) l). Sines, cosines and powers of e at rational angles are made of roots
 # of unity, whose conjugates are roots of unity. No number of digits is ever taken for a proof.
-
-MOST_BITS = 60_000
-"""Precision up to which a bound is tried, and the largest power; the deadline of the proof may cut in before."""
-ANGLE_BITS = 5_000
-"""The same where sines and cosines are computed, which takes longer."""
-MOST_ROOT = 1_000
-_PI, _I, _E = ("c", "pi"), ("c", "i"), ("c", "e")
 
 
 class NotAlgebraic(ValueError):

@@ -13,6 +13,11 @@ from grpo_verifiers.maths.reading.tokens import END, Cursor, Token, TooBig, Unre
 from grpo_verifiers.maths.reading.tree import ONE, Node, add, mul, number
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS, NUMBER_WORDS, number_of
 
+_ARGUMENTS = frozenset(("t", "x", "n", "z", "k", "m", "s", "r", "y", "theta", "tau"))
+_INDICES = frozenset("ijkmn")
+_PLAIN = frozenset(("+", "-", "/", "*", "frac", "{", "}"))
+_GREEK = frozenset(("phi", "psi", "Phi", "Psi"))
+
 
 def read_mixed(cursor: Cursor, whole: Node) -> Node:
     """`1 1/4`: a whole number, a gap and a fraction of whole numbers."""
@@ -141,11 +146,6 @@ def marked(left: Node, right: Node) -> Node:
 
 # Is a letter before a bracket a function or a factor? What is only perhaps a product is read as a value of a function:
 # such an answer is right if it is written as the gold is.
-
-_ARGUMENTS = frozenset(("t", "x", "n", "z", "k", "m", "s", "r", "y", "theta", "tau"))
-_INDICES = frozenset("ijkmn")
-_PLAIN = frozenset(("+", "-", "/", "*", "frac", "{", "}"))
-_GREEK = frozenset(("phi", "psi", "Phi", "Psi"))
 
 
 def is_application(tokens: list[Token], at: int, name: str) -> bool:

@@ -22,6 +22,17 @@ from grpo_verifiers.text import without_end
 
 _STOPS = frozenset((",", ".", ";", ":", "!", "?", '"', "`", "&"))
 _JOINERS = frozenset(("and", "or"))
+_INFINITY: Node = ("inf",)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+MARKS = frozenset(("pmod", "bmod", "mod", "pod"))
+_SIGNS = frozenset(("=", "equiv"))
+_ALTERNATIVES = frozenset((",", ";", "or", "and"))
+_CAPITAL_WORDS = frozenset(
+    ("none", "true", "false", "zero", "even", "left", "right", "both", "never", "always", *SHORT_WORDS)
+)
+_LABEL_ORDERS = (("i", "ii", "iii", "iv", "v"), tuple("abcdefgh"), tuple("12345678"))
 
 
 class Formula(NamedTuple):
@@ -99,9 +110,6 @@ def _joins_values(tokens: list[Token], i: int) -> bool:
     return 0 < i < len(tokens) - 1 and tokens[i - 1].kind != "w" and tokens[i + 1].kind != "w"
 
 
-_INFINITY: Node = ("inf",)
-
-
 def read_range(text: str, words: str) -> Node | None:
     """The interval an answer in words names, or None; `words` is its plain text."""
     if patterns.WORDY.search(words) is None:
@@ -171,11 +179,6 @@ def _below(bound: Node | None, closed: bool) -> Node:
     return ("tuple", "(", "]" if closed else ")", (("neg", _INFINITY), bound))
 
 
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
-
-
 def read_date(text: str) -> Node | None:
     """`("date", year | None, month, day)` of a day in words or as `2024-03-14`, or None."""
     found = patterns.DATE.fullmatch(text.strip(" .").lower())
@@ -199,10 +202,6 @@ def read_chance(text: str) -> Node | None:
 # Residue classes: `4 (mod 9)`, `x ≡ 2, 5 (mod 7)`, `17 mod 5 = 2`. Read here, computed where they are
 # compared. A tree is `("congruence", joiner, clauses)`, a clause `(sides, residues, modulus, after)`: what stands before
 # the last sign of congruence, the residues, the modulus, and what an equals sign behind the modulus gives.
-
-MARKS = frozenset(("pmod", "bmod", "mod", "pod"))
-_SIGNS = frozenset(("=", "equiv"))
-_ALTERNATIVES = frozenset((",", ";", "or", "and"))
 
 
 class Clause(NamedTuple):
@@ -273,11 +272,6 @@ def _split(tokens: list[Token], marks: frozenset[str]) -> list[list[Token]]:
     return found
 
 
-_CAPITAL_WORDS = frozenset(
-    ("none", "true", "false", "zero", "even", "left", "right", "both", "never", "always", *SHORT_WORDS)
-)
-
-
 def capitals_of(text: str) -> str:
     """The capitals an answer consists of, in order, or `` if it is something else or a word."""
     match = patterns.CAPITALS.fullmatch(text)
@@ -313,9 +307,6 @@ def _letters_in(node: Node) -> list[str]:
     if node[0] == "tuple":
         return [name for part in node[3] for name in _letters_in(part)]
     return [""]
-
-
-_LABEL_ORDERS = (("i", "ii", "iii", "iv", "v"), tuple("abcdefgh"), tuple("12345678"))
 
 
 def split_parts(text: str) -> list[str] | None:

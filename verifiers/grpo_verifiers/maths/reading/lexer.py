@@ -22,6 +22,20 @@ Match = Callable[[str, int], "re.Match[str] | None"]
 
 _UNITS = frozenset(LETTERS)
 PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
+UPRIGHT_UNITS = frozenset("mgsVNJWAL")
+_ORDINAL = frozenset(("st", "nd", "rd", "th"))
+MOST_TOKENS = 3_000
+DEPTH = 60
+
+
+_PREFIXES = {"b": 2, "o": 8, "x": 16}
+_WITH_ARGUMENT = (
+    vocabulary.TEXT_MACROS | vocabulary.FONT_MACROS | vocabulary.HIDDEN_MACROS | vocabulary.COLOUR_MACROS | {"color"}
+)
+BASIS_MACROS = frozenset(
+    ("hat", "widehat", "vec", "mathbf", "boldsymbol", "bm", "bold", "textbf", "pmb", "overrightarrow")
+)
+_BASIS = {"i": "basis_i", "j": "basis_j", "k": "basis_k", "imath": "basis_i", "jmath": "basis_j"}
 
 
 def is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
@@ -39,9 +53,6 @@ def is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
     return following != "" and following in "+-=^*/_"
 
 
-UPRIGHT_UNITS = frozenset("mgsVNJWAL")
-
-
 def may_be_unit(out: list[Token]) -> bool:
     """Whether a unit may come next: after a number or another unit."""
     if not out:
@@ -52,9 +63,6 @@ def may_be_unit(out: list[Token]) -> bool:
         or last.value in (")", "}", "pi")
         or (last.value == "/" and any(t.kind == "w" for t in out))
     )
-
-
-_ORDINAL = frozenset(("st", "nd", "rd", "th"))
 
 
 def _is_word(run: str) -> bool:
@@ -140,13 +148,6 @@ def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> To
     if run in "mgshL" and spaced and previous is not None and previous.kind == "n":
         return Token("u", run, spaced)
     return Token("s", run, spaced)
-
-
-MOST_TOKENS = 3_000
-DEPTH = 60
-
-
-_PREFIXES = {"b": 2, "o": 8, "x": 16}
 
 
 def _based(text: str) -> Token | None:
@@ -301,11 +302,6 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
         spaced = False
 
 
-_WITH_ARGUMENT = (
-    vocabulary.TEXT_MACROS | vocabulary.FONT_MACROS | vocabulary.HIDDEN_MACROS | vocabulary.COLOUR_MACROS | {"color"}
-)
-
-
 def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int, match_at: Match) -> int:
     """A macro; returns where to read on."""
     if name in _WITH_ARGUMENT:
@@ -434,12 +430,6 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     else:
         _lex(argument, out, False, depth + 1, match_at)
     return pos
-
-
-BASIS_MACROS = frozenset(
-    ("hat", "widehat", "vec", "mathbf", "boldsymbol", "bm", "bold", "textbf", "pmb", "overrightarrow")
-)
-_BASIS = {"i": "basis_i", "j": "basis_j", "k": "basis_k", "imath": "basis_i", "jmath": "basis_j"}
 
 
 def canonical(tokens: list[Token]) -> str:

@@ -23,6 +23,7 @@ _SAYS_NOTHING = GENERIC | names(
     "solution that the then there therefore this thus to was we where which with answer result value quantity wanted"
 )
 _LEAST_SHORTENED = 3
+_CHOOSING = HEDGES | {"one", "any", "some"}
 
 
 def label_of(tokens: list[Token]) -> tuple[str, ...]:
@@ -53,9 +54,6 @@ def _has_more(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         return a == b or (len(short) >= _LEAST_SHORTENED and long.startswith(short))
 
     return not all(any(is_same(a, b) for b in other) for a in one)
-
-
-_CHOOSING = HEDGES | {"one", "any", "some"}
 
 
 def _separator(cursor: Cursor) -> str:

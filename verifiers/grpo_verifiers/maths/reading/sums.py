@@ -15,6 +15,11 @@ from grpo_verifiers.maths.reading.units import read_degrees
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
 from grpo_verifiers.maths.reading.words import NUMBER_WORDS, number_of
 
+DEPTH = 60
+_STARTS_FACTOR = frozenset(
+    ("pi", "frac", "sqrt", "binom", "lfloor", "lceil", "overline", "begin:matrix", "begin:array", "root")
+)
+
 
 def read_power(cursor: Cursor) -> Node:
     """An atom with its powers and marks."""
@@ -150,9 +155,6 @@ def _subscript(cursor: Cursor, node: Node) -> Node:
     raise Unreadable("a subscript")
 
 
-DEPTH = 60
-
-
 def read_sum(cursor: Cursor) -> Node:
     """Terms with their signs."""
     cursor.depth += 1
@@ -235,11 +237,6 @@ def read_signed_power(cursor: Cursor) -> Node:
     if cursor.peek().value == "+" and cursor.peek().kind == "o":
         cursor.at += 1
     return read_power(cursor)
-
-
-_STARTS_FACTOR = frozenset(
-    ("pi", "frac", "sqrt", "binom", "lfloor", "lceil", "overline", "begin:matrix", "begin:array", "root")
-)
 
 
 def starts_factor(cursor: Cursor, token: Token) -> bool:

@@ -36,6 +36,9 @@ WHOLE = "k in Z"
 """The name of the one parameter that stands for any whole number in an answer."""
 WHOLE_LETTERS = frozenset(("k", "m", "n", "j", "l", WHOLE))
 """Letters that name whole numbers where they are an exponent or a parameter."""
+_SHAPES = names(
+    "inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases congruence date"
+)
 
 
 def number(value: int | Fraction) -> Node:
@@ -66,11 +69,6 @@ def children(node: Node) -> list[Node]:
             else:
                 stack.extend(entry)
     return found
-
-
-_SHAPES = names(
-    "inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases congruence date"
-)
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -16,6 +16,18 @@ from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS, names
 from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
 
+_POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+_NAMELESS = frozenset(("unit", "units"))
+DIRECTIONS = frozenset(("more", "less"))
+"""Words that may be left off beside a number or a unit, but contradict each other."""
+_DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
+"""Powers of length that dimensions measure without saying so."""
+_DIMENSIONS = frozenset(("time", "length", "mass"))
+_QUALITIES = names("odd even prime composite positive negative nonnegative integer real rational irrational")
+"""What is said of a number rather than counted by it: `n >= 3 odd` is not `n >= 3`."""
+
+_ENDS = names("least most minimum maximum")
+
 
 class Unit(NamedTuple):
     """`size` in the base unit of `dimension`; None where nothing converts."""
@@ -132,9 +144,6 @@ def find_unit(word: str) -> Unit | None:
     return UNITS.get(word) or UNITS.get(word.lower())
 
 
-_POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
-
-
 def canonical_unit(words: tuple[str, ...]) -> str:
     """One name for a run of unit words: (`square`, `feet`) and (`ft`, `^2`) are both `ft^2`; generic nouns vanish.
 
@@ -172,17 +181,10 @@ def canonical_unit(words: tuple[str, ...]) -> str:
     return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
 
 
-_NAMELESS = frozenset(("unit", "units"))
-
-
 def _is_raised(words: tuple[str, ...], i: int) -> bool:
     """Whether a power other than one stands behind a word of a unit."""
     after = words[i + 1].lower() if i + 1 < len(words) else ""
     return after in ("squared", "cubed") or (after.startswith("^") and after != "^1")
-
-
-DIRECTIONS = frozenset(("more", "less"))
-"""Words that may be left off beside a number or a unit, but contradict each other."""
 
 
 def _undirected(name: str) -> tuple[str, str]:
@@ -227,10 +229,6 @@ def _powers(name: str) -> dict[str, int]:
         base, _, power = part.partition("^")
         powers[base] = powers.get(base, 0) + sign * (int(power) if power.isdigit() else 1)
     return powers
-
-
-_DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
-"""Powers of length that dimensions measure without saying so."""
 
 
 def split_unit(name: str) -> tuple[Unit, int] | None:
@@ -289,9 +287,6 @@ def conversion(a: str, b: str) -> Fraction | None:
     return (first.size / second.size) ** n
 
 
-_DIMENSIONS = frozenset(("time", "length", "mass"))
-
-
 def read_compound(plain: str) -> Node | None:
     """The sum in its smallest unit, or None. Every part but the first is less than one of the unit before it."""
     match = patterns.COMPOUND.fullmatch(plain)
@@ -318,12 +313,6 @@ def read_compound(plain: str) -> Node | None:
         return None
     # the mark lets the comparison convert this one whatever the option is: no unit of it is the only right one
     return ("unit", number(total / last.size), last.name + "+")
-
-
-_QUALITIES = names("odd even prime composite positive negative nonnegative integer real rational irrational")
-"""What is said of a number rather than counted by it: `n >= 3 odd` is not `n >= 3`."""
-
-_ENDS = names("least most minimum maximum")
 
 
 def _counts_letters(words: list[str]) -> bool:

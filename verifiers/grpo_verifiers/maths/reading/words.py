@@ -66,6 +66,7 @@ PLACEHOLDERS = frozenset((
     "answer", "your answer", "your answer here", "final answer", "the answer", "answer here",
     "reference answer", "correct answer", "result",
 ))  # fmt: skip
+_NUMERALS = frozenset("ivx ")
 
 
 def number_of(words: list[str]) -> int | None:
@@ -115,9 +116,6 @@ def plain_words(text: str) -> str:
 def _listed(text: str) -> list[str]:
     """The parts of a list of words, sorted: a list may come in any order."""
     return sorted(filter(None, (plain_words(part) for part in patterns.LIST_MARKS.split(text))))
-
-
-_NUMERALS = frozenset("ivx ")
 
 
 def same_words(gold: str, answer: str) -> bool:
