@@ -67,7 +67,10 @@ def test_later_sets_are_judged_as_labelled(maths: Verifier, name: str, count: in
     assert mistakes(maths, found) == []
 
 
-@pytest.mark.parametrize(("name", "count", "kept"), [("math_fresh3.jsonl", 320, 316), ("math_fresh4.jsonl", 300, 298), ("math_fresh5.jsonl", 150, 146)])
+@pytest.mark.parametrize(
+    ("name", "count", "kept"),
+    [("math_fresh3.jsonl", 320, 316), ("math_fresh4.jsonl", 300, 298), ("math_fresh5.jsonl", 150, 146)],
+)
 def test_blind_sets_are_judged_as_labelled_but_for_what_is_disputed_or_not_read(
     maths: Verifier, name: str, count: int, kept: int
 ) -> None:

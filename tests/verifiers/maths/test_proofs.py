@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,18 +106,35 @@ def test_a_bound_that_asks_for_too_many_digits_decides_nothing() -> None:
     assert zero(f"2^{{65}}{product}", "1") is None
 
 
-def test_the_prime_of_the_finite_field_is_another_one_in_every_process(maths: Verifier) -> None:
+def test_the_two_primes_of_the_finite_field_are_others_in_every_process(maths: Verifier) -> None:
     code = (
-        "from grpo_verifiers.maths.comparing import finite_field as f; f.Field(); print(f._P)\n"
-        "assert all(pow(p, f._Q, f._P) == 1 for p in f._PRIMES if p <= f.SMOOTH) and f._P % 8 == 7"
+        "from grpo_verifiers.maths.comparing import finite_field as f; f.Field()\n"
+        "print(*(p for p, _ in f._PRIMES_DRAWN))\n"
+        "assert all(pow(s, q, p) == 1 and p % 8 == 7 for p, q in f._PRIMES_DRAWN for s in f._PRIMES if s <= f.SMOOTH)"
     )
-    primes = {
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    primes = [
+        prime
         for _ in range(3)
-    }
-    assert len(primes) == 3
+        for prime in subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    ]
+    assert len(set(primes)) == len(primes) == 6
     for prime in (3_897_727_489_335_812_459_716_028_639, *primes):
         assert maths.verify(f"\\boxed{{x^{{{prime}}}}}", {"answer": "x"}).outcome is Outcome.WRONG
+
+
+def test_who_knows_one_prime_is_not_paid(maths: Verifier) -> None:
+    finite_field.Field()
+    for prime, _ in finite_field._PRIMES_DRAWN:
+        verdict = maths.verify(f"\\boxed{{2^{{{prime}}}x}}", {"answer": "2x"})
+        assert verdict.outcome is not Outcome.RIGHT
+
+
+def test_a_tower_of_powers_takes_no_time(maths: Verifier) -> None:
+    began = time.process_time()
+    assert maths.verify(f"\\boxed{{5{'**π' * 330}}}", {"answer": "\\sqrt{2}"}).reason == "too_big"
+    assert time.process_time() - began < 0.3
 
 
 def test_no_verdict_depends_on_the_prime(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +143,7 @@ def test_no_verdict_depends_on_the_prime(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = [row for row in rows if any(mark in str(row["response"]) for mark in ("sqrt", "^n", "ln", "sin", "log"))]
     assert len(rows) > 150
     for _ in range(3):
-        monkeypatch.setattr(finite_field, "_P", 0)
-        monkeypatch.setattr(finite_field, "_Q", 0)
+        monkeypatch.setattr(finite_field, "_PRIMES_DRAWN", [])
         finite_field._draw.cache_clear()
         maths = build("math")
         verdicts = []

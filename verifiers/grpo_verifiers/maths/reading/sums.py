@@ -24,7 +24,7 @@ _STARTS_FACTOR = frozenset(
 def read_power(cursor: Cursor) -> Node:
     """An atom with its powers and marks."""
     node = read_atom(cursor)
-    while True:
+    for _ in range(DEPTH):
         token = cursor.peek()
         value = token.value
         if token.kind == "o" and value in ("^", "**"):
@@ -59,6 +59,7 @@ def read_power(cursor: Cursor) -> Node:
             node = read_repeating(cursor, node, cursor.tokens[cursor.at - 2].value)
         else:
             return node
+    raise TooBig("nested too deep")
 
 
 def _raised(cursor: Cursor, node: Node) -> Node:
