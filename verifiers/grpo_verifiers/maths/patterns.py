@@ -121,7 +121,7 @@ GROUPED = (rf"(?<![\d.,^_])(?<!\\sqrt)(?:\d{{1,3}}(?:{GAP}\d{{3}})+"
 # `1.234,5` and `1.234.567`; one point by itself stays a decimal point
 CONTINENTAL = r"(?<![\d.,])\d{1,3}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})(?![\d,.])"
 MARKS = re.compile(rf"{GAP}|[,']")
-POWER_OF_TEN = re.compile(r"\s*10\s*\^")
+POWER_OF_TEN = re.compile(r"(?:(?<!\s)\s++)?10\s*+\^")
 TOKENS = (r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))++)"
     r"|(?P<side>\\(?:left|right|middle)(?![a-zA-Z])\s*\.?)"
     r"|(?P<env>\\(?P<which>begin|end)\s*\{\s*(?P<envname>[a-zA-Z]+)\*?\s*\})" r"|(?P<cmd>\\[a-zA-Z]+)" r"|(?P<esc>\\.)"
