@@ -24,25 +24,24 @@ WORDS = ["blue", "quiet", "stone", "early", "bright", "silver", "slow", "warm"]
 def instruction(draw: random.Random) -> tuple[str, str, dict[str, Any]]:
     """One instruction: its words, its name in IFEval, and its arguments."""
     word, n = draw.choice(WORDS), draw.randrange(2, 5)
-    return draw.choice(
-        [
-            ("Write in lowercase letters only.", "change_case:english_lowercase", {}),
-            ("Write in capital letters only.", "change_case:english_capital", {}),
-            ("Use no commas.", "punctuation:no_comma", {}),
-            (
-                f"Use at most {10 * n} words.",
-                "length_constraints:number_words",
-                {"relation": "less than", "num_words": 10 * n + 1},
-            ),
-            (f'Use the word "{word}".', "keywords:existence", {"keywords": [word]}),
-            ("Put the whole answer in double quotation marks.", "startend:quotation", {}),
-            (
-                f"Write exactly {n} bullet points that begin with *.",
-                "detectable_format:number_bullet_lists",
-                {"num_bullets": n},
-            ),
-        ]
-    )
+    every: list[tuple[str, str, dict[str, Any]]] = [
+        ("Write in lowercase letters only.", "change_case:english_lowercase", {}),
+        ("Write in capital letters only.", "change_case:english_capital", {}),
+        ("Use no commas.", "punctuation:no_comma", {}),
+        (
+            f"Use at most {10 * n} words.",
+            "length_constraints:number_words",
+            {"relation": "less than", "num_words": 10 * n + 1},
+        ),
+        (f'Use the word "{word}".', "keywords:existence", {"keywords": [word]}),
+        ("Put the whole answer in double quotation marks.", "startend:quotation", {}),
+        (
+            f"Write exactly {n} bullet points that begin with *.",
+            "detectable_format:number_bullet_lists",
+            {"num_bullets": n},
+        ),
+    ]
+    return draw.choice(every)
 
 
 def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Iterator[dict[str, Any]]:
