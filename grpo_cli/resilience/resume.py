@@ -19,7 +19,7 @@ from grpo_cli.text import without_home
 NEWEST = "last"
 """The value of a bare `--resume`."""
 
-HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
+HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate", "train.recompute", "train.offload")
 """Keys that do not change what a step computes; with `--resume-anyway` they may differ."""
 
 FIXED = {"launch.strategy"}

@@ -342,7 +342,7 @@ def check_prefer(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         if is_set(path):
             said = f"`{dotted(path)}` has no effect with `prefer.data`: nothing is drawn"
             yield RecipeFinding(path, said, hint, at_key=True, idle=path)
-    for key in (*RL_ONLY, "reward_combine", "inner_epochs", "mini_batches"):
+    for key in (*RL_ONLY, "reward_combine", "inner_epochs", "mini_batches", "recompute", "offload"):
         if is_set(("train", key)):
             hint = "say `prefer.epochs`" if key == "inner_epochs" else f"leave `train.{key}` out"
             said = f"`train.{key}` has no effect with `method: prefer`"

@@ -34,7 +34,7 @@ def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
     """Values that are each allowed but contradict each other. `is_set` distinguishes written values from defaults and
     presets."""
     checks = (
-        *(_verifiers, _combining, _sampling, _model, check_loss, check_dead_groups, check_schedule),
+        *(_verifiers, _combining, _sampling, _model, _memory, check_loss, check_dead_groups, check_schedule),
         *(_evaluation, _monitors, _course, _strategy),
         *(check_episodes, check_credit, check_prefer, _stages),
         *(check_critic, check_ads, check_alive_by),
@@ -157,6 +157,20 @@ def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(
             ("model", key), f"`model.{key}` has no effect with `data.plain: true`", "leave one of the two out"
         )
+
+
+def _memory(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    train, strategy = recipe.train, recipe.launch.strategy
+    for name in ("gradient_checkpointing", "gradient_checkpointing_kwargs"):
+        if train.recompute != "no" and train.trl.get(name):
+            path: Path = ("train", "trl", name)
+            yield RecipeFinding(path, f"`train.recompute: {train.recompute}` is set too", "leave one of the two out")
+    if strategy != "ddp" and train.recompute == "selective":
+        said = f"`train.recompute: selective` was not tried with `launch.strategy: {strategy}`"
+        yield RecipeFinding(("train", "recompute"), said, "`full` goes with it")
+    if strategy != "ddp" and train.offload != "no":
+        said = f"`train.offload` was not tried with `launch.strategy: {strategy}`"
+        yield RecipeFinding(("train", "offload"), said, "leave it out; `train.recompute: full` goes with it")
 
 
 def _evaluation(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:

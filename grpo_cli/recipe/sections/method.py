@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
 Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
+Recompute = Literal["no", "selective", "full"]
 Preference = Literal["dpo", "ipo", "irpo", "kto", "orpo", "simpo"]
 Algorithm = Literal[
     "default", "grpo", "grpo_k1", "dr_grpo", "dapo", "gspo", "gspo_token", "cispo", "sapo", "rloo", "reinforce_pp", "gigpo", "ppo",
@@ -288,10 +289,21 @@ class Train(Section):
     """The critic of `baseline: critic`; left out, there is none."""
     control: Literal["random", "shuffled", "format_only"] | None = None
     """A placebo arm: a coin, the group's rewards dealt out anew, or a reward for any readable answer. Verdicts stay true."""
+    recompute: Recompute = "no"
+    """What the backward pass makes again instead of keeping it: nothing, all of a layer but its attention (`selective`), or whole
+    layers (`full`). Each needs less memory than the one before it and takes longer; gradients stay the same."""
+    offload: Literal["no", "activations"] = "no"
+    """Where what is kept for the backward pass waits: on the device, or as `activations` in the host's memory (GPU only)."""
     seed: Count = 0
     """Seed of sampling, order and adapters."""
     trl: dict[str, Any] = Field(default_factory=dict)
     """Any other field of TRL's `GRPOConfig`, by its own name."""
+
+    @property
+    def recomputes(self) -> Recompute:
+        """`recompute`, also where it is asked for by TRL's name. With `gradient_checkpointing_kwargs` it stays TRL's own."""
+        asked = self.trl.get("gradient_checkpointing") and not self.trl.get("gradient_checkpointing_kwargs")
+        return "full" if asked else self.recompute
 
     @property
     def turn_norm(self) -> Literal["mean", "std"]:
