@@ -1,7 +1,8 @@
 """Attention within the sequences of a packed row, by the interface of transformers.
 
-A CUDA device uses torch's variable-length attention. Its causal mask is aligned to the last key, so a completion sees
-its whole prompt and its own earlier tokens. Other devices compute one sequence at a time; this is the reference.
+On a CUDA device torch's variable-length attention, which is causal from the last key backwards: a completion sees its
+whole prompt and what stands before each of its own tokens. A row that is one sequence goes through torch's plain causal
+attention, which has faster kernels. Elsewhere a sequence at a time: the reference.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from grpo_cli.train.packed.layout import PackedFields, TokenCopies
@@ -84,14 +86,27 @@ def packed_attention(
     wanted = [name for name, given in more.items() if given is not None and name not in IGNORED]
     if dropout or wanted:
         raise ValueError(f"attention with {', '.join(wanted) or 'dropout'}")
+    if torch.is_autocast_enabled(query.device.type):  # torch's own attention casts; rotary embeddings leave float32
+        query = query.to(torch.get_autocast_dtype(query.device.type))
+    key, value = key.to(query.dtype), value.to(query.dtype)
+    if len(fields.cu_q) == 2 and (sliding_window is None or sliding_window >= query.shape[2]):
+        return _whole(query, key, value, scaling).transpose(1, 2), None
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    if torch.is_autocast_enabled(q.device.type):  # torch's own attention casts; rotary embeddings leave float32
-        q = q.to(torch.get_autocast_dtype(q.device.type))
-    k, v = shared(k.to(q.dtype), fields.keys), shared(v.to(q.dtype), fields.keys)
+    k, v = shared(k, fields.keys), shared(v, fields.keys)
     # keys to the left of a query, without its own; none to the right: causal
     window = (-1 if sliding_window is None else sliding_window - 1, 0)
     form = _at_once if q.is_cuda else _one_by_one
     return form(q, k, v, fields, scaling, window)[None], None
+
+
+def _whole(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+    # each token sees those before it, so that padding behind the end of the row is seen by none that counts
+    named: dict[str, Any] = {"is_causal": True, "scale": scale, "enable_gqa": query.shape[1] != key.shape[1]}
+    if not query.is_cuda:
+        return scaled_dot_product_attention(query, key, value, **named)
+    # cuDNN's is left out of what torch chooses from (`exclude_cudnn_attention`), for rows with a mask; here is none
+    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        return scaled_dot_product_attention(query, key, value, **named)
 
 
 @cache

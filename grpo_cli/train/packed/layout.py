@@ -4,7 +4,8 @@
 
 A prompt stands there once, whatever its number of completions. The last token of a completion predicts nothing and is
 left out; its first one is predicted by its prompt's last token. Keys of a prompt are copied beside those of each of its
-completions (`TokenCopies`), whose gradients are summed in a fixed order. Padding is more sequences of its own.
+completions (`TokenCopies`), whose gradients are summed in a fixed order. Padding is more sequences of its own. A completion
+that is alone with its prompt follows it without a break: both are one sequence, without copies, and padding is its end.
 
 B rows of S = P + T tokens, N targets: the completions' tokens, row by row.
 """
@@ -44,9 +45,16 @@ class PackedShape:
     sequences: int
     longest: int
 
+    @property
+    def is_one(self) -> bool:
+        """Whether all of it is one sequence, which attends to all that stands before."""
+        return self.sequences == 1
+
     def holds(self, other: PackedShape) -> bool:
         """Whether rows that need `other` fit."""
         padding = self.tokens - other.tokens
+        if self.is_one:
+            return other.is_one and padding >= 0 and self.targets >= other.targets
         slots = -(-padding // self.longest)
         return (
             padding >= 0
@@ -126,6 +134,9 @@ class PackingPlan:
         padding = shape.tokens - len(self.ids)
         sizes = [shape.longest] * (padding // shape.longest)
         sizes += [padding % shape.longest] if padding % shape.longest else []
+        q_sizes, k_sizes = [*self.q_sizes, *sizes], [*self.k_sizes, *sizes]
+        if shape.is_one:
+            q_sizes = k_sizes = [shape.tokens]
         own = np.arange(len(self.ids), shape.tokens)
         places = np.concatenate([np.arange(size) for size in [*sizes, 0]])
         keys = np.concatenate([self.keys, own])
@@ -134,8 +145,8 @@ class PackingPlan:
             np.concatenate([self.positions, places]),
             _filled(keys, shape.keys),
             *_inverse(self.keys, shape.tokens, shape.keys),
-            _ends([*self.q_sizes, *sizes], shape.sequences),
-            _ends([*self.k_sizes, *sizes], shape.sequences),
+            _ends(q_sizes, shape.sequences),
+            _ends(k_sizes, shape.sequences),
             _filled(self.states, shape.targets),
             *_inverse(self.states, shape.tokens, shape.targets),
             _filled(self.labels, shape.targets),
@@ -183,10 +194,10 @@ def _taken(values: Tensor, at: Tensor) -> Tensor:
     return torch.cat([values, values.new_zeros(1)]).index_select(0, at)
 
 
-def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
+def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int, *, joins: bool = True) -> PackingPlan | None:
     """Rows laid out: prompts left-padded, the last `keep` tokens a completion padded at its end; on the host.
 
-    None where a mask has holes, which no layout can hold.
+    None where a mask has holes, which no layout can hold. `joins`: a row alone is laid as one sequence.
     """
     ids, mask = ids_BS.cpu().numpy(), mask_BS.cpu().numpy().astype(bool)
     rows, whole = ids.shape
@@ -213,9 +224,13 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
     state_starts = np.stack([begun[prompt_of] + before - 1, own], 1).ravel()
     state_sizes = np.stack([(lengths > 0).astype(np.int64), fed], 1).ravel()
     k_sizes = np.concatenate([leads[first], (before + fed) * after])
+    q_sizes = sizes
+    if joins and rows == 1:  # its prompt stands before it already
+        q_sizes = k_sizes = key_sizes = sizes.sum(keepdims=True)
+        key_starts = np.zeros(1, np.int64)
     targets = _ranges(np.arange(rows) * whole + lead, lengths)
     totals = leads + lengths
-    need = PackedShape(int(sizes.sum()), int(k_sizes.sum()), len(targets), len(sizes), int(k_sizes.max()))
+    need = PackedShape(int(sizes.sum()), int(k_sizes.sum()), len(targets), len(q_sizes), int(k_sizes.max()))
     return PackingPlan(
         need=need,
         rows=rows,
@@ -223,7 +238,7 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
         ids=ids.ravel()[_ranges(source, sizes)],
         positions=_ranges(np.concatenate([np.zeros_like(begun), before]), sizes),
         keys=_ranges(key_starts, key_sizes),
-        q_sizes=sizes,
+        q_sizes=q_sizes,
         k_sizes=k_sizes,
         states=_ranges(state_starts, state_sizes),
         labels=ids.ravel()[targets],
@@ -238,6 +253,8 @@ def shape_for(need: PackedShape, step: int = STEP) -> PackedShape:
     slots = -(-tokens // longest)  # smaller rows run in it as well, with more padding than these
     keys = rounded(need.keys + tokens - need.tokens, 8)
     targets = rounded(need.targets, step)
+    if need.is_one:
+        return PackedShape(tokens, tokens, targets, 1, tokens)
     return PackedShape(tokens, keys, targets, rounded(need.sequences + slots, 4, 16), longest)
 
 

@@ -9,6 +9,7 @@ not depend on values: a CUDA graph holds both passes. N tokens, V words, H the w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from grpo_cli.policy.modes import numerics
 from grpo_cli.train.packed.attention import packed_into, shared
 from grpo_cli.train.packed.layout import Packed
+from grpo_cli.train.packed.recompute import Keeping
 
 STRETCH = 1 << 27
 """Logits made at once."""
@@ -213,6 +215,8 @@ class ScoreNumerics:
     autocast: torch.dtype | None = None
     temperature: float = 1.0
     head_in_float32: bool = False
+    keeping: Keeping = Keeping()
+    """What lies in memory until the backward pass; it changes no number."""
 
 
 def score(base: Any, batch: Packed, numbers: ScoreNumerics) -> tuple[Tensor, Tensor]:
@@ -227,7 +231,8 @@ def score(base: Any, batch: Packed, numbers: ScoreNumerics) -> tuple[Tensor, Ten
         ValueError: its attention wants what a packed row cannot do.
     """
     fields = batch.views
-    with numerics(base, numbers.autocast), packed_into(base, fields, batch.shape.longest):
+    packed = partial(packed_into, base, fields, batch.shape.longest)
+    with numerics(base, numbers.autocast), packed(), numbers.keeping.of(base, packed):
         states = base.base_model(
             input_ids=fields.ids[None], position_ids=fields.positions[None], use_cache=False
         ).last_hidden_state[0]

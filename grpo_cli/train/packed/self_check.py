@@ -22,6 +22,7 @@ from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import kernel_arguments
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.layout import PackedShape, PackingPlan, plan, shape_for
+from grpo_cli.train.packed.recompute import layers_of
 from grpo_cli.train.packed.score import ScoreNumerics, score
 
 CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4}
@@ -47,16 +48,18 @@ def unfit(model: nn.Module, numbers: ScoreNumerics) -> str | None:
     text = config.get_text_config()
     if any(getattr(text, name, None) not in (None, 1.0) for name in SCALED_HEAD):
         return "the model scales its logits"
-    if getattr(base, "is_loaded_in_4bit", False):
-        return "the weights are in 4 bits"
+    if numbers.keeping.recompute != "no" and not layers_of(base):
+        return "its layers cannot be made again"
     return None
 
 
-def difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch]) -> str | None:
+def difference(
+    model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *, joined: bool = False
+) -> str | None:
     """How packed rows differ from each row alone through the model's own code, with `patches` in place; None where the
-    numbers are the same."""
+    numbers are the same. `joined`: of a row that is laid as one sequence."""
     base: Any = causal_model(model)
-    batch = _Rows.random(base)
+    batch = _Rows.random(base, most=1 if joined else None)
 
     def pass_() -> Found:
         laid = batch.laid()
@@ -141,9 +144,10 @@ class _Rows:
     keep: int
 
     @classmethod
-    def random(cls, base: CausalLM) -> _Rows:
+    def random(cls, base: CausalLM, most: int | None = None) -> _Rows:
         weight = base.get_input_embeddings().weight
-        return cls(*rows(len(weight), weight.device))
+        ids, mask, keep = rows(len(weight), weight.device)
+        return cls(ids[:most], mask[:most], keep)
 
     def laid(self) -> PackingPlan:
         """Their layout."""

@@ -23,6 +23,10 @@ from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.updates import Rows, by_group
 
 
+LONG = 8192
+"""Tokens of one sequence from which on it runs without a graph."""
+
+
 class PackedSource:
     """Log-probs from packed rows: replayed graphs where a gradient is wanted, else an eager pass in the same numbers;
     from `trl` where more is wanted or a row cannot be packed."""
@@ -35,8 +39,10 @@ class PackedSource:
         trl: LogProbSource,
         *,
         captures: bool,
+        joins: bool = True,
     ) -> None:
         self.model, self.numbers, self.note, self.trl = model, numbers, note, trl
+        self.plan = partial(plan, joins=joins)
         self.base: Any = causal_model(model)
         self.device = next(self.base.parameters()).device
         self.graphs = Graphs(model, numbers) if captures else None
@@ -51,7 +57,7 @@ class PackedSource:
             return (*self._scored(laid), None)
         rows = request.rows or len(request.ids_BS)
         plans = [
-            plan(ids, mask, request.keep)
+            self.plan(ids, mask, request.keep)
             for ids, mask in zip(torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True)
         ]
         # the answer is one tensor, so one row that cannot be packed sends the whole request to TRL
@@ -61,7 +67,9 @@ class PackedSource:
         return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found]), None
 
     def _scored(self, laid: PackingPlan) -> tuple[Tensor, Tensor]:
-        if self.graphs is not None and torch.is_grad_enabled() and len(laid.at):
+        # a pass over one long row keeps the device busy without a graph, whose memory nothing else could use
+        long = laid.need.is_one and laid.need.tokens > LONG
+        if self.graphs is not None and torch.is_grad_enabled() and len(laid.at) and not long:
             try:
                 logps, entropies, shape = self.graphs.score(laid)
             except (torch.OutOfMemoryError, NotCaptured) as err:
@@ -95,7 +103,7 @@ class PackedSource:
             rows, share = prepare()
             ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
             mask = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
-            laid = plan(ids, mask, rows["completion_ids"].shape[1])
+            laid = self.plan(ids, mask, rows["completion_ids"].shape[1])
         if self.aside.stream is not None:
             for value in rows.values():
                 if torch.is_tensor(value) and value.is_cuda:

@@ -47,8 +47,10 @@ def test_packed_rows_score_as_each_row_alone(family, kind):
     model = tiny(family).to(kind).train()
     numbers = ScoreNumerics(temperature=0.8)
     close = 1e-5 if kind == torch.float64 else 1e-4  # the norms of these models compute in float32
-    for seed in range(3):
+    for seed in range(4):
         ids, mask, keep = batch(seed)
+        if seed == 3:  # a row alone is one sequence
+            ids, mask = ids[2:3], mask[2:3]
         pull = torch.randn(len(ids), keep, dtype=kind, generator=torch.Generator().manual_seed(seed))
         found = []
         for form in (alone, packed):
@@ -69,6 +71,23 @@ def test_a_larger_shape_changes_no_number():
     assert large.tokens > small.tokens and large.holds(need) and not small.holds(large)
     first, second = (packed(model, ids, mask, keep, ScoreNumerics(), shape)[0] for shape in (small, large))
     assert torch.allclose(first, second, atol=1e-12)
+
+
+def test_a_row_alone_is_one_sequence_without_copies():
+    model, (ids, mask, keep) = tiny().double(), batch(0)
+    ids, mask = ids[:1], mask[:1]
+    laid, apart = plan(ids, mask, keep), plan(ids, mask, keep, joins=False)
+    assert laid.need.is_one and not apart.need.is_one and laid.need.tokens == apart.need.tokens
+    assert laid.need.keys == laid.need.tokens < apart.need.keys
+    one, two = shape_for(laid.need), shape_for(apart.need)
+    assert one.is_one and one.holds(laid.need) and two.holds(laid.need) and not one.holds(apart.need)
+    large = shape_for(PackedShape(*(3 * n for n in _sizes(laid.need)[:3]), 1, one.longest))
+    first, *others = (
+        found.places(shape.targets, CPU).put(score(model, found.fill(shape, CPU), ScoreNumerics())[0])
+        for found, shape in ((apart, two), (laid, one), (laid, large), (laid, two))
+    )
+    assert all(torch.allclose(first, other, atol=1e-12) for other in others)
+    assert difference(model.train(), ScoreNumerics(), [], joined=True) is None
 
 
 def _sizes(shape):
