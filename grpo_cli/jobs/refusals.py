@@ -15,6 +15,7 @@ from pathlib import Path
 from grpo_cli.data.rows import named_sources
 from grpo_cli.data.sources import refuse_missing
 from grpo_cli.display.webhook import hook_url
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_router_loss
 from grpo_cli.policy.loading.packages import trainer_needs
 from grpo_cli.recipe.reading.dump import stage_recipe
@@ -48,11 +49,17 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
             mode, device = one.sample.vllm.get("mode", "colocate"), "cuda" if on_gpu else "cpu"
             yield Question("engine", partial(check_vllm, mode, processes, device))
         yield Question("model", partial(refuse_4bit, one.model, on_gpu=on_gpu))
+        if one.train.offload != "no" and not on_gpu:
+            yield Question("memory", _refuse_offload)
         if one.train.method not in ("sft", "prefer"):
             yield Question("model", partial(refuse_router_loss, one.model, one.train.trl.get(ROUTER)))
         if one.run.webhook is not None:
             yield Question("run", partial(hook_url, one.run.webhook))
     yield Question("run", partial(refuse_place, recipe.run.dir, recipe.run.name if begins else None))
+
+
+def _refuse_offload() -> None:
+    raise SetupError("`train.offload` needs a CUDA device: on a CPU activations lie in its memory", hint="leave it out")
 
 
 def sources(recipe: Recipe, base: Path | None) -> Iterator[Question]:

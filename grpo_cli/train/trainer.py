@@ -19,7 +19,7 @@ P prompts, G samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from grpo_cli.algorithm.loss import (
 )
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.positions import needs_positions
@@ -52,7 +53,8 @@ from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_b
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.fused.update import update_patches
-from grpo_cli.rollout.logprobs import can_share
+from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.logprobs import can_share, draws_dropout
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.kl import KlWatch, Reference, add_reference
@@ -68,6 +70,7 @@ from grpo_cli.train.log_probs import (
     are_exact,
 )
 from grpo_cli.train.loop import Loop
+from grpo_cli.train.packed.recompute import Keeping, layers_of
 from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
@@ -135,6 +138,13 @@ class Trainer(ShardedTrainer):
         # small operations of the model that run as one kernel during training; none on a CPU
         fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
         self.fused: list[Patch] = update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
+        # what lies in memory between the passes; sharded models leave it to their library
+        self.keeping = Keeping(train.recomputes if self.strategy == "ddp" else "no", train.offload != "no")
+        if self.keeping.recompute != "no" and not layers_of(causal_model(model)):
+            raise SetupError(
+                f"`train.recompute: {self.keeping.recompute}` finds no layers that can be made again in this model",
+                hint="leave it out",
+            )
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         trl = TrlLogProbs(absolute)
         # our forward pass computes the same from fewer tokens, because each prompt is computed once. These settings
@@ -142,6 +152,7 @@ class Trainer(ShardedTrainer):
         shares = (
             loop.ranks.world == 1
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
+            and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
             and can_share(model)
         )
         self.source: LogProbSource = self.packed or (
@@ -178,7 +189,10 @@ class Trainer(ShardedTrainer):
             if done and not self.loop.run.checkpoint_path(done).exists():
                 self._save_checkpoint(self.model, None)
             raise
-        # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
+        engine = self.loop.collect.engine
+        if isinstance(engine, GraphEngine):
+            engine.make_way()
+        # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
@@ -232,11 +246,19 @@ class Trainer(ShardedTrainer):
         return inputs
 
     def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
-        loss = hooked_loss(self, super()._compute_loss, model, inputs, self.loop.ranks.largest)
+        with self.keeps(model):
+            loss = hooked_loss(self, super()._compute_loss, model, inputs, self.loop.ranks.largest)
         if self.critic is not None and self.critic.warms:
             loss = loss * 0.0
         self.guard.loss(loss, lambda: self.loop.row_ids(self.before, inputs["sample"].tolist()))
         return loss
+
+    def keeps(self, model: nn.Module) -> AbstractContextManager[None]:
+        """While inside, passes keep what the recipe has; those of packed rows see to it themselves."""
+        if self.packed is not None or self.keeping == Keeping():
+            return nullcontext()
+        base = self.accelerator.unwrap_model(model)
+        return self.keeping.of(causal_model(base), draws=draws_dropout(base))
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -412,11 +434,11 @@ def packed_source(
     if trainer.accelerator.device.type != "cuda":
         return None
     autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
-    numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
+    numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
     note = partial(loop.display.note, "info")
     # settings of the run that need the model's own forward pass
     asked = {
-        "gradient checkpointing": args.gradient_checkpointing,
+        "gradient checkpointing of its own kind": args.gradient_checkpointing,
         "torch.compile": args.torch_compile,
         "an entropy bonus": trainer._entropy_bonus_enabled,
         "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
@@ -432,7 +454,12 @@ def packed_source(
     if why is not None:
         note(f"the update pads its rows: {why}")
         return None
-    uncaptured = replay_difference(model, numbers, fused)
+    # what goes to the host is as long as rows are, and its copies are no part of a graph
+    uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
     if uncaptured is not None:
         note(f"the update runs without CUDA graphs: {uncaptured}")
-    return PackedSource(model, numbers, note, TrlLogProbs(absolute), captures=uncaptured is None)
+    apart = difference(model, numbers, fused, joined=True)
+    if apart is not None:
+        note(f"a row alone runs as two sequences: {apart}")
+    captures = uncaptured is None and not numbers.keeping.offload
+    return PackedSource(model, numbers, note, TrlLogProbs(absolute), captures=captures, joins=apart is None)

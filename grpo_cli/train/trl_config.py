@@ -249,7 +249,11 @@ def grpo_config(
     if recipe.sample.engine_kind.through_trl:
         fields |= vllm_fields(recipe, banned)
     strategy = recipe.launch.strategy
-    config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
+    own = dict(train.trl)
+    if train.recomputes != "no":
+        # ours makes layers again around each loss (`train/packed/recompute.py`); shards want that of their library
+        own["gradient_checkpointing"] = strategy != "ddp"
+    config = GRPOConfig(**(fields | trainer_fields(strategy) | own))
     if strategy == "fsdp2" and bf16:
         # parameters are sent and used in bfloat16; by default accelerate would also sum gradients and return log-probs
         # in it

@@ -268,6 +268,7 @@ def test_packages_that_are_here_are_missed_where_they_are_not(
     [
         ({"sample": {"engine": "vllm", "vllm": {"mode": "server"}}}, "over NCCL, which needs a CUDA device"),
         ({"model": {"load_in_4bit": True, "lora": {}}}, "`model.load_in_4bit` needs a CUDA device"),
+        ({"train": {"offload": "activations"}}, "`train.offload` needs a CUDA device"),
     ],
 )
 def test_what_needs_a_gpu_is_refused_without_one(

@@ -10,6 +10,7 @@ import torch
 
 from grpo_cli.train import trainer as seam
 from grpo_cli.train.log_probs import TrlLogProbs
+from grpo_cli.train.packed import recompute
 from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.source import PackedSource
 from tests.loop.test_batches import trained, warm_model, weights
@@ -50,16 +51,9 @@ def test_a_packed_update_leaves_the_same_weights(method: str, tmp_path: Path, mo
     if method == "turns":
         turned(monkeypatch)
     usual, measured = trained(tmp_path, "usual", **METHODS[method])
-    made: list[PackedSource] = []
-
-    def packed(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource:
-        numbers = ScoreNumerics(None, trainer.temperature)
-        made.append(PackedSource(model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False))
-        return made[-1]
-
-    monkeypatch.setattr(seam, "packed_source", packed)
+    monkeypatch.setattr(seam, "packed_source", packed_on_cpu)
     ours, again = trained(tmp_path, "packed", **METHODS[method])
-    assert usual.packed is None and ours.source is made[0]
+    assert usual.packed is None and isinstance(ours.source, PackedSource)
     # Adam's first step moves every weight by the rate in the direction of its gradient
     moved = (weights(ours) - weights(usual)).abs()
     assert float((moved > 1e-5).float().mean()) < 1e-3
@@ -67,3 +61,28 @@ def test_a_packed_update_leaves_the_same_weights(method: str, tmp_path: Path, mo
         if key in measured[0]:
             assert again[0][key] == pytest.approx(measured[0][key], rel=1e-3, abs=1e-5), key
     assert torch.isfinite(weights(ours)).all()
+
+
+@pytest.mark.parametrize(
+    "said", [{"recompute": "selective"}, {"recompute": "full"}, {"trl": {"gradient_checkpointing": True}}]
+)
+@pytest.mark.parametrize("packs", [False, True])
+def test_layers_that_are_made_again_leave_the_same_weights(
+    said: dict[str, Any], packs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    if packs:
+        monkeypatch.setattr(seam, "packed_source", packed_on_cpu)
+    usual, _ = trained(tmp_path, "usual")
+    own = recompute._made_again
+    monkeypatch.setattr(recompute, "_made_again", lambda *args: calls.append(1) or own(*args))  # type: ignore[func-returns-value]
+    ours, _ = trained(tmp_path, "again", **said)
+    assert calls and not ours.args.gradient_checkpointing and (ours.packed is not None) == packs
+    moved = (weights(ours) - weights(usual)).abs()  # padded rows go through another pass, which shares prompts
+    assert float((moved > 1e-5).float().mean()) < (1e-9 if packs else 1e-3)
+
+
+def packed_on_cpu(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource:
+    """The packed update as a device makes it, without graphs."""
+    numbers = ScoreNumerics(None, trainer.temperature, keeping=trainer.keeping)
+    return PackedSource(model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False)

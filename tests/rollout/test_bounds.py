@@ -90,11 +90,36 @@ def test_the_cache_is_kept_until_released():
     engine.generate([Request([1], 2)], SamplingSettings(4))
 
 
+def test_a_cache_larger_than_what_is_free_makes_way_for_the_update(monkeypatch):
+    engine = GraphEngine(tiny(), {5})
+    engine.make_way()  # there is none yet
+    first = engine.generate([Request([1, 2], 3)], SamplingSettings(6, seed=3))
+    held = engine._store.layout.token_bytes * engine._store.rows * engine._store.columns
+    for free, goes in ((held, False), (None, False), (held - 1, True)):
+        monkeypatch.setattr(graph, "free_bytes", lambda device, free=free: free)
+        engine.make_way()
+        assert (engine._store is None) == goes
+    monkeypatch.setattr(graph, "free_bytes", free_bytes)
+    assert engine.generate([Request([1, 2], 3)], SamplingSettings(6, seed=3)) == first
+
+
 def test_rows_are_as_many_as_fit():
     layout = measure_layout(tiny())
     assert rows_that_fit(layout, 100, 10, layout.token_bytes * 75) == 7
     assert rows_that_fit(layout, 5, 10, None) == 5
     assert (free_bytes(torch.device("cpu")) or 1) > 0
+
+
+@pytest.mark.parametrize(
+    ("fraction", "free"),
+    # of 100: 60 are free on the card, torch holds 30 and uses 20 of them; another process has the last 10
+    [(1.0, 60 + 30 - 20), (0.9, 60 + 30 - 20), (0.5, 50 - 20), (0.25, 25 - 20), (0.1, 10 - 20)],
+)
+def test_a_cap_of_the_process_bounds_what_is_free(fraction, free, monkeypatch):
+    answers = {"mem_get_info": (60, 100), "memory_reserved": 30, "memory_allocated": 20}
+    for name, answer in {**answers, "get_per_process_memory_fraction": fraction}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
+    assert free_bytes(torch.device("cuda", 0)) == free
 
 
 @pytest.mark.parametrize("engine", ENGINES)

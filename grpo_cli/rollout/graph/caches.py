@@ -34,9 +34,11 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         import torch
 
-        free, _ = torch.cuda.mem_get_info(device)
-        # memory that torch has reserved but does not use is available too
-        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+        free, whole = torch.cuda.mem_get_info(device)
+        held = torch.cuda.memory_allocated(device)
+        # what torch has reserved and does not use can be had as well; a cap of the process is torch's own and counts all it holds
+        cap = int(torch.cuda.get_per_process_memory_fraction(device) * whole)
+        return int(min(free + torch.cuda.memory_reserved(device), cap)) - held
     try:
         for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):

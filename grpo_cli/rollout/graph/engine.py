@@ -131,6 +131,13 @@ class GraphEngine:
         if self.merged is not None:
             self.merged.release()
 
+    def make_way(self) -> None:
+        """Gives all that back where it is more than what is free beside it: an update comes, and needs it."""
+        store = self._store
+        free = None if store is None else free_bytes(store.layout.device)
+        if store is not None and free is not None and store.layout.token_bytes * store.rows * store.columns > free:
+            self.release()
+
     def _forget(self) -> None:
         self._batches.clear()
         self._store = self._out = None

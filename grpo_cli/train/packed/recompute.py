@@ -110,11 +110,11 @@ def _attention() -> frozenset[Any]:
     return frozenset(one.default for one in found if one is not None)
 
 
-class _Aside(TorchDispatchMode):
+class _Aside(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Puts the outputs of attention aside."""
 
     def __init__(self, copies: HostCopies | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.copies = copies
         self.outputs: deque[Any] = deque()
 
@@ -129,11 +129,11 @@ class _Aside(TorchDispatchMode):
         return x if self.copies is None else self.copies.pack(x)
 
 
-class _Taken(TorchDispatchMode):
+class _Taken(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Answers attention with what was put aside, once."""
 
     def __init__(self, aside: _Aside) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.aside = aside
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -187,4 +187,4 @@ class HostCopies:
 
 @cache
 def _side(device: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

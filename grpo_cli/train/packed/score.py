@@ -8,7 +8,7 @@ not depend on values: a CUDA graph holds both passes. N tokens, V words, H the w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from grpo_cli.policy.modes import numerics
+from grpo_cli.rollout.graph.caches import free_bytes
 from grpo_cli.train.packed.attention import packed_into, shared
 from grpo_cli.train.packed.layout import Packed
 from grpo_cli.train.packed.recompute import Keeping
@@ -23,8 +24,9 @@ from grpo_cli.train.packed.recompute import Keeping
 STRETCH = 1 << 27
 """Logits made at once."""
 KEPT = 3 << 30
-"""Most bytes of logits that are kept for the backward pass. Recomputing them would add a fourth to the head's
-products."""
+"""Bytes of logits that are kept for the backward pass instead of made again: a fourth of the head's products."""
+KEPT_SHARE = 4
+"""More than `KEPT` is kept where it is at most this part of the memory that is free."""
 
 
 def selected_logps(
@@ -37,6 +39,7 @@ def selected_logps(
     temperature: float = 1.0,
     in_float32: bool = False,
     width: int | None = None,
+    spares: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Log-probs of labels and entropies of the whole distribution, both with gradients.
 
@@ -51,6 +54,7 @@ def selected_logps(
         temperature: what logits are divided by.
         in_float32: TRL's `cast_lm_head_to_fp32`.
         width: words of a stretch; as memory allows where None.
+        spares: logits over `KEPT` are made again, whatever is free.
 
     Returns:
         [N] each, float32 (float64 of a float64 model), 0 where `counts_N` is False.
@@ -61,9 +65,8 @@ def selected_logps(
     if in_float32:
         kind = torch.promote_types(hidden_NH.dtype, torch.float32)
     if width is None:
-        kept = len(hidden_NH) * len(weight_VH) * kind.itemsize <= KEPT
-        width = len(weight_VH)
-        if not kept:
+        size, width = len(hidden_NH) * len(weight_VH) * kind.itemsize, len(weight_VH)
+        if size > KEPT and (spares or not _is_room(size, hidden_NH.device)):
             # as many words as fit `STRETCH`, in equal parts, a multiple of 128 for the matrix units
             parts = -(-width // max(128, STRETCH // max(1, len(hidden_NH)) // 128 * 128))
             width = min(width, -(-width // parts // 128) * 128)
@@ -71,6 +74,13 @@ def selected_logps(
     # `where`, not a product: what sits in a row that does not count may be anything, and 0 * inf is NaN
     zero = found[0].new_zeros(())
     return torch.where(counts_N, found[0], zero), torch.where(counts_N, found[1], zero)
+
+
+def _is_room(size: int, device: torch.device) -> bool:
+    # a graph holds its logits for good, and the host may not ask for memory while it is captured
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return False
+    return size * KEPT_SHARE <= (free_bytes(device) or 0)
 
 
 class _Selected(torch.autograd.Function):
@@ -215,7 +225,7 @@ class ScoreNumerics:
     autocast: torch.dtype | None = None
     temperature: float = 1.0
     head_in_float32: bool = False
-    keeping: Keeping = Keeping()
+    keeping: Keeping = field(default_factory=Keeping)
     """What lies in memory until the backward pass; it changes no number."""
 
 
@@ -246,4 +256,5 @@ def score(base: Any, batch: Packed, numbers: ScoreNumerics) -> tuple[Tensor, Ten
             bias_V=getattr(head, "bias", None),
             temperature=numbers.temperature,
             in_float32=numbers.head_in_float32,
+            spares=numbers.keeping != Keeping() or not batch.shape.is_one,
         )

@@ -53,9 +53,7 @@ def unfit(model: nn.Module, numbers: ScoreNumerics) -> str | None:
     return None
 
 
-def difference(
-    model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *, joined: bool = False
-) -> str | None:
+def difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *, joined: bool = False) -> str | None:
     """How packed rows differ from each row alone through the model's own code, with `patches` in place; None where the
     numbers are the same. `joined`: of a row that is laid as one sequence."""
     base: Any = causal_model(model)

@@ -22,7 +22,6 @@ from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
 from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.updates import Rows, by_group
 
-
 LONG = 8192
 """Tokens of one sequence from which on it runs without a graph."""
 
