@@ -22,6 +22,11 @@ def causal_model(model: nn.Module) -> CausalLM:
     return cast("CausalLM", found)
 
 
+def is_in_4bit(model: nn.Module) -> bool:
+    """Whether its linear layers are quantised to 4 bits, which leaves only adapters to train."""
+    return bool(getattr(causal_model(model), "is_loaded_in_4bit", False))
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients; afterwards each module is as it was."""

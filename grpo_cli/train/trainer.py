@@ -46,7 +46,7 @@ from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import loading_failures
-from grpo_cli.policy.modes import causal_model
+from grpo_cli.policy.modes import causal_model, is_in_4bit
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.recipe.sections.method import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
@@ -105,7 +105,8 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        absolute = needs_positions(model)  # a forward pass, so before the weights are sharded
+        absolute = needs_positions(model)  # measured while the weights are whole
+        adapters = [(p, p.data) for p in model.parameters() if p.requires_grad and is_in_4bit(model)]
         super().__init__(
             recipe.launch.strategy,
             replica,
@@ -116,6 +117,8 @@ class Trainer(ShardedTrainer):
             processing_class=tokenizer,
             callbacks=callbacks,
         )
+        for parameter, own in adapters:
+            parameter.data = own  # TRL makes them bfloat16 over weights in 4 bits, which swallows small updates
         self.train_dataset = rows
         self.remove_callback(PrinterCallback)
         if replica is not None:

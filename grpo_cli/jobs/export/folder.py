@@ -95,7 +95,10 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
     Raises:
         SetupError: its weights cannot be loaded, the folder cannot be written, or no GGUF of this model.
     """
-    policy = open_model(source, torch.device("cpu"))
+    # an adapter goes into its base as it was before it was quantised: merged into 4 bits it would be rounded away
+    model = source.recipe.model.model_copy(update={"load_in_4bit": False})
+    whole = replace(source, recipe=source.recipe.model_copy(update={"model": model}))
+    policy = open_model(whole, torch.device("cpu"))
     if hasattr(policy.model, "peft_config"):
         policy = replace(policy, model=policy.model.merge_and_unload())
     if gguf is not None:

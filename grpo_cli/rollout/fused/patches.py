@@ -60,7 +60,8 @@ def find_patches(model: nn.Module) -> list[Patch]:
                 hasattr(module, n) for n in ("gate_proj", "up_proj", "down_proj", "act_fn")
             ):
                 if type(module) not in verdicts:
-                    verdicts[type(module)] = _agrees(module, _gated_of(module), _random(module, module.gate_proj))
+                    x = _random(module, module.gate_proj, base.get_input_embeddings().weight.dtype)
+                    verdicts[type(module)] = _agrees(module, _gated_of(module), x)
                 if verdicts[type(module)]:
                     # one a module: each closes over its own weights
                     patches.append(Patch(module, "forward", _gated_of(module)))
@@ -103,7 +104,7 @@ def _gated_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
     return lambda x: mlp.down_proj(gated(mlp.gate_proj(x), mlp.up_proj(x)))
 
 
-def _random(module: nn.Module, into: Any) -> Tensor:
+def _random(module: nn.Module, into: Any, kind: torch.dtype | None = None) -> Tensor:
     import torch
 
     weight: Any = next(module.parameters())
@@ -111,7 +112,7 @@ def _random(module: nn.Module, into: Any) -> Tensor:
     generator = torch.Generator("cpu").manual_seed(0)
     # drawn on the CPU with a seed: the input is the same on every device, and no global random state changes
     x = torch.randn((5, 1, width), generator=generator, device="cpu") * 2
-    return x.to(device=weight.device, dtype=weight.dtype)
+    return x.to(device=weight.device, dtype=kind or weight.dtype)  # quantised weights are bytes
 
 
 def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inputs: Tensor) -> bool:
