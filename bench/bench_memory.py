@@ -146,7 +146,9 @@ def attention(args: argparse.Namespace, here: Device, say: Callable[..., None]) 
                     out = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
                 out.backward(pull)
 
-            def varlen(q: Any = q, k: Any = k, v: Any = v, pull: Any = pull, cu: Any = cu, tokens: int = tokens) -> None:
+            def varlen(
+                q: Any = q, k: Any = k, v: Any = v, pull: Any = pull, cu: Any = cu, tokens: int = tokens
+            ) -> None:
                 from torch.nn.attention.varlen import varlen_attn
 
                 from grpo_cli.train.packed.attention import kernel_arguments
@@ -212,7 +214,9 @@ def update(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> 
                     labels = ids.clone()
                     labels[:, :lead] = -100
                     with torch.autocast(here.device.type, torch.bfloat16, enabled=here.on_cuda):
-                        out = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False)
+                        out = model(
+                            input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False
+                        )
                     logps = out.log_probs[:, -tokens:]
                 else:
                     with patched(patches):
@@ -235,7 +239,14 @@ def update(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> 
                     found["kernels"] = here.kernels(run)
             except torch.OutOfMemoryError as err:
                 found = {"failed": str(err)[:120]}
-            say(part="update", shape=args.shape, tokens=tokens, side=side, notes=[n for n in notes if n != "None"], **found)
+            say(
+                part="update",
+                shape=args.shape,
+                tokens=tokens,
+                side=side,
+                notes=[n for n in notes if n != "None"],
+                **found,
+            )
         del model, optimizer, run
         here.restart()
 
@@ -305,7 +316,9 @@ def step(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> No
             for prompt, group in zip(prompts, done, strict=True):
                 for at in range(0, args.group, args.micro):
                     part = group[at : at + args.micro]
-                    ids = torch.stack([torch.cat([prompt, torch.tensor(one.token_ids)]) for one in part]).to(here.device)
+                    ids = torch.stack([torch.cat([prompt, torch.tensor(one.token_ids)]) for one in part]).to(
+                        here.device
+                    )
                     laid = source.plan(ids, torch.ones_like(ids), args.new)
                     logps, _ = source._scored(laid)
                     sampled = torch.tensor([one.logps for one in part], device=here.device)

@@ -291,10 +291,7 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
         # NF4 is made for weights that are spread normally, as these are; the library's own default is FP4 (QLoRA,
         # arXiv 2305.14314, table 4). Its scales are quantised too: .37 bits a weight less
         extra["quantization_config"] = BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=dtype,
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
         )
     name = spec.path if _is_hub(spec) else str(path_of(spec.path))
     model: CausalLM

@@ -21,8 +21,8 @@ from grpo_cli.train.packed.self_check import difference, unfit
 from tests.train.packed.test_recompute import gradients
 
 SIZES = {
-    **{"vocab_size": 67, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
-    **{"num_key_value_heads": 2, "max_position_embeddings": 128, "bos_token_id": None, "eos_token_id": None},
+    "vocab_size": 67, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "bos_token_id": None, "eos_token_id": None,
 }
 
 
@@ -97,4 +97,6 @@ def test_the_engine_draws_what_the_trainer_scores(folder: Path, monkeypatch: pyt
     for one in found:
         with torch.no_grad():
             logps = made(input_ids=torch.tensor([[1, 2, 3, *one.token_ids]])).logits[0, 2:-1].log_softmax(-1)
-        assert torch.allclose(logps.gather(1, torch.tensor(one.token_ids)[:, None])[:, 0], torch.tensor(one.logps), atol=1e-4)
+        assert torch.allclose(
+            logps.gather(1, torch.tensor(one.token_ids)[:, None])[:, 0], torch.tensor(one.logps), atol=1e-4
+        )

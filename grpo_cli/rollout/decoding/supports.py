@@ -135,4 +135,12 @@ def _dry_run(model: nn.Module) -> str | None:
     scale = plain.abs().max().item() + 1e-6
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale
     error = max((first - plain[:, -2]).abs().max().item(), (second - plain[:, -1]).abs().max().item())
+    if error > bound:
+        from grpo_cli.rollout.fused.update import off_by_a_rounding
+
+        # weights in 4 bits have another kernel for each number of tokens, and deep models add up its roundings: as much as
+        # one rounding at the embeddings makes of the same pass is no fault of the engine
+        with evaluating(base), off_by_a_rounding(base, None):
+            nudged = base(input_ids=tokens, use_cache=False).logits[:, -2:].float()
+        bound = max(bound, 2 * (nudged - plain).abs().max().item())
     return None if error <= bound else f"a trial run differs from a plain forward pass by {error:.2g}"

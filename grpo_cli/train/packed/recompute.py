@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LEAST_COPIED = 1 << 20
 """Bytes of a tensor that is worth a copy to the host."""
+UNDER_WAY = 2
+"""Copies to the host that may lag behind."""
 ATTENTION = (
     ("aten", "_scaled_dot_product_cudnn_attention"),
     ("aten", "_scaled_dot_product_flash_attention"),
@@ -140,16 +142,15 @@ class _Taken(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func not in _attention():
             return func(*args, **(kwargs or {}))
         kept = self.aside.outputs.popleft()
-        return tree_map_only(HostCopy, HostCopies.unpack, kept)
+        return tree_map_only(HostCopy, lambda one: one.owner.unpack(one), kept)
 
 
 @dataclass(frozen=True)
 class HostCopy:
-    """A tensor's numbers in the host's memory, and the device that they go back to."""
+    """A tensor's numbers in the host's memory, and what brings them back."""
 
     numbers: Tensor
-    device: torch.device
-    side: torch.cuda.Stream | None
+    owner: HostCopies
 
 
 class HostCopies:
@@ -159,6 +160,7 @@ class HostCopies:
         self.weights = {parameter.untyped_storage().data_ptr() for parameter in base.parameters()}
         self.device = next(base.parameters()).device
         self.side = _side(self.device.index) if self.device.type == "cuda" else None
+        self.under_way: deque[tuple[Tensor, torch.cuda.Event]] = deque()
 
     def pack(self, x: Tensor) -> HostCopy | Tensor:
         """A copy, made while the device computes on; `x` itself where it is small, or a weight."""
@@ -166,23 +168,26 @@ class HostCopies:
         if small or x.device != self.device or x.untyped_storage().data_ptr() in self.weights:
             return x
         if self.side is None:
-            return HostCopy(x.clone(), self.device, None)
+            return HostCopy(x.clone(), self)
         numbers = torch.empty(x.shape, dtype=x.dtype, device="cpu", pin_memory=True)
         self.side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.side):
             numbers.copy_(x, non_blocking=True)
-        x.record_stream(self.side)  # its memory is free when the copy is over
-        return HostCopy(numbers, self.device, self.side)
+            self.under_way.append((x, self.side.record_event()))
+        # held until its copy is over, and of few at once, so that the memory goes back to the stream that computes
+        while len(self.under_way) > UNDER_WAY:
+            torch.cuda.current_stream().wait_event(self.under_way.popleft()[1])
+        return HostCopy(numbers, self)
 
-    @staticmethod
-    def unpack(kept: HostCopy | Tensor) -> Tensor:
+    def unpack(self, kept: HostCopy | Tensor) -> Tensor:
         """The tensor on its device again."""
         if isinstance(kept, Tensor):
             return kept
-        if kept.side is not None:
-            torch.cuda.current_stream().wait_stream(kept.side)
+        if self.side is not None:
+            torch.cuda.current_stream().wait_stream(self.side)
+            self.under_way.clear()
         # on the stream that computes, so that its memory comes from there: a layer takes far longer than its copy
-        return kept.numbers.to(kept.device, non_blocking=True)
+        return kept.numbers.to(self.device, non_blocking=True)
 
 
 @cache

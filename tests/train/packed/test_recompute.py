@@ -88,7 +88,8 @@ def test_what_is_kept_goes_to_the_host_and_weights_do_not(monkeypatch):
     model, (ids, mask, keep) = tiny().train(), batch(1)
     ids, mask = ids[:1], mask[:1]
     copies = []
-    monkeypatch.setattr(recompute.HostCopies, "unpack", staticmethod(_counted(recompute.HostCopies.unpack, copies)))
+    own = recompute.HostCopies.unpack
+    monkeypatch.setattr(recompute.HostCopies, "unpack", lambda self, kept: copies.append(kept) or own(self, kept))
     logps = packed(model, ids, mask, keep, ScoreNumerics(keeping=Keeping("selective", offload=True)))[0]
     logps.sum().backward()
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
@@ -97,7 +98,3 @@ def test_what_is_kept_goes_to_the_host_and_weights_do_not(monkeypatch):
     assert len(moved) > 2 * len(layers_of(model))
     assert not {numbers.untyped_storage().data_ptr() for numbers in moved} & weights
     assert any(kept.untyped_storage().data_ptr() in weights for kept in copies if isinstance(kept, torch.Tensor))
-
-
-def _counted(own, calls):
-    return lambda kept: calls.append(kept) or own(kept)
