@@ -1,7 +1,7 @@
 """Peak memory and seconds where memory decides: attention by kernel, the update of long rows, and weights in 4 bits on a small card.
 
     PYTHONPATH=.:verifiers python bench/bench_memory.py attention --tokens 16384 65536
-    PYTHONPATH=.:verifiers python bench/bench_memory.py update --shape qwen3-0.6b --tokens 16384 65536 --sides no selective full liger
+    PYTHONPATH=.:verifiers python bench/bench_memory.py update --shape qwen3-0.6b --tokens 16384 65536 --sides no selective full    # and --sides liger
     PYTHONPATH=.:verifiers python bench/bench_memory.py step --shape qwen2.5-7b --form 4bit --recompute full --cap 24
 
 Random weights in bfloat16. `update` is one micro-batch, a prompt of 64 tokens and one completion: forward and backward pass with
@@ -18,6 +18,8 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +177,14 @@ def attention(args: argparse.Namespace, here: Device, say: Callable[..., None]) 
                 say(part="attention", head=width, tokens=tokens, form=name, **found)
 
 
-def update(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> None:
-    """One long row forward and backward, ours and TRL's."""
+LEAD = 64
+"""Tokens of the prompt of a long row."""
+Pass = Callable[[torch.Tensor, int], torch.Tensor]
+"""Log-probs of a row's last tokens, with their graph."""
+
+
+def own_pass(model: Any, side: str, here: Device, notes: list[str]) -> Pass:
+    """Ours, as `recompute` or `recompute+offload` of the recipe has it."""
     from grpo_cli.policy.model import exclude_cudnn_attention
     from grpo_cli.rollout.fused.patches import patched
     from grpo_cli.rollout.fused.update import update_patches
@@ -185,45 +193,61 @@ def update(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> 
     from grpo_cli.train.packed.self_check import difference, unfit
     from grpo_cli.train.packed.source import PackedSource
 
-    lead = 64
+    exclude_cudnn_attention()
+    how, _, offload = side.partition("+")
+    numbers = ScoreNumerics(torch.bfloat16 if here.on_cuda else None, keeping=Keeping(how, bool(offload)))  # type: ignore[arg-type]
+    patches = update_patches(model, torch.bfloat16) if here.on_cuda else []
+    for joined in (False, True) if here.on_cuda else ():
+        if why := unfit(model, numbers) or difference(model, numbers, patches, joined=joined):
+            notes.append(why)
+    source = PackedSource(model, numbers, notes.append, None, captures=False)  # type: ignore[arg-type]
+    stack = ExitStack()  # stand-ins stay in: the backward pass makes layers again with them
+    stack.enter_context(patched(patches))
+    return lambda ids, tokens: source._scored(source.plan(ids, torch.ones_like(ids), tokens))[0]
+
+
+def liger_pass(model: Any, side: str, here: Device, notes: list[str]) -> Pass:
+    """TRL's own, of what its trainer makes of a model with `use_liger_kernel`."""
+    from trl.trainer.utils import add_fused_lm_head
+
+    try:
+        from liger_kernel.transformers.monkey_patch import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False)
+    except Exception as err:  # noqa: BLE001 - said in the table
+        notes.append(f"without liger: {err}"[:100])
+    add_fused_lm_head(model, 1.0, False, ("log_probs", "entropy"))
+    if side.endswith("full"):
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def run(ids: torch.Tensor, tokens: int) -> torch.Tensor:
+        labels = ids.clone()
+        labels[:, :-tokens] = -100
+        named = {"attention_mask": torch.ones_like(ids), "labels": labels, "use_cache": False}
+        with torch.autocast(here.device.type, torch.bfloat16, enabled=here.on_cuda):
+            return model(input_ids=ids, fused_lm_head=True, **named).log_probs[:, -tokens:]  # type: ignore[no-any-return]
+
+    return run
+
+
+def update(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> None:
+    """One long row forward and backward. TRL's side needs a call of its own: ours sets torch's order of kernels for the process."""
     for side in args.sides:
-        theirs = side.startswith("liger")
         model = build(args.shape, here.device, args.layers).train()
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=here.on_cuda)
         notes: list[str] = []
-        if theirs:
-            torch.backends.cuda.enable_cudnn_sdp(True)
-            prepare_liger(model, side == "liger-full", notes)
-        else:
-            exclude_cudnn_attention()
-            how, _, offload = side.partition("+")
-            numbers = ScoreNumerics(torch.bfloat16 if here.on_cuda else None, keeping=Keeping(how, bool(offload)))  # type: ignore[arg-type]
-            patches = update_patches(model, torch.bfloat16) if here.on_cuda else []
-            if here.on_cuda:
-                for joined in (False, True):
-                    notes += [str(unfit(model, numbers) or difference(model, numbers, patches, joined=joined))]
-            source = PackedSource(model, numbers, notes.append, None, captures=False)  # type: ignore[arg-type]
+        forward = (liger_pass if side.startswith("liger") else own_pass)(model, side, here, notes)
         for tokens in args.tokens:
             generator = torch.Generator().manual_seed(tokens)
-            ids = torch.randint(3, model.config.vocab_size - 2, (1, lead + tokens), generator=generator).to(here.device)
-            mask, pull = torch.ones_like(ids), torch.randn(1, tokens, generator=generator).to(here.device) / tokens
-            kept: list[Any] = []
+            ids = torch.randint(3, model.config.vocab_size - 2, (1, LEAD + tokens), generator=generator).to(here.device)
+            pull = torch.randn(1, tokens, generator=generator).to(here.device) / tokens
+            kept: list[torch.Tensor] = []
 
-            def run(ids: Any = ids, mask: Any = mask, tokens: int = tokens, pull: Any = pull, kept: Any = kept) -> None:
-                if theirs:
-                    labels = ids.clone()
-                    labels[:, :lead] = -100
-                    with torch.autocast(here.device.type, torch.bfloat16, enabled=here.on_cuda):
-                        out = model(
-                            input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False
-                        )
-                    logps = out.log_probs[:, -tokens:]
-                else:
-                    with patched(patches):
-                        logps, _ = source._scored(source.plan(ids, mask, tokens))
-                        (logps * pull).sum().backward()
-                if theirs:
-                    (logps * pull).sum().backward()
+            def run(
+                forward: Pass = forward, ids: Any = ids, tokens: int = tokens, pull: Any = pull, kept: Any = kept
+            ) -> None:
+                logps = forward(ids, tokens)
+                (logps * pull).sum().backward()  # type: ignore[no-untyped-call]
                 kept[:] = [logps.detach()]
 
             try:
@@ -239,31 +263,9 @@ def update(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> 
                     found["kernels"] = here.kernels(run)
             except torch.OutOfMemoryError as err:
                 found = {"failed": str(err)[:120]}
-            say(
-                part="update",
-                shape=args.shape,
-                tokens=tokens,
-                side=side,
-                notes=[n for n in notes if n != "None"],
-                **found,
-            )
-        del model, optimizer, run
+            say(part="update", shape=args.shape, tokens=tokens, side=side, notes=notes, **found)
+        del model, optimizer, forward, run
         here.restart()
-
-
-def prepare_liger(model: Any, recomputes: bool, notes: list[str]) -> None:
-    """What TRL's trainer makes of a model with `use_liger_kernel`."""
-    from trl.trainer.utils import add_fused_lm_head
-
-    try:
-        from liger_kernel.transformers.monkey_patch import _apply_liger_kernel_to_instance
-
-        _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False)
-    except Exception as err:  # noqa: BLE001 - said in the table
-        notes.append(f"without liger: {err}"[:100])
-    add_fused_lm_head(model, 1.0, False, ("log_probs", "entropy"))
-    if recomputes:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def step(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> None:
@@ -337,7 +339,9 @@ def step(args: argparse.Namespace, here: Device, say: Callable[..., None]) -> No
             captures=getattr(engine.stepper, "captures", 0), **here.peaks(),
         )  # fmt: skip
         if args.profile and number == args.steps - 2:
-            say(part="decode", kernels=here.kernels(lambda: engine.generate(requests, SamplingSettings(32, seed=9)), 8))
+            say(
+                part="decode", kernels=here.kernels(partial(engine.generate, requests, SamplingSettings(32, seed=9)), 8)
+            )
 
 
 def main() -> None:
@@ -347,7 +351,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="qwen3-0.6b")
     parser.add_argument("--layers", type=int, help="fewer layers than the shape has")
     parser.add_argument("--tokens", type=int, nargs="+", default=[16384, 65536])
-    parser.add_argument("--sides", nargs="+", default=["no", "selective", "full", "liger"])
+    parser.add_argument("--sides", nargs="+", default=["no", "selective", "full"])
     parser.add_argument("--timed", type=int, default=3)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--form", choices=("bf16", "4bit"), default="4bit")
