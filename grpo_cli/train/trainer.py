@@ -461,8 +461,14 @@ def packed_source(
     uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
     if uncaptured is not None:
         note(f"the update runs without CUDA graphs: {uncaptured}")
-    apart = difference(model, numbers, fused, joined=True)
-    if apart is not None:
-        note(f"a row alone runs as two sequences: {apart}")
     captures = uncaptured is None and not numbers.keeping.offload
-    return PackedSource(model, numbers, note, TrlLogProbs(absolute), captures=captures, joins=apart is None)
+    # rows are alone where the recipe puts one into a micro-batch; elsewhere those that are left alone run as the others do
+    joins = args.per_device_train_batch_size == 1
+    if joins:
+        apart = difference(model, numbers, fused, joined=True)
+        if apart is None and captures:
+            apart = replay_difference(model, numbers, fused, joined=True)
+        if apart is not None:
+            note(f"a row alone runs as two sequences: {apart}")
+        joins = apart is None
+    return PackedSource(model, numbers, note, TrlLogProbs(absolute), captures=captures, joins=joins)

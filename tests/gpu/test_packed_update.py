@@ -13,9 +13,11 @@ from grpo_cli.rollout.fused.patches import patched
 from grpo_cli.rollout.fused.update import FusedRmsNorm, FusedSiluMul, same_with_gradients, update_patches
 from grpo_cli.train import trainer as seam
 from grpo_cli.train.packed import graphs as graphs_module
+from grpo_cli.train.packed import recompute
 from grpo_cli.train.packed.attention import shared
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.layout import TokenCopies, plan, shape_for
+from grpo_cli.train.packed.recompute import Keeping
 from grpo_cli.train.packed.score import ScoreNumerics, score, selected_logps
 from grpo_cli.train.packed.self_check import alone, difference, replay_difference, unfit
 from tests.builders.rollout_models import tiny
@@ -108,6 +110,22 @@ def test_a_model_proves_itself(family: str, kind: str) -> None:
     assert difference(model, numbers, patches) is None
     assert replay_difference(model, numbers, patches) is None
     assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("how", ["no", "selective", "full"])
+@pytest.mark.parametrize("width", [64, 128])
+def test_layers_made_again_and_rows_alone_prove_themselves(
+    joined: bool, how: Any, width: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(recompute, "LEAST_COPIED", 0)
+    model = small("Qwen3", head_dim=width)
+    numbers = ScoreNumerics(torch.bfloat16, keeping=Keeping(how))
+    patches = update_patches(model, torch.bfloat16)
+    assert difference(model, numbers, patches, joined=joined) is None
+    assert replay_difference(model, numbers, patches, joined=joined) is None
+    on_host = ScoreNumerics(torch.bfloat16, keeping=Keeping(how, offload=True))
+    assert difference(model, on_host, patches, joined=joined) is None
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -21,8 +21,15 @@ from grpo_cli.train.packed.self_check import difference, unfit
 from tests.train.packed.test_recompute import gradients
 
 SIZES = {
-    "vocab_size": 67, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 128, "bos_token_id": None, "eos_token_id": None,
+    "vocab_size": 67,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "bos_token_id": None,
+    "eos_token_id": None,
 }
 
 

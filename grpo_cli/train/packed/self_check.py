@@ -67,10 +67,12 @@ def difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *
     return _compared(model, numbers, patches, batch, pass_)
 
 
-def replay_difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch]) -> str | None:
-    """The difference of a captured pass that is replayed."""
+def replay_difference(
+    model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *, joined: bool = False
+) -> str | None:
+    """The same of a captured pass, replayed."""
     base: Any = causal_model(model)
-    batch, graphs = _Rows.random(base), Graphs(model, numbers)
+    batch, graphs = _Rows.random(base, most=1 if joined else None), Graphs(model, numbers)
 
     def pass_() -> Found:
         logps, _, shape = graphs.score(batch.laid())
