@@ -70,7 +70,7 @@ from grpo_cli.train.log_probs import (
     are_exact,
 )
 from grpo_cli.train.loop import Loop
-from grpo_cli.train.packed.recompute import Keeping, layers_of
+from grpo_cli.train.packed.recompute import Keeping, repeatable_layers
 from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
@@ -143,7 +143,7 @@ class Trainer(ShardedTrainer):
         self.fused: list[Patch] = update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
         # what lies in memory between the passes; sharded models leave it to their library
         self.keeping = Keeping(train.recomputes if self.strategy == "ddp" else "no", train.offload != "no")
-        if self.keeping.recompute != "no" and not layers_of(causal_model(model)):
+        if self.keeping.recompute != "no" and not repeatable_layers(causal_model(model)):
             raise SetupError(
                 f"`train.recompute: {self.keeping.recompute}` finds no layers that can be made again in this model",
                 hint="leave it out",

@@ -71,12 +71,14 @@ class Keeping:
                 stack.enter_context(saved_tensors_hooks(copies.pack, copies.unpack))
             if self.recompute != "no":
                 contexts = partial(_contexts, again, self.recompute == "selective", copies)
-                layers = [Patch(one, "forward", _made_again(one.forward, contexts, draws)) for one in layers_of(base)]
+                layers = [
+                    Patch(one, "forward", _made_again(one.forward, contexts, draws)) for one in repeatable_layers(base)
+                ]
                 stack.enter_context(patched(layers))
             yield
 
 
-def layers_of(base: nn.Module) -> list[Any]:
+def repeatable_layers(base: nn.Module) -> list[Any]:
     """The layers that can be made again: those that transformers marks so."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 

@@ -22,7 +22,7 @@ from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import kernel_arguments
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.layout import PackedShape, PackingPlan, plan, shape_for
-from grpo_cli.train.packed.recompute import layers_of
+from grpo_cli.train.packed.recompute import repeatable_layers
 from grpo_cli.train.packed.score import ScoreNumerics, score
 
 CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4}
@@ -48,7 +48,7 @@ def unfit(model: nn.Module, numbers: ScoreNumerics) -> str | None:
     text = config.get_text_config()
     if any(getattr(text, name, None) not in (None, 1.0) for name in SCALED_HEAD):
         return "the model scales its logits"
-    if numbers.keeping.recompute != "no" and not layers_of(base):
+    if numbers.keeping.recompute != "no" and not repeatable_layers(base):
         return "its layers cannot be made again"
     return None
 

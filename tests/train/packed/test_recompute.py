@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.train.packed import recompute
-from grpo_cli.train.packed.recompute import Keeping, layers_of
+from grpo_cli.train.packed.recompute import Keeping, repeatable_layers
 from grpo_cli.train.packed.score import ScoreNumerics
 from tests.builders.rollout_models import tiny
 from tests.train.packed.test_packed import batch, packed
@@ -51,7 +51,7 @@ def test_gradients_are_those_of_a_pass_that_keeps_everything(family, form, kind,
         found = gradients(model, Keeping(how, offload), kind, rows)
         # the same operations on the same numbers: nothing may differ by as much as a rounding
         assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True)), how
-    assert all("forward" not in vars(layer) for layer in layers_of(causal_model(model)))
+    assert all("forward" not in vars(layer) for layer in repeatable_layers(causal_model(model)))
 
 
 class Counted(TorchDispatchMode):
@@ -95,6 +95,6 @@ def test_what_is_kept_goes_to_the_host_and_weights_do_not(monkeypatch):
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     moved = [kept.numbers for kept in copies if isinstance(kept, recompute.HostCopy)]
     # of each layer what goes into it and the attention of its sequences, and what the norm and the head read
-    assert len(moved) > 2 * len(layers_of(model))
+    assert len(moved) > 2 * len(repeatable_layers(model))
     assert not {numbers.untyped_storage().data_ptr() for numbers in moved} & weights
     assert any(kept.untyped_storage().data_ptr() in weights for kept in copies if isinstance(kept, torch.Tensor))
