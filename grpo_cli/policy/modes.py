@@ -70,3 +70,22 @@ def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextM
     kind = next(model.parameters()).device.type
     # A cast kept between forward passes would outlive the weights that a captured graph reads.
     return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
+
+
+@contextmanager
+def off_by_a_rounding(base: CausalLM, autocast: torch.dtype | None) -> Iterator[None]:
+    """While inside, every second number of the model's embeddings is off by the last bit of the type it computes in."""
+    import torch
+
+    embeddings = base.get_input_embeddings()
+    off = 1 + torch.finfo(autocast or embeddings.weight.dtype).eps
+
+    def nudged(_module: nn.Module, _inputs: object, out: torch.Tensor) -> torch.Tensor:
+        odd = torch.arange(out.shape[-1], device=out.device) % 2 == 1
+        return torch.where(odd, out * off, out)
+
+    hook = embeddings.register_forward_hook(nudged)
+    try:
+        yield
+    finally:
+        hook.remove()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.policy.modes import causal_model, evaluating
+from grpo_cli.policy.modes import causal_model, evaluating, off_by_a_rounding
 from grpo_cli.rollout.decoding.cache import AttentionForm, CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 
@@ -136,8 +136,6 @@ def _dry_run(model: nn.Module) -> str | None:
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale
     error = max((first - plain[:, -2]).abs().max().item(), (second - plain[:, -1]).abs().max().item())
     if error > bound:
-        from grpo_cli.rollout.fused.update import off_by_a_rounding
-
         # weights in 4 bits have another kernel for each number of tokens, and deep models add up its roundings: as much as
         # one rounding at the embeddings makes of the same pass is no fault of the engine
         with evaluating(base), off_by_a_rounding(base, None):

@@ -14,8 +14,8 @@ logits may change by no more than a rounding of the embeddings changes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
 from grpo_cli.policy.contract import CausalLM
-from grpo_cli.policy.modes import causal_model, evaluating, numerics
+from grpo_cli.policy.modes import causal_model, evaluating, numerics, off_by_a_rounding
 from grpo_cli.rollout.fused.launch import gated, gated_back, norm, norm_back, turn
 from grpo_cli.rollout.fused.merged_weights import GROUPS
 from grpo_cli.rollout.fused.patches import Patch, epsilon_of, patched, random_angles, rotary_home
@@ -64,23 +64,6 @@ def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | 
     expected, got, nudged = found
     size = expected.norm()
     return float((got - expected).norm() / size), float((nudged - expected).norm() / size)
-
-
-@contextmanager
-def off_by_a_rounding(base: CausalLM, autocast: torch.dtype | None) -> Iterator[None]:
-    """Inside, every second element of the model's embeddings is off by the last bit of its compute dtype."""
-    embeddings = base.get_input_embeddings()
-    off = 1 + torch.finfo(autocast or embeddings.weight.dtype).eps
-
-    def nudged(_module: nn.Module, _inputs: object, out: Tensor) -> Tensor:
-        odd = torch.arange(out.shape[-1], device=out.device) % 2 == 1
-        return torch.where(odd, out * off, out)
-
-    hook = embeddings.register_forward_hook(nudged)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _norms(base: CausalLM) -> list[Patch]:

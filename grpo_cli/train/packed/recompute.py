@@ -149,7 +149,7 @@ class _Taken(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True)
 class HostCopy:
-    """A tensor's numbers in the host's memory, and what brings them back."""
+    """A tensor's numbers [...] in the host's memory, and what brings them back."""
 
     numbers: Tensor
     owner: HostCopies
@@ -165,7 +165,7 @@ class HostCopies:
         self.under_way: deque[tuple[Tensor, torch.cuda.Event]] = deque()
 
     def pack(self, x: Tensor) -> HostCopy | Tensor:
-        """A copy, made while the device computes on; `x` itself where it is small, or a weight."""
+        """A copy of `x` [...], made while the device computes on; `x` itself where it is small, or a weight."""
         small = x.numel() * x.itemsize < LEAST_COPIED
         if small or x.device != self.device or x.untyped_storage().data_ptr() in self.weights:
             return x
@@ -182,7 +182,7 @@ class HostCopies:
         return HostCopy(numbers, self)
 
     def unpack(self, kept: HostCopy | Tensor) -> Tensor:
-        """The tensor on its device again."""
+        """The tensor [...] on its device again."""
         if isinstance(kept, Tensor):
             return kept
         if self.side is not None:

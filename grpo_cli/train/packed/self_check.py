@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from grpo_cli.policy.contract import CausalLM
-from grpo_cli.policy.modes import causal_model, numerics
+from grpo_cli.policy.modes import causal_model, numerics, off_by_a_rounding
 from grpo_cli.rollout.fused.patches import Patch, patched
-from grpo_cli.rollout.fused.update import off_by_a_rounding
 from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import kernel_arguments
 from grpo_cli.train.packed.graphs import Graphs
