@@ -210,8 +210,9 @@ def test_layers_of_an_unknown_kind_are_declared():
     assert "`chunked_attention` layers" in str(supports(model))
 
 
-def test_a_model_that_keeps_its_window_to_itself_is_not_driven():
-    model = tiny("Mistral-window")
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_model_that_keeps_its_window_to_itself_is_not_driven(kind):
+    model = tiny("Mistral-window").to(kind)
     for layer in model.model.layers:
         layer.self_attn.config = copy.deepcopy(model.config)
         layer.self_attn.config.sliding_window = None
