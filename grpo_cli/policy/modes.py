@@ -74,7 +74,7 @@ def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextM
 
 @contextmanager
 def off_by_a_rounding(base: CausalLM, autocast: torch.dtype | None) -> Iterator[None]:
-    """While inside, every second number of the model's embeddings is off by the last bit of the type it computes in."""
+    """Inside, every second element of the model's embeddings is off by the last bit of its compute dtype."""
     import torch
 
     embeddings = base.get_input_embeddings()

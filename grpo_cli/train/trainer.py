@@ -105,7 +105,7 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        absolute = needs_positions(model)  # measured while the weights are whole
+        absolute = needs_positions(model)  # a forward pass, so before the weights are sharded
         adapters = [(p, p.data) for p in model.parameters() if p.requires_grad and is_in_4bit(model)]
         super().__init__(
             recipe.launch.strategy,
@@ -195,7 +195,7 @@ class Trainer(ShardedTrainer):
         engine = self.loop.collect.engine
         if isinstance(engine, GraphEngine):
             engine.make_way()
-        # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
+        # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)

@@ -36,7 +36,7 @@ def free_bytes(device: torch.device) -> int | None:
 
         free, whole = torch.cuda.mem_get_info(device)
         held = torch.cuda.memory_allocated(device)
-        # what torch has reserved and does not use can be had as well; a cap of the process is torch's own and counts all it holds
+        # memory that torch has reserved but does not use is available too; a cap of the process counts all that torch holds
         cap = int(torch.cuda.get_per_process_memory_fraction(device) * whole)
         return int(min(free + torch.cuda.memory_reserved(device), cap)) - held
     try:

@@ -1,8 +1,8 @@
 """Attention within the sequences of a packed row, by the interface of transformers.
 
-On a CUDA device torch's variable-length attention, which is causal from the last key backwards: a completion sees its
-whole prompt and what stands before each of its own tokens. A row that is one sequence goes through torch's plain causal
-attention, which has faster kernels. Elsewhere a sequence at a time: the reference.
+A CUDA device uses torch's variable-length attention. Its causal mask is aligned to the last key, so a completion sees
+its whole prompt and its own earlier tokens. A row that is one sequence uses torch's plain causal attention, which has
+faster kernels. Other devices compute one sequence at a time; this is the reference.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from grpo_cli.train.packed.recompute import Keeping
 STRETCH = 1 << 27
 """Logits made at once."""
 KEPT = 3 << 30
-"""Bytes of logits that are kept for the backward pass instead of made again: a fourth of the head's products."""
+"""Most bytes of logits that are kept for the backward pass. Recomputing them would add a fourth to the head's
+products."""
 KEPT_SHARE = 4
 """More than `KEPT` is kept where it is at most this part of the memory that is free."""
 

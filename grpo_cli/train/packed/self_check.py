@@ -69,7 +69,7 @@ def difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *
 def replay_difference(
     model: nn.Module, numbers: ScoreNumerics, patches: list[Patch], *, joined: bool = False
 ) -> str | None:
-    """The same of a captured pass, replayed."""
+    """The difference of a captured pass that is replayed."""
     base: Any = causal_model(model)
     batch, graphs = _Rows.random(base, most=1 if joined else None), Graphs(model, numbers)
 
