@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,9 @@ def init(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Turn a GRPO config of TRL, open-r1 or axolotl into a recipe."),
     ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="Choose settings that fit this card, such as h100 or 4090; 2xh100 for two.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
 ) -> None:
     """Write a commented recipe and sample rows to start from.
@@ -29,9 +33,13 @@ def init(
     Examples:
       grpo init sums --task math --model builtin:smollm2-135m
       grpo init mine --task custom
+      grpo init sums --model Qwen/Qwen3-8B --gpu 4090
       grpo init mine --from config_grpo.yaml
     """
     if config is not None:
+        if gpu is not None:
+            said = "`--gpu` chooses settings, and `--from` takes over those of a file"
+            raise UsageError(said, hint="leave one of the two out; `grpo check --gpu` says whether they fit")
         from grpo_cli.jobs.init import as_yaml, convert, listed, read_config
         from grpo_cli.recipe.reading.load import load
         from grpo_cli.starters import write_text
@@ -48,9 +56,18 @@ def init(
 
     if task not in TASKS:
         raise UsageError(f"no task `{task}`", place="--task", hint=f"there are {', '.join(TASKS)}")
-    written = write(task, folder, model or DEFAULT_MODEL, force)
+    model = model or DEFAULT_MODEL
+    if gpu is None:
+        written, lines, asked = write(task, folder, model, force), list[str](), ""
+    else:
+        from grpo_cli.jobs.init import settings_for
+        from grpo_cli.sizing.choose import write_into
+
+        chosen = settings_for(task, model, gpu)
+        written = write(task, folder, model, force, lambda text: write_into(text, chosen))
+        lines, asked = chosen.lines(), f" --gpu {shlex.quote(gpu)}"
     recipe = next(path for path in written if path.suffix == ".yaml")
-    print("\n".join([*(f"wrote {path}" for path in written), f"next: grpo check {recipe}"]))
+    print("\n".join([*(f"wrote {path}" for path in written), *lines, f"next: grpo check {recipe}{asked}"]))
 
 
 def export(

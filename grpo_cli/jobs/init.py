@@ -1,19 +1,62 @@
-"""`grpo init --from FILE`: a GRPO configuration of TRL, open-r1 or axolotl as a recipe, and a list of what has no counterpart.
+"""What `grpo init` works out: settings for a card, and with `--from FILE` a GRPO configuration of TRL, open-r1 or axolotl as a recipe,
+and a list of what has no counterpart.
 
-Names go through the one table of other trainers' names (`recipe.checking.other_names`); values that do not map by name
-alone (batch sizes, data sets, rewards) are converted here. Everything left out is listed.
+How this works: `settings_for` finds the sizes of a model and asks `sizing.choose` for settings that fit. Names of other trainers go through the one table of other trainers' names (`recipe.checking.other_names`); what a name alone cannot say (batch
+sizes, data sets, rewards) is worked out here. What was left out is never silent.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.errors import DataError
+from grpo_cli.errors import DataError, UsageError
+from grpo_cli.policy.loading.sizes import local_sizes, size_hint
 from grpo_cli.recipe.checking.other_names import FIELDS, counterpart, why_none
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.sizing.cards import read_cards
+from grpo_cli.sizing.choose import TOKENS, Settings, choose, smallest_card
+from grpo_cli.sizing.fit import unfit
+from grpo_cli.starters import files
+
+# Settings that fit a card.
+
+
+def settings_for(task: str, model: str, gpu: str) -> Settings:
+    """Settings under which the starter of a task trains a model on the card that a person names.
+
+    Raises:
+        UsageError: no such card, the model's sizes are unknown, or none fits.
+    """
+    if model == "builtin:tiny":
+        raise UsageError("`builtin:tiny` runs on a CPU: there is nothing to choose", hint="leave `--gpu` out")
+    cards, found = read_cards(gpu), files(task, model)
+    recipe = load(found["recipe.yaml"], [f"model={json.dumps(model)}"])
+    sizes = local_sizes(recipe.model)
+    if sizes is None:
+        raise UsageError(
+            f"the sizes of `{model}` are not known here, so none of its settings can be chosen",
+            place="--model",
+            hint=f"{size_hint(recipe.model)}; without `--gpu` the recipe is written as it is",
+        )
+    if (why := unfit(recipe, sizes)) is not None:
+        raise UsageError(f"no settings can be chosen: {why}", place="--gpu", hint="leave `--gpu` out")
+    rows, held_out = (
+        len(found[name].read_text(encoding="utf-8").splitlines()) for name in ("train.jsonl", "eval.jsonl")
+    )
+    own = recipe.sample.max_tokens  # a task whose answers are short says so
+    tokens = TOKENS if own >= min(TOKENS) else (own,)
+    chosen = choose(recipe, sizes, cards, rows, tokens, held_out=held_out)
+    if chosen is None:
+        least = smallest_card(recipe, sizes, rows)
+        hint = f"the smallest that does is one {least.name}, {least.memory:g} GiB" if least else "no card here does"
+        raise UsageError(f"`{model}` fits no {cards.card.name} in any way that is known here", place="--gpu", hint=hint)
+    return chosen
+
 
 # Reward functions that a configuration of another trainer names, as verifiers.
 

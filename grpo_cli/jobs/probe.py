@@ -36,6 +36,7 @@ from grpo_cli.rollout.fused.patches import patched
 from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.sizing.cards import card_of
+from grpo_cli.sizing.choose import hint_of
 from grpo_cli.sizing.duration import StepCost
 from grpo_cli.sizing.fit import CardQuestion, Fit, cards_of, fit, lengths_of, unfit
 from grpo_cli.sizing.work import Work
@@ -349,7 +350,7 @@ def lines_of(found: Probed, gate: Gate | None, model: str, temperature: float) -
     """The whole page; where cards were asked about, whether the run fits them."""
     fits: list[str] = []
     if found.fit is not None:
-        hint = found.fit.hint()
+        hint = hint_of(found.fit)
         about = [*found.fit.lines(), *([f"hint: {hint}"] if hint else [])]
         fits = ["", _line("fit", found.fit.message()), *(f"{'':<{INDENT}}{line}" for line in about)]
     elif found.unsaid is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +15,15 @@ from grpo_verifiers.names import nearest
 class Gpu:
     """One kind of GPU.
 
-    `memory` in GiB as a program gets it; `tflops` of dense bfloat16 products with float32 sums, 10^12 a second; `bandwidth` of
-    its memory in 10^12 bytes a second.
+    `memory` in GiB as a program gets it; `tflops` of dense products in half precision with float32 sums, 10^12 a second;
+    `bandwidth` of its memory in 10^12 bytes a second; `half` is the precision that it multiplies in.
     """
 
     name: str
     memory: float
     tflops: float
     bandwidth: float
+    half: str = "bfloat16"
 
 
 CARDS = tuple(
@@ -33,7 +35,8 @@ CARDS = tuple(
         ("A40", 44.4, 150, 0.7), ("A10G", 22, 70, 0.6), ("A10", 22, 125, 0.6), ("L40S", 44.4, 362, 0.86),
         ("L40", 44.4, 181, 0.86), ("L4", 22, 121, 0.3), ("RTX 6000 Ada", 47.4, 364, 0.96),
         ("RTX A6000", 47.4, 155, 0.77), ("RTX 5090", 31.4, 210, 1.79), ("RTX 4090", 23.5, 165, 1.01),
-        ("RTX 3090", 23.6, 71, 0.94),
+        ("RTX 3090", 23.6, 71, 0.94), ("RTX 2080 Ti", 10.6, 54, 0.62, "float16"), ("T4", 14.6, 65, 0.32, "float16"),
+        ("V100 16GB", 15.7, 125, 0.9, "float16"), ("V100", 31.7, 125, 0.9, "float16"),
     )
 )  # fmt: skip
 """Data sheets of NVIDIA; a card of two sizes is the larger one where its name leaves that open."""
@@ -59,7 +62,7 @@ def card_of(name: str) -> Gpu | None:
 
 
 def read_cards(text: str) -> Gpus:
-    """The cards that a person names: `h100`, `RTX 4090` or `4090`, `8xH100`.
+    """The cards that a person names: `h100`, `RTX 4090` or `4090`, `8xH100`; or `16,97,0.72`, a card's own figures.
 
     Raises:
         UsageError: there is no such card here.
@@ -68,7 +71,12 @@ def read_cards(text: str) -> Gpus:
     count, name = (int(times[1]), times[2]) if times else (None, text)
     if count == 0:
         raise UsageError("`0` cards train nothing", place="--gpu")
-    # an abbreviated name
+    if name.count(",") == 2:
+        with suppress(ValueError):
+            memory, tflops, bandwidth = (float(part) for part in name.split(","))
+            if all(0 < figure < 1e6 for figure in (memory, tflops, bandwidth)):
+                return Gpus(Gpu(f"card of {memory:g} GiB", memory, tflops, bandwidth), count)
+    # a name that a person cut short
     short = [one for one in CARDS if _words(name) <= _words(one.name)]
     card = card_of(name) or (short[0] if len(short) == 1 else None)
     if card is None:
@@ -76,7 +84,9 @@ def read_cards(text: str) -> Gpus:
         close = nearest(name.upper(), names)
         hint = f"did you mean `{close}`? " if close else ""
         raise UsageError(
-            f"`{name}` is no card that is known here", place="--gpu", hint=f"{hint}one of {', '.join(names)}"
+            f"`{name}` is no card that is known here",
+            place="--gpu",
+            hint=f"{hint}one of {', '.join(names)}; or its GiB, TFLOP/s in half precision and TB/s: `--gpu 16,97,0.72`",
         )
     return Gpus(card, count)
 

@@ -1,18 +1,18 @@
 """Seconds of a step on a card: its decode steps, and the arithmetic of its update.
 
 A decode step reads weights and cache at the card's bandwidth, multiplies, and waits for its launches; fitted to one H100's rollouts
-at 135M (64 to 1,024 samples: 0.28 0.35 0.44 0.60 0.94 s, where this gives 0.29 0.33 0.42 0.63 1.05). The update reaches a share of
-the card's products that grows with the width of the model; both points are one H200's. See `docs/benchmarks/speed.md`.
+at 135M (64 to 1,024 samples: 0.28 0.35 0.44 0.60 0.94 s, where this gives 0.29 0.33 0.42 0.63 1.05). Rows that find no room in the
+cache wait for a next round. The update's matrix products reach a share of the card's that grows with the width of the model (both
+points are one H200's), its attention a share of its own. See `docs/benchmarks/speed.md`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
+from math import ceil, log
 
 from grpo_cli.recipe.arithmetic import evaluations
-from grpo_cli.sizing.cards import Gpu
-from grpo_cli.sizing.work import HALF, Work, trained
+from grpo_cli.sizing.work import HALF, KEPT_LOGITS, NF4, Work, in_4bit, trained
 
 LAUNCH = 28e-6
 """Fixed seconds of a layer in a decode step."""
@@ -24,6 +24,11 @@ PASSES = 12
 """Times that sampling reads or writes the logits of a row, in float32."""
 SHARES = ((576, 0.25), (1536, 0.52))
 """Width of a model -> share of the card's bfloat16 products while it is busy, measured at 135M and at 1.5B."""
+ATTENDS, ATTENDS_ALONE = 0.31, 0.45
+"""Share that attention reaches: FlashAttention 2 on one H200, 305 of 989 10^12 a second at 16,000 and 64,000 tokens, and what TRL's rows
+reach there by cuDNN, as rows alone do here; elsewhere a guess."""
+ATTENTION_PASSES = 3.5
+"""Forward passes that attention's forward and backward come to: its backward makes the scores again."""
 ADAPTED, ADAPTED_LAUNCH = 1.35, 150e-6
 """Under adapters: time of the update over that of its arithmetic, and seconds of a layer in a decode step; both from one
 measured step at 7B (8.33 s)."""
@@ -68,63 +73,64 @@ class Duration:
         return self.generate + self.update + self.other
 
 
-def duration(work: Work, card: Gpu, cache_rows: int, held_out: int = 0, cost: StepCost | None = None) -> Duration:
-    """Seconds of a step on `card` with so many rows of cache, and of the run with `held_out` rows to evaluate; by what was
-    measured on such a card, where it was."""
-    generate, update = generate_seconds(work, card, cache_rows), update_seconds(work, card)
+def duration(work: Work, cache_rows: int, held_out: int = 0, cost: StepCost | None = None) -> Duration:
+    """Seconds of a step with so many rows of cache, and of the run with `held_out` rows to evaluate; by what was measured on such a
+    card, where it was."""
+    generate, update = generate_seconds(work, cache_rows), update_seconds(work)
     if cost is not None:
         generate, update = cost.generate, cost.update * work.learned * update_passes(work)
     evaluating = sum(
-        times * generate_seconds(work, card, cache_rows, rows)
+        times * generate_seconds(work, cache_rows, rows)
         for rows, times in evaluations(work.recipe, work.plan.steps, held_out).items()
     )
     step = generate + update + FIXED
-    captures = CAPTURES if work.is_packed else 0.0
+    captures = CAPTURES if work.is_captured else 0.0
     run = START + captures + work.plan.steps * step + evaluating
-    error = ERROR if card.name in MEASURED or cost is not None else UNMEASURED_ERROR
+    error = ERROR if work.card.name in MEASURED or cost is not None else UNMEASURED_ERROR
     return Duration(generate, update, FIXED, run, error)
 
 
-def generate_seconds(work: Work, card: Gpu, cache_rows: int, rows: float | None = None) -> float:
-    """Seconds of a rollout: prompts once, then tokens until the longest completion ends."""
+def generate_seconds(work: Work, cache_rows: int, rows: float | None = None) -> float:
+    """Seconds of a rollout: prompts once, then tokens until the longest completion of the last round ends."""
     rows = work.rows if rows is None else rows
     if rows == 0:
         return 0.0
-    lengths, at_once = work.lengths, min(rows, max(1, cache_rows) if cache_rows else rows)
-    rounds = rows / at_once
-    busy = at_once * lengths.completion / lengths.longest  # rows that end are removed or refilled
-    steps = lengths.longest + (rounds - 1) * lengths.completion
-    prompts = rows / work.recipe.sample.group * lengths.prompt
-    prefill = 2 * work.sizes.body_parameters * prompts / (card.tflops * 1e12 * DECODES)
-    sizes = work.sizes
+    lengths, sizes, card = work.lengths, work.sizes, work.card
+    steps = lengths.longest + (ceil(rows / (cache_rows or rows)) - 1) * lengths.completion
+    busy = rows * lengths.completion / steps  # rows that end are closed or refilled
+    multiplies = card.tflops * 1e12 * DECODES
+    prefill = 2 * sizes.body_parameters * rows / work.recipe.sample.group * lengths.prompt / multiplies
     read = card.bandwidth * 1e12 * READS
-    weights = sizes.body_parameters + sizes.head_parameters
-    columns = work.lengths.prompt + work.lengths.completion / 2
-    products = 2 * weights * busy / (card.tflops * 1e12 * DECODES)
-    cache = busy * columns * sizes.kv_values_token * HALF / read
+    products = 2 * (sizes.body_parameters + sizes.head_parameters) * busy / multiplies
+    weights = (sizes.body_parameters + sizes.head_parameters) * HALF / read
+    # of 4 bits they are written in half precision first
+    unpacking = sizes.body_parameters * (NF4 + HALF) / read if in_4bit(work.recipe.model) else 0.0
+    cache = busy * (lengths.prompt + lengths.completion / 2) * sizes.kv_values_token * HALF / read
     sampling = busy * sizes.vocab * 4 * PASSES / read
-    launch = LAUNCH if trained(work.recipe.model, sizes).rank is None else ADAPTED_LAUNCH
-    return prefill + steps * (launch * sizes.layers + max(weights * HALF / read, products) + cache + sampling)
+    launch = LAUNCH if trained(work.recipe, sizes).rank is None else ADAPTED_LAUNCH
+    return prefill + steps * (launch * sizes.layers + unpacking + max(weights, products) + cache + sampling)
 
 
-def update_seconds(work: Work, card: Gpu) -> float:
+def update_seconds(work: Work) -> float:
     """Seconds of a step's passes: forward and backward, and those of old log-probs and of the reference where they are made."""
-    own = trained(work.recipe.model, work.sizes)
-    rate = card.tflops * 1e12 * share(work.sizes.hidden)
-    slower = (1.0 if own.is_half else WIDER) * (1.0 if own.rank is None else ADAPTED)
-    sizes, lengths = work.sizes, work.lengths
+    own, sizes, lengths = trained(work.recipe, work.sizes), work.sizes, work.lengths
     rows = work.rows * work.learned
     prompts = work.prompts if work.is_packed else rows
     tokens = prompts * lengths.prompt + rows * lengths.completion
-    row = lengths.prompt + lengths.completion
-    attention = 4 * sizes.layers * sizes.attention_width * rows * row * row / 2
-    return (
-        update_passes(work)
-        * _forwards(work)
-        * slower
-        * (2 * sizes.body_parameters * tokens + 2 * sizes.head_parameters * rows * lengths.completion + attention)
-        / rate
-    )
+    again = work.recipe.sample.max_tokens * work.micro * sizes.vocab * HALF > KEPT_LOGITS
+    head = 2 * sizes.head_parameters * rows * lengths.completion * (_forwards(own.rank, "no") + again)
+    recompute = work.recipe.train.recomputes
+    body = 2 * sizes.body_parameters * tokens * _forwards(own.rank, recompute)
+    attention = 2 * sizes.layers * sizes.attention_width * rows * (lengths.prompt + lengths.completion) ** 2
+    attention *= ATTENTION_PASSES + (recompute == "full")
+    slower = (1.0 if own.is_half else WIDER) * (1.0 if own.rank is None else ADAPTED)
+    peak = work.card.tflops * 1e12
+    attends = ATTENDS_ALONE if work.is_alone and work.card.name in MEASURED else ATTENDS
+    found = slower * (body + head) / (peak * share(sizes.hidden)) + attention / (peak * attends)
+    if in_4bit(work.recipe.model):  # each pass unpacks the matrices again
+        unpacked = rows / work.micro * (2 + (recompute != "no")) * sizes.body_parameters * (NF4 + 2 * HALF)
+        found += unpacked / (work.card.bandwidth * 1e12 * READS)
+    return update_passes(work) * found
 
 
 def update_passes(work: Work) -> float:
@@ -132,13 +138,13 @@ def update_passes(work: Work) -> float:
     train = work.recipe.train
     alone = (1 if train.updates > 1 else 0) + (1 if train.kl.beta > 0 else 0)
     critic = 2.0 if train.critic is not None and not train.critic.share else 1.0
-    return critic * (train.inner_epochs + alone / _forwards(work))
+    rank = trained(work.recipe, work.sizes).rank
+    return critic * (train.inner_epochs + alone / _forwards(rank, train.recomputes))
 
 
-def _forwards(work: Work) -> float:
+def _forwards(rank: int | None, recompute: str) -> float:
     """A forward and backward pass in forward passes; frozen weights have no gradient of their own."""
-    backward = 2.0 if trained(work.recipe.model, work.sizes).rank is None else 1.05
-    return 1 + backward + (1 if work.recomputes else 0)
+    return 1 + (2.0 if rank is None else 1.05) + (recompute != "no")
 
 
 def share(width: int) -> float:

@@ -1,15 +1,18 @@
 """Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` as sentences.
 
-The peak of a step's memory is what is held, the cache, and one forward and backward pass. What a pass keeps for its gradients is
-counted layer by layer as the packed update runs (`train/packed`, `rollout/fused/update`), for blocks of Llama's kind: norms keep
-their input, projections theirs, attention its own, a gated MLP both of its halves. In numbers of a token and layer, with width d,
-query width q, key width k, MLP width f:
+The peak of a step's memory is what is held, and the larger of the cache, which is given back before the update, and one forward and
+backward pass. What a pass keeps for its gradients is counted layer by layer as the packed update runs (`train/packed`,
+`rollout/fused/update`), for blocks of Llama's kind: norms keep their input, projections theirs, attention its own, a gated MLP both of
+its halves. In numbers of a token and layer, with width d, query width q, key width k, MLP width f:
 
     all weights trained   4 d + 2 q + 2 k + 3 f
     adapters              7 d + 3 q + 2 k + 3 f: each projection's own copy of its input, and of frozen weights none
+    recompute: selective  d + q: a layer's input and attention's output; one layer and half of it again while it is made anew
+    recompute: full       d, and the same
 
-Measured on one H200 (bf16, 32 x 8 x 256, micro-batches of 64 and 16): 13.2 GiB at 135M where this gives 13.0, and 41.3 at 7B with
-adapters where it gives 41.3. What a block of another kind keeps is not known here.
+Measured on one H200 (bf16, 32 x 8 x 256, micro-batches of 64 and 32, no cache): 13.6 and 36.0 GiB reserved by torch at 135M and 1.5B
+where this gives 13.7 and 37.1; allocated at 0.6B with one row of 16,000 and of 64,000 tokens 17.6 and 63.2 (18.9 and 61.0). What a
+block of another kind keeps is not known here.
 """
 
 from __future__ import annotations
@@ -25,24 +28,27 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing import duration as time
 from grpo_cli.sizing.cards import Gpus, cards_here, read_cards
 from grpo_cli.sizing.duration import Duration, StepCost, duration
-from grpo_cli.sizing.work import HALF, TokenLengths, Work, held, trained
+from grpo_cli.sizing.work import HALF, KEPT_LOGITS, TokenLengths, Work, held, in_4bit, trained
 from grpo_cli.text import Json
 
 GIB = 1 << 30
 CACHE_SHARE = 0.6
 """Of the free memory, at most this much becomes cache (`rollout/graph/memory`)."""
-KEPT_LOGITS = 3 << 30
-"""Bytes of logits up to which the packed update keeps them (`train/packed/head`)."""
 STRETCH = (1 << 27) * HALF
-"""Bytes of logits it makes at once beyond that."""
+"""Bytes of logits that the packed update makes at once where it does not keep them (`train/packed/score`)."""
+AGAIN = 1.5
+"""Layers that lie in memory in full while one is made again: it, and the gradients of its widest parts."""
+NEAR = 4
+"""Layers whose activations are on the card at once where the others wait in the host's memory."""
 PADDED_LOGITS = 2
 """Times that the logits of a padded pass lie in memory: themselves and their gradient."""
 OUTSIDE = 0.7 * GIB
 """What the driver takes in addition to torch: context and kernels."""
-KEPT = 0.5
-"""Share of a pass that captured graphs and the allocator hold in addition to all that is counted: reserved by torch were 39.4 GiB at 1.5B
-where this gives 43.8, 33.4 with uneven lengths (33.5), 16.0 at 135M (17.9), 36.1 at 7B with adapters (40.3)."""
-ERROR = 0.15
+KEPT = 0.3
+"""Share of a full-length pass that captured graphs and the allocator hold in addition to all that is counted."""
+PROMPT = 256
+"""Tokens that a prompt is taken to have where no rows are known."""
+ERROR = 0.10
 """Half the width of the interval given, as a share: predictions against measurement on one H200."""
 
 
@@ -71,50 +77,56 @@ class Memory:
         return self.needed + self.pool
 
 
-def memory(work: Work, card_bytes: float, measured: int | None = None) -> Memory:
-    """The peak of a step on a card of `card_bytes`; `measured` are the bytes of a pass, where one was made."""
-    found = held(work.recipe, work.sizes, work.world)
-    free = max(0.0, card_bytes - OUTSIDE - sum(found.values()))
+def memory(work: Work, measured: int | None = None) -> Memory:
+    """The peak of a step; `measured` are the bytes of a pass, where one was made."""
+    found, has = held(work), work.card.memory * GIB
+    free = max(0.0, has - OUTSIDE - sum(found.values()))
+    own = pass_bytes(work) if measured is None else {"a pass, measured here": float(measured)}
     rows = 0
     if work.recipe.sample.engine_kind.through_trl:
         vllm = work.recipe.sample.vllm
         if vllm.get("mode", "colocate") == "colocate":
-            found["vLLM's share"] = card_bytes * float(vllm.get("gpu_memory_utilization", 0.3))
+            found["vLLM's share"] = has * float(vllm.get("gpu_memory_utilization", 0.3))
     else:
         rows = work.cache_rows(free * CACHE_SHARE)
-        found["cache of a rollout"] = rows * work.row_bytes
-    own = pass_bytes(work, work.micro) if measured is None else {"a pass, measured here": float(measured)}
-    return Memory(found | own, KEPT * sum(own.values()) if work.is_packed else 0.0, rows)
+        found["cache of a rollout"] = cache = rows * work.row_bytes
+        own["given back before the update"] = -min(cache, sum(own.values()))
+    return Memory(found | own, KEPT * sum(pass_bytes(work).values()) if work.is_captured else 0.0, rows)
 
 
-def pass_bytes(work: Work, micro: int) -> dict[str, float]:
-    """Bytes of one forward and backward pass over `micro` full-length completions."""
-    sizes, own = work.sizes, trained(work.recipe.model, work.sizes)
-    tokens = work.pass_tokens(micro)
-    layer = layer_bytes(work, micro) * tokens
-    layers = sizes.layers * layer
-    if work.recomputes:
-        layers = sizes.layers * tokens * sizes.hidden * HALF + layer
-    logits: float = micro * work.recipe.sample.max_tokens * sizes.vocab * HALF
+def pass_bytes(work: Work) -> dict[str, float]:
+    """Bytes of one forward and backward pass over a micro-batch of full-length completions."""
+    sizes, own, train = work.sizes, trained(work.recipe, work.sizes), work.recipe.train
+    tokens, layer, states = work.pass_tokens, layer_bytes(work), HALF if own.is_half else 2 * HALF
+    kept, again = layer, 0.0
+    if train.recomputes != "no":
+        kept, again = states * sizes.hidden, AGAIN * layer
+    if train.recomputes == "selective":
+        kept += HALF * sizes.attention_width + 4 * sizes.heads
+    layers = sizes.layers if train.offload == "no" else min(NEAR, sizes.layers)
+    targets = work.micro * work.recipe.sample.max_tokens
+    logits: float = targets * sizes.vocab * HALF
     if not work.is_packed:
         logits *= PADDED_LOGITS
-    elif (logits := logits * 1.02) > KEPT_LOGITS:
-        logits = STRETCH
-    found = {"activations": layers, "logits": logits}
+    elif logits > KEPT_LOGITS:
+        logits = 2 * STRETCH + 2 * HALF * targets * sizes.hidden
+    found = {"activations": tokens * (layers * kept + again), "logits": logits}
     if not own.is_half:
         found["weights cast for a pass"] = (sizes.body_parameters + sizes.head_parameters) * HALF
     if own.rank is None:  # of embeddings and head, made whole before they are added to what is there
         found["gradients under way"] = 2 * sizes.head_parameters * own.width
+    if in_4bit(work.recipe.model):  # one matrix, in the forward pass and in the backward pass
+        found["weights unpacked"] = 2 * sizes.hidden * sizes.intermediate * HALF
     return found
 
 
-def layer_bytes(work: Work, micro: int) -> float:
+def layer_bytes(work: Work) -> float:
     """What one token leaves of one layer for the backward pass."""
-    sizes, own = work.sizes, trained(work.recipe.model, work.sizes)
+    sizes, own = work.sizes, trained(work.recipe, work.sizes)
     d, q, k, f = sizes.hidden, sizes.attention_width, sizes.kv_width, sizes.intermediate
     keys = 1.0
     if work.is_packed:  # a prompt's keys stand next to those of each of its completions
-        keys = micro * (work.lengths.longest_prompt + work.recipe.sample.max_tokens) / work.pass_tokens(micro)
+        keys = work.micro * (work.lengths.longest_prompt + work.recipe.sample.max_tokens) / work.pass_tokens
     numbers = 2 * q + 2 * k * keys
     numbers += (4 * d + 3 * f) if own.rank is None else (2 * d + (5 * d + q + f) + 2 * f)
     wider = 0 if own.is_half else 2 * d  # the stream between layers is float32, and its norms keep it
@@ -122,6 +134,8 @@ def layer_bytes(work: Work, micro: int) -> float:
     return (numbers + wider) * HALF + softmax
 
 
+MEASURED_KINDS = ("", "llama", "qwen2", "qwen3", "mistral", "smollm3")
+"""Types of models whose blocks are those of the sums."""
 Answer = Literal["fits", "without graphs", "tight", "does not fit"]
 
 
@@ -156,6 +170,16 @@ class Fit:
         if self.memory.needed * (1 + ERROR) > has:
             return "tight"
         return "fits" if self.memory.wanted <= has else "without graphs"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it fits, with captured graphs or without."""
+        return self.answer in ("fits", "without graphs")
+
+    @property
+    def errors(self) -> str:
+        """How far memory and time may be off."""
+        return f"memory ±{ERROR:.0%}, time x/÷ {1 + self.duration.error:.3g}"
 
     @property
     def hours(self) -> tuple[float, float, float]:
@@ -199,17 +223,6 @@ class Fit:
         card = self.ask.cards.card.name
         return f"one {card}" if self.world == 1 else f"{self.world} x {card}"
 
-    def hint(self) -> str:
-        """What helps where it does not fit, or may not."""
-        if self.answer in ("fits", "without graphs"):
-            return ""
-        helps = [f"`sample.micro_batch: {self.micro}`"] if self.micro is not None else []
-        if self.work.recipe.model.lora is None:
-            helps.append("`model.lora`")
-        if self.work.recipe.launch.strategy == "ddp":
-            helps.append("more cards with `launch.strategy: fsdp2`")
-        return ", or ".join([*helps, "a shorter `sample.max_tokens`"])
-
     def lines(self) -> list[str]:
         """The parts of the sum, and what it takes for granted."""
         parts = [f"{size / GIB:7.2f} GiB  {name}" for name, size in self.memory.parts.items() if size >= GIB / 200]
@@ -221,7 +234,7 @@ class Fit:
             *parts,
             f"{OUTSIDE / GIB:7.2f} GiB  driver{graphs}",
             f"{step}; {self.work.plan.steps:,} steps, micro-batches of {self.work.micro}",
-            f"{self.taken}; memory ±{ERROR:.0%}, time x/÷ {1 + d.error:.3g}",
+            f"{self.taken}; {self.errors}",
             *self.unknown(),
         ]
 
@@ -255,6 +268,8 @@ class Fit:
             found.append("the traffic between cards")
         if recipe.environment is not None:
             found.append("the environment and its turns")
+        if self.work.sizes.kind not in MEASURED_KINDS:
+            found.append(f"what blocks of `{self.work.sizes.kind}` do otherwise than Llama's")
         if recipe.sample.engine_kind.through_trl:
             found.append("vLLM's own speed")
         if any(spec.kind in ("model", "reward_model") for spec in recipe.verify.values()):
@@ -313,19 +328,18 @@ def fit(
         UsageError: another number of cards is asked about than the recipe launches.
     """
     world = cards_of(recipe, ask.cards)
-    work = Work(recipe, sizes, plan, lengths, world)
-    has = ask.cards.card.memory * GIB
+    work = Work(recipe, sizes, plan, lengths, ask.cards.card, world)
     cost = measure(work) if measure is not None else None
-    needs = memory(work, has, cost.pass_bytes if cost is not None else None)
-    took = duration(work, ask.cards.card, needs.cache_rows, -(-held_out // world), cost)
+    needs = memory(work, cost.pass_bytes if cost is not None else None)
+    took = duration(work, needs.cache_rows, -(-held_out // world), cost)
     found = Fit(ask, world, work, needs, took, None, held_out, cost)
     if found.answer in ("does not fit", "tight"):
         # the largest micro-batch below the recipe's whose peak the card can hold
-        holds = has / (1 + ERROR)
-        rest = memory(work, holds).needed - sum(pass_bytes(work, work.micro).values())
+        holds = work.card.memory * GIB / (1 + ERROR)
         smaller = (size for size in range(work.micro - 1, 0, -1) if work.rows % size == 0)
-        micro = next((n for n in smaller if rest + sum(pass_bytes(work, n).values()) <= holds), None)
-        found = replace(found, micro=micro)
+        found = replace(
+            found, micro=next((n for n in smaller if memory(work.with_sample(micro_batch=n)).needed <= holds), None)
+        )
     return found
 
 

@@ -1,12 +1,13 @@
 """What `grpo init` writes: a commented recipe and sample rows for each task, kept as the files themselves.
 
-They are copied byte for byte except for the line `model:`, and `max_tokens` where that model has room for less; so what is
-tested here is what people get.
+They are copied byte for byte except for the line `model:`, `max_tokens` where that model has room for less, and settings that are
+chosen for a card; so what is tested here is what people get.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from grpo_cli.errors import SetupError, UsageError, why_unwritten
@@ -43,8 +44,14 @@ def write_text(file: Path, text: str, overwrite: bool = False) -> Path:
     return file
 
 
-def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool = False) -> list[Path]:
-    """Write the files of a task into a folder, all or none; the paths written.
+def write(
+    task: str,
+    folder: Path,
+    model: str = DEFAULT_MODEL,
+    overwrite: bool = False,
+    edited: Callable[[str], str] = lambda text: text,
+) -> list[Path]:
+    """Write the files of a task into a folder, all or none, the recipe as `edited` makes it; the paths written.
 
     Raises:
         UsageError: a file is there already and `overwrite` is not set.
@@ -59,7 +66,7 @@ def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool =
         for target, source in targets.items():
             text = source.read_text(encoding="utf-8")
             if target.suffix == ".yaml":
-                text = _with_model(text, model)
+                text = edited(_with_model(text, model))
             target.write_text(text, encoding="utf-8")
     except OSError as err:
         raise SetupError(f"cannot write: {why_unwritten(err)}", place=str(folder)) from err

@@ -10,13 +10,17 @@ from grpo_cli.errors import UsageError
 from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.sizing import duration
 from grpo_cli.sizing.cards import read_cards
+from grpo_cli.sizing.choose import hint_of
 from grpo_cli.sizing.duration import generate_seconds
-from grpo_cli.sizing.fit import GIB, CardQuestion, Fit, ask_of, fit, lengths_of, unfit
+from grpo_cli.sizing.fit import ERROR, GIB, OUTSIDE, CardQuestion, Fit, ask_of, fit, lengths_of, pass_bytes, unfit
+from grpo_cli.sizing.work import held as held_bytes
 
 SHAPES = {
     "135m": (49_152, 576, 1536, 30, 9, 3),
     "1.5b": (151_936, 1536, 8960, 28, 12, 2),
+    "0.6b": (151_936, 1024, 3072, 28, 16, 8),
     "7b": (152_064, 3584, 18_944, 28, 28, 4),
 }
 
@@ -51,13 +55,81 @@ def answer(
 
 
 @pytest.mark.parametrize(
-    ("name", "micro", "model", "gib", "seconds"),
-    [("135m", 64, {}, 13.25, 0.80), ("7b", 16, {"lora": {"r": 16}}, 41.3, 8.33)],
+    ("name", "micro", "model", "seconds"),
+    [("135m", 64, {}, 0.80), ("1.5b", 32, {}, 2.14), ("7b", 16, {"lora": {"r": 16}}, 8.33)],
 )
-def test_a_step_measured_on_an_h200(name: str, micro: int, model: dict[str, Any], gib: float, seconds: float) -> None:
-    found = answer(recipe(micro, model=model), name)
-    assert found.memory.peak / GIB == pytest.approx(gib, rel=0.15)
-    assert found.duration.step == pytest.approx(seconds, rel=0.3)
+def test_a_step_measured_on_an_h200(name: str, micro: int, model: dict[str, Any], seconds: float) -> None:
+    assert answer(recipe(micro, model=model), name).duration.step == pytest.approx(seconds, rel=0.3)
+
+
+@pytest.mark.parametrize(("name", "micro", "gib"), [("135m", 64, 13.6), ("1.5b", 32, 36.0)])
+def test_what_an_update_reserved_on_an_h200(name: str, micro: int, gib: float) -> None:
+    found = answer(recipe(micro), name).memory  # no cache was made, and here it is given back
+    assert (found.wanted - OUTSIDE) / GIB == pytest.approx(gib, rel=ERROR)
+
+
+@pytest.mark.parametrize(("new", "rows", "gib", "seconds"), [(16_000, 8, 17.6, 2.67), (64_000, 4, 63.2, 13.39)])
+def test_an_update_of_long_answers_measured_on_an_h200(
+    new: int, rows: int, gib: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # both were measured before a row alone had torch's plain attention
+    monkeypatch.setattr(duration, "ATTENDS_ALONE", duration.ATTENDS)
+    one = recipe(1, sample={"prompts": rows, "group": 1, "max_tokens": new})
+    found = answer(one, "0.6b")
+    held = sum(held_bytes(found.work).values())
+    assert (held + sum(pass_bytes(found.work).values())) / GIB == pytest.approx(gib, rel=ERROR)
+    assert found.duration.update + found.duration.other == pytest.approx(seconds, rel=0.3)
+
+
+def test_what_is_made_again_or_waits_elsewhere_is_not_on_the_card() -> None:
+    long = {"prompts": 4, "group": 1, "max_tokens": 64_000}
+    trains = ({}, {"recompute": "selective"}, {"recompute": "full"}, {"recompute": "full", "offload": "activations"})
+    bytes_of = [pass_bytes(answer(recipe(1, sample=long, train=train), "0.6b").work)["activations"] for train in trains]
+    width, tokens = 2 * 1024, 64_068 * 1.02
+    layer = tokens * (2 * (4 * 1024 + 2 * 1024 + 2 * 512 * 1.0 + 3 * 3072) + 4 * 16)
+    # a layer's input, and attention's output of the same width with its sums of 16 heads
+    expected = [28 * layer, 28 * tokens * (2 * width + 64), 28 * tokens * width, 4 * tokens * width]
+    expected = [expected[0], *(one + 1.5 * layer for one in expected[1:])]
+    assert bytes_of == pytest.approx(expected, rel=0.02)
+    assert answer(recipe(1, sample=long, train=trains[1]), "0.6b").memory.pool == 0
+
+
+def test_a_base_in_4_bits_is_its_matrices_in_nf4_beside_embeddings_in_16_bits() -> None:
+    model = {"lora": {"r": 16}, "load_in_4bit": True}
+    plain, packed = (answer(recipe(8, model=one), "7b") for one in ({"lora": {"r": 16}}, model))
+    one, saved = sizes("7b"), 2 - (0.5 + 1 / 64 + 4 / 256 / 64)
+    difference = plain.memory.parts["weights"] - packed.memory.parts["weights"]
+    assert difference == pytest.approx(saved * one.body_parameters, rel=1e-6)
+    assert packed.memory.parts["weights unpacked"] == 2 * 2 * 3584 * 18_944
+    # decoding reads more of it, and each pass unpacks it
+    assert packed.duration.generate > 1.3 * plain.duration.generate
+    assert packed.duration.update > plain.duration.update
+    named = answer(recipe(8, model={"path": "x/y-bnb-4bit", "lora": {"r": 16}}), "7b")
+    assert named.memory.parts == packed.memory.parts
+
+
+def test_an_optimizer_of_8_bits_keeps_a_byte_a_moment_but_for_embeddings() -> None:
+    parts = answer(recipe(8, train={"trl": {"optim": "adamw_bnb_8bit"}}), "1.5b").memory.parts
+    one = sizes("1.5b")
+    assert parts["optimizer"] == 2 * one.body_parameters + 8 * one.head_parameters
+
+
+def test_the_cache_is_given_back_before_the_update() -> None:
+    found = answer(recipe(8), "1.5b").memory
+    cache, own = found.parts["cache of a rollout"], -found.parts["given back before the update"]
+    assert own == pytest.approx(cache) and found.peak < sum(size for size in found.parts.values() if size > 0)
+
+
+def test_rows_that_find_no_room_decode_in_further_rounds() -> None:
+    one = answer(recipe(8), "1.5b").work
+    all_at_once, rounds = generate_seconds(one, 256), generate_seconds(one, 100)
+    assert 1.8 * all_at_once < rounds < 3 * all_at_once  # three rounds, each of which launches and reads weights
+
+
+def test_a_card_without_bfloat16_pads_its_rows() -> None:
+    found = answer(recipe(8), "135m", "t4")
+    assert not found.work.is_packed and found.memory.pool == 0
+    assert found.duration.error == 0.6
 
 
 @pytest.mark.parametrize(("name", "micro", "seconds"), [("135m", 64, 0.396), ("1.5b", 32, 1.347)])
@@ -69,7 +141,7 @@ def test_an_update_measured_on_an_h200(name: str, micro: int, seconds: float) ->
 @pytest.mark.parametrize(("rows", "seconds"), [(64, 0.28), (128, 0.35), (256, 0.44), (512, 0.6), (1024, 0.94)])
 def test_a_rollout_measured_on_an_h100(rows: int, seconds: float) -> None:
     found = answer(recipe(64, sample={"prompts": rows // 8}), "135m", "h100")
-    assert generate_seconds(found.work, found.ask.cards.card, 1024) == pytest.approx(seconds, rel=0.2)
+    assert generate_seconds(found.work, 1024) == pytest.approx(seconds, rel=0.2)
 
 
 def test_the_state_is_what_its_numbers_take() -> None:
@@ -100,21 +172,20 @@ def test_what_does_not_fit_names_a_micro_batch_that_does() -> None:
     found = answer(recipe(256), "1.5b", "h100")
     assert found.answer == "does not fit"
     assert found.micro is not None
-    assert f"`sample.micro_batch: {found.micro}`" in found.hint()
+    assert f"`sample.micro_batch: {found.micro}`" in hint_of(found)
     assert answer(recipe(found.micro), "1.5b", "h100").answer in ("fits", "without graphs")
 
 
 def test_where_the_weights_alone_are_too_large_no_micro_batch_helps() -> None:
     found = answer(recipe(16), "7b", "4090")
     assert (found.answer, found.micro) == ("does not fit", None)
-    assert "`model.lora`" in found.hint()
-    assert "micro_batch" not in found.hint()
+    assert hint_of(found).startswith("`model.lora: {r: 16}` with `sample.micro_batch: 4`, or more cards")
 
 
 def test_graphs_are_given_up_where_only_they_do_not_fit() -> None:
-    found = answer(recipe(32), "1.5b", "a100 40gb")
-    assert found.answer in ("without graphs", "tight")
-    assert found.memory.wanted > 39.4 * GIB > found.memory.needed
+    found = answer(recipe(32), "1.5b", "36,312,1.56")
+    assert found.answer == "without graphs"
+    assert found.memory.wanted > 36 * GIB > found.memory.needed
 
 
 def test_the_cost_is_hours_times_cards_times_price() -> None:

@@ -18,14 +18,15 @@ from grpo_cli.errors import Exit, UsageError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.prompts import PromptLengths
 from grpo_cli.jobs.refusals import Question, questions
-from grpo_cli.policy.loading.sizes import ModelSizes
+from grpo_cli.policy.loading.sizes import ModelSizes, size_hint
 from grpo_cli.recipe.arithmetic import BatchPlan, batching, evaluations, refuse_parts
 from grpo_cli.recipe.sections.course import splits_parameters
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import REST, check_space
 from grpo_cli.rollout.vllm.server import NotUp, find_server
-from grpo_cli.sizing.fit import CardQuestion, cards_of, fit, lengths_of, unfit
-from grpo_cli.sizing.work import ADAM, base_width, critic_parameters, trained
+from grpo_cli.sizing.choose import hint_of
+from grpo_cli.sizing.fit import PROMPT, CardQuestion, cards_of, fit, lengths_of, unfit
+from grpo_cli.sizing.work import critic_parameters, in_4bit, trained
 
 # The finding of whether the run fits the named GPUs.
 
@@ -40,18 +41,24 @@ def check_fit(
     ask: CardQuestion,
     held_out: int,
 ) -> CheckFinding:
-    """The finding for these GPUs; `held_out` rows are measured in each evaluation."""
-    why = "no `config.json` of this model on this disk" if sizes is None else unfit(recipe, sizes)
-    if why is not None or sizes is None:
+    """The answer for these cards; `held_out` rows are measured in each evaluation."""
+    if sizes is None:
+        return CheckFinding(
+            "fit", Level.UNKNOWN, "unknown: the sizes of this model are not known here", hint=size_hint(recipe.model)
+        )
+    if (why := unfit(recipe, sizes)) is not None:
         return CheckFinding("fit", Level.UNKNOWN, f"unknown: {why}")
+    most, taken = recipe.sample.max_tokens, tuple[str, ...]()
     counts = lengths.counts if lengths is not None else []
+    if not counts:
+        counts = [min(PROMPT, max(1, (sizes.context or PROMPT + most) - most))]
+        taken = (f"prompts of {counts[0]} tokens are taken: theirs are unknown here",)
     try:
-        found = fit(recipe, sizes, plan, lengths_of(counts, recipe.sample.max_tokens), ask, held_out)
+        found = fit(recipe, sizes, plan, lengths_of(counts, most), ask, held_out)
     except UsageError as err:
         return CheckFinding("fit", Level.FAIL, str(err), hint=err.hint, code=Exit.USAGE)
-    lines = found.lines() + ([] if counts else ["the tokens of prompts are unknown here and not in the sum"])
-    level = LEVELS[found.answer]
-    return CheckFinding("fit", level, found.message(), tuple(lines), found.as_json(), found.hint())
+    lines = (*found.lines(), *taken)
+    return CheckFinding("fit", LEVELS[found.answer], found.message(), lines, found.as_json(), hint_of(found))
 
 
 # What `grpo train` would refuse on this machine: processes, packages, the engine, the run folder.
@@ -163,11 +170,11 @@ def check_costs(
     """Memory and time, and whether the run fits the GPUs if some were named. `hint`: a way to learn unknown sizes."""
     if sizes is None:
         said = "unknown: no `config.json` of this model on this disk"
-        yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint)
+        yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint or size_hint(recipe.model))
     else:
         yield check_memory(recipe, sizes, plan, lengths)
         if ask is None or ask.cards.is_here:
-            own = trained(recipe.model, sizes)
+            own = trained(recipe, sizes)
             folder = Path(recipe.run.dir).absolute()
             there = next(place for place in (folder, *folder.parents) if place.exists())
             try:
@@ -181,12 +188,15 @@ def check_costs(
 
 def check_memory(recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None) -> CheckFinding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
-    n, own = sizes.parameters, trained(recipe.model, sizes)
-    state, width = own.optimized, ADAM * own.width
+    n, own = sizes.parameters, trained(recipe, sizes)
+    state, width = own.optimized, round((own.optimized - own.frozen) / own.parameters, 1)
     kind = "float32" if recipe.model.dtype == "auto" else recipe.model.dtype
-    how = f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
+    how = f"{n:,} parameters x {width:g} B ({kind} weight, gradient, Adam)"
     if own.rank is not None:
-        how = f"{n:,} x {base_width(recipe.model):g} B (frozen) + {own.parameters:,} adapter parameters x {width} B"
+        frozen = f"{n:,} x {own.frozen / n:g} B (frozen)"
+        if in_4bit(recipe.model):
+            frozen = f"{_gib(own.frozen).strip()} (frozen, layers in 4 bits, embeddings and head in 16)"
+        how = f"{frozen} + {own.parameters:,} adapter parameters x {width:g} B"
     prompt = lengths.quantile(0.95) if lengths else 0
     tokens = prompt + recipe.sample.max_tokens
     cache = plan.completions_step * tokens * sizes.kv_values_token * 2

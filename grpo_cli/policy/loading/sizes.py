@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -22,8 +23,10 @@ from grpo_cli.policy.loading.weights import read_headers
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.text import path_of
 
-FURTHER = r"(-unsloth)?-(bnb-4bit|instruct|base|it|pt|chat)$|-(instruct|thinking)(?=-2507$)"
-"""Suffixes of model names that do not change the shapes: fine-tuned, instruct or quantised variants."""
+FURTHER = re.compile(
+    r"(-unsloth)?-(bnb-4bit|instruct|base|it|pt|chat|2507)$|-(instruct|thinking)(?=-(2507|v0\.\d)$)|^meta-(?=llama)"
+)
+"""What the names of models trained further or packed otherwise have behind the name of the shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class ModelSizes:
     is_tied: bool = False
     """Whether the head is the embeddings."""
     experts: int = 0
-    """Experts in each block; 0 for a dense model."""
+    """Of each block; 0 where every token goes through all of it."""
+    kind: str = ""
+    """`model_type` of its configuration."""
 
     @property
     def head_parameters(self) -> int:
@@ -107,11 +112,19 @@ def known_name(path: str) -> str | None:
     while own:
         if own in short:
             return short[own]
-        shorter = re.sub(FURTHER, "", own)
+        shorter = FURTHER.sub("", own, count=1)
         if shorter == own:
             return None
         own = shorter
     return None
+
+
+def size_hint(model: Model) -> str:
+    """What helps where the sizes are unknown: the nearest names that are known, and the key that takes a configuration."""
+    names = {name.lower(): name for name in known_shapes()}
+    near = [names[one] for one in get_close_matches(model.path.rpartition("/")[2].lower(), names)]
+    said = f"the nearest known shapes are those of {', '.join(f'`{one}`' for one in near)}; " if near else ""
+    return f"{said}`model.path` may be a folder that holds its `config.json` alone"
 
 
 def local_sizes(model: Model) -> ModelSizes | None:
@@ -180,4 +193,5 @@ def _sizes(config: dict[str, Any], files: ModelFiles, source: str) -> ModelSizes
         source="safetensors headers" if counted else source,
         is_tied=is_tied,
         experts=int(experts),
+        kind=str(config.get("model_type") or ""),
     )

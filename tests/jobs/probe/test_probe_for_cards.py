@@ -56,7 +56,7 @@ def test_measuring_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     one = recipe(tmp_path)
     with open_start(one, tmp_path, Told().display, splits=["train"], trains=True) as place:
         before = {name: weight.clone() for name, weight in place.policy.model.state_dict().items()}
-        work = Work(one, sizes("135m"), plan(one, 8), lengths_of([5], 8), 1)
+        work = Work(one, sizes("135m"), plan(one, 8), lengths_of([5], 8), read_cards("h100").card)
         assert probe.why_unmeasured(place, work) is None
         probe.measure_step(place, work)
         after = place.policy.model.state_dict()
