@@ -173,7 +173,7 @@ def check_costs(
         yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint or size_hint(recipe.model))
     else:
         yield check_memory(recipe, sizes, plan, lengths)
-        if ask is None or ask.cards.is_here:
+        if runs_here := ask is None or ask.cards.is_here:
             own = trained(recipe, sizes)
             folder = Path(recipe.run.dir).absolute()
             there = next(place for place in (folder, *folder.parents) if place.exists())
@@ -181,7 +181,7 @@ def check_costs(
                 check_space(there, 3 * own.parameters * own.width + REST)
             except UserError as err:
                 yield failed("run", err)
-        yield check_time(recipe, sizes, plan, lengths, held_out)
+        yield check_time(recipe, sizes, plan, lengths, held_out, runs_here=runs_here)
     if ask is not None:
         yield check_fit(recipe, sizes, plan, lengths, ask, held_out)
 
@@ -233,9 +233,16 @@ def _critic(recipe: Recipe, sizes: ModelSizes) -> list[str]:
 
 
 def check_time(
-    recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None, held_out: int
+    recipe: Recipe,
+    sizes: ModelSizes,
+    plan: BatchPlan,
+    lengths: PromptLengths | None,
+    held_out: int,
+    *,
+    runs_here: bool = True,
 ) -> CheckFinding:
-    """The arithmetic of all steps and of the evaluations of `held_out` rows; on a machine without a GPU also the least time at its measured matrix product."""
+    """The arithmetic of all steps and of the evaluations of `held_out` rows; where it `runs_here`, on a machine without a GPU, also the
+    least time at its measured matrix product."""
     n = sizes.parameters
     prompt = lengths.mean if lengths else 0.0
     tokens = plan.completions_step * (prompt + recipe.sample.max_tokens)
@@ -261,7 +268,7 @@ def check_time(
     data: dict[str, float] = {"flops": flops, "tokens": everything, "evaluated_tokens": evaluated}
     size = f"{flops / 1e15:,.3g} PFLOP" if flops >= 1e14 else f"{flops / 1e12:,.3g} TFLOP"
     message = f"at most {everything / 1e6:,.3g} M tokens, {size}"
-    rate = None if any(Path("/dev").glob("nvidia[0-9]*")) else _cpu_flops()
+    rate = None if not runs_here or any(Path("/dev").glob("nvidia[0-9]*")) else _cpu_flops()
     if rate is not None:
         seconds = flops / rate
         data |= {"cpu_flops": rate, "cpu_seconds": seconds}

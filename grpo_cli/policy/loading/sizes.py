@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -108,21 +109,23 @@ def known_name(path: str) -> str | None:
         return BUILT_IN[path].shapes
     if Path(path).is_absolute() or path.startswith((".", "~", "builtin:")) or path.count("/") > 1:
         return None  # a folder: whatever it is called, its own files decide what it is
-    own, short = path.rpartition("/")[2].lower(), {name.lower(): name for name in known_shapes()}
-    while own:
-        if own in short:
-            return short[own]
-        shorter = FURTHER.sub("", own, count=1)
-        if shorter == own:
-            return None
-        own = shorter
-    return None
+    short = {name.lower(): name for name in known_shapes()}
+    return next((short[own] for own in _bare_names(path) if own in short), None)
+
+
+def _bare_names(path: str) -> Iterator[str]:
+    """The name without its owner, then without one ending after the other."""
+    own, longer = path.rpartition("/")[2].lower(), ""
+    while own != longer:
+        yield own
+        own, longer = FURTHER.sub("", own, count=1), own
 
 
 def size_hint(model: Model) -> str:
     """What helps where the sizes are unknown: the nearest names that are known, and the key that takes a configuration."""
     names = {name.lower(): name for name in known_shapes()}
-    near = [names[one] for one in get_close_matches(model.path.rpartition("/")[2].lower(), names)]
+    *_, bare = _bare_names(model.path)
+    near = [names[one] for one in get_close_matches(bare, names)]
     said = f"the nearest known shapes are those of {', '.join(f'`{one}`' for one in near)}; " if near else ""
     return f"{said}`model.path` may be a folder that holds its `config.json` alone"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grpo_cli.policy.loading.files import ModelFiles
-from grpo_cli.policy.loading.sizes import known_name, known_shapes, read_sizes
+from grpo_cli.policy.loading.sizes import known_name, known_shapes, read_sizes, size_hint
 from grpo_cli.recipe.sections.recipe import Model
 
 PUBLISHED = {
@@ -32,6 +32,9 @@ PUBLISHED = {
     "gemma-2-2b": 2_614_341_888,
     "gemma-3-1b": 999_885_952,
     "Phi-4-mini": 3_836_021_760,
+    "DeepSeek-R1-Distill-Qwen-1.5B": 1_777_088_000,
+    "DeepSeek-R1-Distill-Qwen-7B": 7_615_616_512,
+    "gemma-3-270m": 268_098_176,
     "phi-4": 14_659_507_200,
 }
 """Numbers in the safetensors files on the hub, as its pages show them."""
@@ -42,6 +45,11 @@ def test_the_shapes_add_up_to_the_published_count(name: str) -> None:
     found = read_sizes(Model(path=f"anyone/{name}"), ModelFiles(None, None, None))
     assert found is not None and found.source == f"the known shapes of {name}"
     assert found.parameters == pytest.approx(PUBLISHED[name], rel=1e-3)
+
+
+def test_the_counts_are_those_of_every_shape_but_finetunes_of_one() -> None:
+    own = {name.replace("-Math", "").replace("-Coder", "").removesuffix("-2507") for name in known_shapes()}
+    assert own == set(PUBLISHED)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +65,13 @@ def test_the_shapes_add_up_to_the_published_count(name: str) -> None:
         ("HuggingFaceTB/SmolLM2-135M-Instruct", "SmolLM2-135M"),
         ("builtin:smollm2-135m", "SmolLM2-135M"),
         ("Qwen2.5-1.5B", "Qwen2.5-1.5B"),
+        ("Qwen/Qwen2.5-Math-7B-Instruct", "Qwen2.5-Math-7B"),
+        ("Qwen/Qwen2.5-Coder-1.5B-Instruct", "Qwen2.5-Coder-1.5B"),
+        ("Qwen/Qwen3-8B-Instruct-2507", "Qwen3-8B"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "Mistral-7B-v0.3"),
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "Llama-3.1-8B"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "DeepSeek-R1-Distill-Qwen-7B"),
+        ("microsoft/phi-4", "phi-4"),
         ("Qwen/Qwen2.5-7B-Instruct-1M", None),
         ("Qwen/Qwen3-30B-A3B", None),
         ("./Qwen2.5-7B", None),
@@ -68,6 +83,12 @@ def test_the_shapes_add_up_to_the_published_count(name: str) -> None:
 )
 def test_a_name_finds_its_shapes_or_none(path: str, name: str | None) -> None:
     assert known_name(path) == name
+
+
+def test_an_unknown_name_is_answered_by_the_nearest_and_the_key_that_takes_sizes() -> None:
+    said = size_hint(Model(path="Qwen/Qwen3-9B-Instruct"))
+    assert "`Qwen3-8B`" in said and "`model.path`" in said and "`config.json`" in said
+    assert size_hint(Model(path="someone/xyzzy")).startswith("`model.path`")  # none is near: none is named
 
 
 def test_every_shape_has_a_name_that_finds_it() -> None:
