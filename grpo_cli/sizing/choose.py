@@ -18,8 +18,8 @@ from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD, plan
 from grpo_cli.recipe.sections.inputs import Lora
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing.cards import CARDS, Gpu, Gpus
-from grpo_cli.sizing.fit import GIB, PROMPT, CardQuestion, Fit, fit, lengths_of
-from grpo_cli.sizing.work import OFFERED_IN_4BIT, Work, adapter_rank, in_4bit
+from grpo_cli.sizing.fit import PROMPT, CardQuestion, Fit, fit, lengths_of
+from grpo_cli.sizing.work import GIB, OFFERED_IN_4BIT, Work, adapter_rank, in_4bit
 
 Mode = Literal["full", "LoRA", "4-bit"]
 Rung = tuple[Mode, Literal["no", "selective", "full"]]

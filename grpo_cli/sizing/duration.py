@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, log
 
 from grpo_cli.recipe.arithmetic import evaluations
-from grpo_cli.sizing.work import HALF, KEPT_LOGITS, NF4, Work, in_4bit, trained
+from grpo_cli.sizing.work import HALF, NF4, Work, in_4bit, pass_bytes, trained
 
 LAUNCH = 28e-6
 """Fixed seconds of a layer in a decode step."""
@@ -117,7 +117,7 @@ def update_seconds(work: Work) -> float:
     rows = work.rows * work.learned
     prompts = work.prompts if work.is_packed else rows
     tokens = prompts * lengths.prompt + rows * lengths.completion
-    again = work.recipe.sample.max_tokens * work.micro * sizes.vocab * HALF > KEPT_LOGITS
+    again = not work.keeps_logits(pass_bytes(work)["activations"])
     head = 2 * sizes.head_parameters * rows * lengths.completion * (_forwards(own.rank, "no") + again)
     recompute = work.recipe.train.recomputes
     body = 2 * sizes.body_parameters * tokens * _forwards(own.rank, recompute)

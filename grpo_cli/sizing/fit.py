@@ -1,18 +1,7 @@
 """Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` as sentences.
 
-The peak of a step's memory is what is held, and the larger of the cache, which is given back before the update, and one forward and
-backward pass. What a pass keeps for its gradients is counted layer by layer as the packed update runs (`train/packed`,
-`rollout/fused/update`), for blocks of Llama's kind: norms keep their input, projections theirs, attention its own, a gated MLP both of
-its halves. In numbers of a token and layer, with width d, query width q, key width k, MLP width f:
-
-    all weights trained   4 d + 2 q + 2 k + 3 f
-    adapters              7 d + 3 q + 2 k + 3 f: each projection's own copy of its input, and of frozen weights none
-    recompute: selective  d + q: a layer's input and attention's output; one layer and half of it again while it is made anew
-    recompute: full       d, and the same
-
-Measured on one H200 (bf16, 32 x 8 x 256, micro-batches of 64 and 32, no cache): 13.6 and 36.0 GiB reserved by torch at 135M and 1.5B
-where this gives 13.7 and 37.1; allocated at 0.6B with one row of 16,000 and of 64,000 tokens 17.6 and 63.2 (18.9 and 61.0). What a
-block of another kind keeps is not known here.
+The peak of a step's memory is what is held, and the cache and one forward and backward pass (`work.py` counts all three). A cache that
+is larger than what is free beside it is given back before the update: then the larger of both counts.
 """
 
 from __future__ import annotations
@@ -28,22 +17,12 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing import duration as time
 from grpo_cli.sizing.cards import Gpus, cards_here, read_cards
 from grpo_cli.sizing.duration import Duration, StepCost, duration
-from grpo_cli.sizing.work import HALF, KEPT_LOGITS, TokenLengths, Work, held, in_4bit, trained
+from grpo_cli.sizing.work import GIB, OUTSIDE, TokenLengths, Work, held, pass_bytes
 from grpo_cli.text import Json
 
-GIB = 1 << 30
 CACHE_SHARE = 0.6
 """Of the free memory, at most this much becomes cache (`rollout/graph/memory`)."""
-STRETCH = (1 << 27) * HALF
-"""Bytes of logits that the packed update makes at once where it does not keep them (`train/packed/score`)."""
-AGAIN = 1.5
-"""Layers that lie in memory in full while one is made again: it, and the gradients of its widest parts."""
-NEAR = 4
-"""Layers whose activations are on the card at once where the others wait in the host's memory."""
-PADDED_LOGITS = 2
-"""Times that the logits of a padded pass lie in memory: themselves and their gradient."""
-OUTSIDE = 0.7 * GIB
-"""What the driver takes in addition to torch: context and kernels."""
+RETURNED = "given back before the update"
 KEPT = 0.3
 """Share of a full-length pass that captured graphs and the allocator hold in addition to all that is counted."""
 PROMPT = 256
@@ -89,49 +68,10 @@ def memory(work: Work, measured: int | None = None) -> Memory:
             found["vLLM's share"] = has * float(vllm.get("gpu_memory_utilization", 0.3))
     else:
         rows = work.cache_rows(free * CACHE_SHARE)
-        found["cache of a rollout"] = cache = rows * work.row_bytes
-        own["given back before the update"] = -min(cache, sum(own.values()))
+        found["cache of a rollout"] = cache = float(rows * work.row_bytes)
+        if cache > free - cache:
+            own[RETURNED] = -min(cache, sum(own.values()))
     return Memory(found | own, KEPT * sum(pass_bytes(work).values()) if work.is_captured else 0.0, rows)
-
-
-def pass_bytes(work: Work) -> dict[str, float]:
-    """Bytes of one forward and backward pass over a micro-batch of full-length completions."""
-    sizes, own, train = work.sizes, trained(work.recipe, work.sizes), work.recipe.train
-    tokens, layer, states = work.pass_tokens, layer_bytes(work), HALF if own.is_half else 2 * HALF
-    kept, again = layer, 0.0
-    if train.recomputes != "no":
-        kept, again = states * sizes.hidden, AGAIN * layer
-    if train.recomputes == "selective":
-        kept += HALF * sizes.attention_width + 4 * sizes.heads
-    layers = sizes.layers if train.offload == "no" else min(NEAR, sizes.layers)
-    targets = work.micro * work.recipe.sample.max_tokens
-    logits: float = targets * sizes.vocab * HALF
-    if not work.is_packed:
-        logits *= PADDED_LOGITS
-    elif logits > KEPT_LOGITS:
-        logits = 2 * STRETCH + 2 * HALF * targets * sizes.hidden
-    found = {"activations": tokens * (layers * kept + again), "logits": logits}
-    if not own.is_half:
-        found["weights cast for a pass"] = (sizes.body_parameters + sizes.head_parameters) * HALF
-    if own.rank is None:  # of embeddings and head, made whole before they are added to what is there
-        found["gradients under way"] = 2 * sizes.head_parameters * own.width
-    if in_4bit(work.recipe.model):  # one matrix, in the forward pass and in the backward pass
-        found["weights unpacked"] = 2 * sizes.hidden * sizes.intermediate * HALF
-    return found
-
-
-def layer_bytes(work: Work) -> float:
-    """What one token leaves of one layer for the backward pass."""
-    sizes, own = work.sizes, trained(work.recipe, work.sizes)
-    d, q, k, f = sizes.hidden, sizes.attention_width, sizes.kv_width, sizes.intermediate
-    keys = 1.0
-    if work.is_packed:  # a prompt's keys stand next to those of each of its completions
-        keys = work.micro * (work.lengths.longest_prompt + work.recipe.sample.max_tokens) / work.pass_tokens
-    numbers = 2 * q + 2 * k * keys
-    numbers += (4 * d + 3 * f) if own.rank is None else (2 * d + (5 * d + q + f) + 2 * f)
-    wider = 0 if own.is_half else 2 * d  # the stream between layers is float32, and its norms keep it
-    softmax = 4 * sizes.heads
-    return (numbers + wider) * HALF + softmax
 
 
 MEASURED_KINDS = ("", "llama", "qwen2", "qwen3", "mistral", "smollm3")

@@ -1,9 +1,9 @@
 """What one process works on in a step: rows, tokens, micro-batches, and by which code the update runs; and what it
-holds between two steps: weights, gradients, optimizer, copies, in bytes.
+holds in bytes: between two steps weights, gradients, optimizer and copies, during a pass what its gradients need.
 
 How this works: a `Work` joins the recipe, the model's sizes, the batch plan, the lengths of texts and the card; its properties
-return what one of `world` processes has to do. `trained` and `held` count the bytes that stay. `fit.py` adds to them
-what a step needs for a while, `duration.py` turns the work into seconds; nothing here looks at the machine.
+return what one of `world` processes has to do. `trained` and `held` count the bytes that stay, `pass_bytes` those of a forward and
+backward pass. `fit.py` adds them up, `duration.py` turns the work into seconds; nothing here looks at the machine.
 """
 
 from __future__ import annotations
@@ -93,11 +93,9 @@ class Work:
 
     @property
     def is_captured(self) -> bool:
-        """Whether the packed update runs as captured graphs, where memory allows; what is made again, waits elsewhere or is long does
-        not."""
-        train = self.recipe.train
+        """Whether the packed update runs as captured graphs, where memory allows; what waits in the host's memory, or is long, does not."""
         is_long = self.is_alone and self.pass_tokens > LONG
-        return self.is_packed and train.recomputes == train.offload == "no" and not is_long
+        return self.is_packed and self.recipe.train.offload == "no" and not is_long
 
     @property
     def pass_tokens(self) -> float:
@@ -107,6 +105,18 @@ class Work:
             return micro * (prompt + completion)
         prompts = ceil(micro / self.recipe.sample.group)
         return (prompts * prompt + micro * (completion - 1)) * SLACK
+
+    @property
+    def logits_bytes(self) -> int:
+        """Bytes of a micro-batch's logits in half precision."""
+        return self.micro * self.recipe.sample.max_tokens * self.sizes.vocab * HALF
+
+    def keeps_logits(self, activations: float) -> bool:
+        """Whether the packed update keeps a micro-batch's logits beside so many bytes of activations, or makes them again."""
+        train, size = self.recipe.train, self.logits_bytes
+        if size <= KEPT_LOGITS or not self.is_alone or not train.recomputes == train.offload == "no":
+            return size <= KEPT_LOGITS
+        return KEPT_SHARE * size <= self.card.memory * GIB - OUTSIDE - sum(held(self).values()) - activations
 
     def cache_rows(self, free: float) -> int:
         """Rows of cache in `free` bytes; completions beyond them wait their turn."""
@@ -121,8 +131,12 @@ class Work:
 
 LONG = 8192
 """Tokens of a row alone from which on the update runs without a graph (`train/packed/source`)."""
-KEPT_LOGITS = 3 << 30
-"""Bytes of logits up to which the packed update keeps them (`train/packed/score`); it makes larger ones again in stretches."""
+KEPT_LOGITS, KEPT_SHARE = 3 << 30, 4
+"""Bytes of logits up to which the packed update keeps them, and the part of what is free up to which it does of a row alone
+(`train/packed/score`); it makes larger ones again in stretches."""
+GIB = 1 << 30
+OUTSIDE = 0.7 * GIB
+"""What the driver takes in addition to torch: context and kernels."""
 
 # Memory between two steps.
 
@@ -218,3 +232,68 @@ def critic_parameters(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str]
     if rank is not None:
         return sizes.lora_parameters(rank), width, "parameters of a second adapter"
     return sizes.parameters, ADAM * trained(recipe, sizes).width, "parameters of a copy"
+
+
+# Memory of a forward and backward pass.
+#
+# What a pass keeps for its gradients is counted layer by layer as the packed update runs (`train/packed`,
+# `rollout/fused/update`), for blocks of Llama's kind: norms keep their input, projections theirs, attention its own, a gated MLP both of
+# its halves. In numbers of a token and layer, with width d, query width q, key width k, MLP width f:
+#
+#     all weights trained   4 d + 2 q + 2 k + 3 f
+#     adapters              7 d + 3 q + 2 k + 3 f: each projection's own copy of its input, and of frozen weights none
+#     recompute: selective  d + q: a layer's input and attention's output; one layer and half of it again while it is made anew
+#     recompute: full       d, and the same
+#
+# Measured on one H200 (bf16, 32 x 8 x 256, micro-batches of 64 and 32, no cache): 13.6 and 36.0 GiB reserved by torch at 135M and 1.5B
+# where this gives 13.7 and 37.1; allocated at 0.6B with one row of 16,000 and of 64,000 tokens 17.6 and 63.2 (18.9 and 61.0). What a
+# block of another kind keeps is not known here.
+
+STRETCH = (1 << 27) * HALF
+"""Bytes of logits that the packed update makes at once where it does not keep them (`train/packed/score`)."""
+AGAIN = 1.5
+"""Layers that lie in memory in full while one is made again: it, and the gradients of its widest parts."""
+NEAR = 4
+"""Layers whose activations are on the card at once where the others wait in the host's memory."""
+PADDED_LOGITS = 2
+"""Times that the logits of a padded pass lie in memory: themselves and their gradient."""
+
+
+def pass_bytes(work: Work) -> dict[str, float]:
+    """Bytes of one forward and backward pass over a micro-batch of full-length completions."""
+    sizes, own, train = work.sizes, trained(work.recipe, work.sizes), work.recipe.train
+    tokens, layer, states = work.pass_tokens, layer_bytes(work), HALF if own.is_half else 2 * HALF
+    kept, again = layer, 0.0
+    if train.recomputes != "no":
+        kept, again = states * sizes.hidden, AGAIN * layer
+    if train.recomputes == "selective":
+        kept += HALF * sizes.attention_width + 4 * sizes.heads
+    layers = sizes.layers if train.offload == "no" else min(NEAR, sizes.layers)
+    found = {"activations": tokens * (layers * kept + again)}
+    logits = float(work.logits_bytes)
+    if not work.is_packed:
+        logits *= PADDED_LOGITS
+    elif not work.keeps_logits(sum(found.values())):
+        logits = 2 * STRETCH + 2 * HALF * work.micro * work.recipe.sample.max_tokens * sizes.hidden
+    found["logits"] = logits
+    if not own.is_half:
+        found["weights cast for a pass"] = (sizes.body_parameters + sizes.head_parameters) * HALF
+    if own.rank is None:  # of embeddings and head, made whole before they are added to what is there
+        found["gradients under way"] = 2 * sizes.head_parameters * own.width
+    if in_4bit(work.recipe.model):  # one matrix, in the forward pass and in the backward pass
+        found["weights unpacked"] = 2 * sizes.hidden * sizes.intermediate * HALF
+    return found
+
+
+def layer_bytes(work: Work) -> float:
+    """What one token leaves of one layer for the backward pass."""
+    sizes, own = work.sizes, trained(work.recipe, work.sizes)
+    d, q, k, f = sizes.hidden, sizes.attention_width, sizes.kv_width, sizes.intermediate
+    keys = 1.0
+    if work.is_packed:  # a prompt's keys stand next to those of each of its completions
+        keys = work.micro * (work.lengths.longest_prompt + work.recipe.sample.max_tokens) / work.pass_tokens
+    numbers = 2 * q + 2 * k * keys
+    numbers += (4 * d + 3 * f) if own.rank is None else (2 * d + (5 * d + q + f) + 2 * f)
+    wider = 0 if own.is_half else 2 * d  # the stream between layers is float32, and its norms keep it
+    softmax = 4 * sizes.heads
+    return (numbers + wider) * HALF + softmax

@@ -26,12 +26,12 @@ CARDS = ("t4", "4090", "rtx 6000 ada", "h100", "h200")
 GOLDEN = {
     "Qwen2.5-0.5B": ("LoRA no 4", "full no 4", "full no 16", "full no 16", "full no 16"),
     "Qwen3-0.6B": ("LoRA no 4", "full no 4", "full no 16", "full no 16", "full no 16"),
-    "Qwen2.5-1.5B": ("LoRA selective 8", "LoRA no 4", "full no 4", "full no 16", "full no 16"),
-    "Qwen2.5-3B": ("LoRA selective 4", "LoRA selective 16", "LoRA no 8", "LoRA no 16", "full no 16"),
+    "Qwen2.5-1.5B": ("LoRA selective 4", "LoRA no 4", "LoRA no 8", "full no 16", "full no 16"),
+    "Qwen2.5-3B": ("4-bit selective 4", "LoRA selective 16", "LoRA no 4", "LoRA no 8", "full no 16"),
     "Qwen3-4B": ("4-bit selective 4", "LoRA selective 16", "LoRA no 4", "LoRA no 8", "full no 8"),
-    "Qwen2.5-7B": ("4-bit selective 4", "LoRA selective 4", "LoRA no 4", "LoRA no 8", "LoRA no 16"),
-    "Qwen3-8B": ("4-bit full 4", "4-bit selective 8", "LoRA no 4", "LoRA no 8", "LoRA no 16"),
-    "Qwen2.5-14B": (None, "4-bit selective 4", "LoRA selective 8", "LoRA no 4", "LoRA no 8"),
+    "Qwen2.5-7B": ("4-bit selective 4", "LoRA selective 4", "LoRA selective 16", "LoRA no 8", "LoRA no 16"),
+    "Qwen3-8B": ("4-bit full 4", "4-bit selective 8", "LoRA selective 16", "LoRA no 4", "LoRA no 16"),
+    "Qwen2.5-14B": (None, "4-bit selective 4", "LoRA selective 8", "LoRA selective 16", "LoRA no 8"),
     "Qwen2.5-32B": (None, None, "4-bit selective 8", "4-bit selective 16", "LoRA selective 16"),
 }
 """What is trained, what is made again, and the micro-batch; by GiB of 14.6, 23.5, 47.4, 79 and 139.8."""
