@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from docs.generate.commands import commands_page
+from docs.generate.fits import hardware_page
 from docs.generate.keys import keys_file
 from docs.generate.llms import llms_page
 from docs.generate.names import names_page
@@ -22,6 +23,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/names.md": names_page,
     "reference/outputs.md": outputs_page,
+    "hardware.md": hardware_page,
     "llms.txt": llms_page,
 }
 """By path from docs/: what writes the page. `llms.txt` reads the others and comes last."""

@@ -45,6 +45,13 @@ PROC = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the cards."""
 
 
+NO_BF16 = (
+    "no bfloat16: products and frozen weights are in float16, adapters and weights that are trained in float32 with scaled gradients,"
+    " and the update pads its rows; nothing was measured on such a card"
+)
+"""What a run does on a card whose `half` is float16, in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gpus:
     """`count` GPUs of one kind; None if the recipe determines the number."""

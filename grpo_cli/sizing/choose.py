@@ -125,7 +125,7 @@ def fitting(work: Work, cards: Gpus, rungs: Sequence[Rung], held_out: int = 0) -
     for rung in rungs:
         if is_packed and rung[0] != "4-bit":
             continue
-        least = 1 if rung == RUNGS[-1] else min(LEAST, work.rows)
+        least = 1 if rung == rungs[-1] else min(LEAST, work.rows)
         sized = [n for n in range(work.rows, 0, -1) if work.rows % n == 0 and n * longest <= GPU_TOKENS_A_FORWARD]
         for micro in [n for n in sized if n >= least] or sized[:1] or [1]:
             one = _under(work.recipe, rung, micro)

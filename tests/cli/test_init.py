@@ -55,6 +55,34 @@ def test_init_names_its_files_and_the_next_command(tmp_path: Path) -> None:
     ]
 
 
+def test_what_init_chooses_for_a_card_passes_check_on_it_offline(tmp_path: Path) -> None:
+    said = grpo(tmp_path, "init", "mine", "--model", "Qwen/Qwen3-8B", "--gpu", "4090").stdout.splitlines()
+    assert said[3].startswith("settings: a LoRA on weights in 4 bits with recompute: selective, micro-batches of ")
+    assert "fits one RTX 4090" in said[4] and "±10%" in said[5] and "all weights" in said[6]
+    assert said[-1] == "next: grpo check mine/recipe.yaml --gpu 4090"
+    done = grpo(tmp_path, "check", "mine/recipe.yaml", "--gpu", "4090", "--json")
+    (fit,) = [one for one in json.loads(done.stdout)["checks"] if one["check"] == "fit"]
+    assert (done.returncode, fit["level"], fit["data"]["micro_batch_that_fits"]) == (0, "ok", None)
+    assert "prompts of 256 tokens are taken: theirs are unknown here" in fit["lines"]
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (("--gpu", "4090", "--model", "Qwen/Qwen9-8B"), "the nearest known shapes are those of `Qwen3-8B`"),
+        (("--gpu", "4090", "--model", "Qwen/Qwen2.5-32B"), "the smallest that does is one "),
+        (("--gpu", "h1000"), "did you mean `H100`?"),
+        (("--gpu", "4090", "--from", "x.yaml"), "leave one of the two out"),
+    ],
+)
+def test_init_for_a_card_that_cannot_be_answered_writes_nothing(
+    tmp_path: Path, args: tuple[str, ...], part: str
+) -> None:
+    done = grpo(tmp_path, "init", "mine", *args)
+    assert done.returncode == 2 and part in done.stderr
+    assert not (tmp_path / "mine").exists()
+
+
 def test_init_writes_over_nothing_unless_told(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("mine")
     done = grpo(tmp_path, "init")
