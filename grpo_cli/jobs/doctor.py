@@ -26,6 +26,7 @@ from grpo_cli.findings.evidence import Diagnosis, diagnose
 from grpo_cli.findings.samples import split_of
 from grpo_cli.run.find import find_run
 from grpo_cli.run.records import SampleRecord, dump_line
+from grpo_cli.sizing.cards import NO_BF16
 from grpo_cli.text import strict_json, visible
 from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.sandbox import tiers
@@ -255,6 +256,7 @@ def examine_machine(least: str, as_json: bool, runs: str = "runs") -> int:
         page = [
             f"python    {known['python']}   kernel {known['kernel']}",
             f"machine   {known['cores']} cores   {known['memory_gib'] or '—'} GiB   gpus: {', '.join(known['gpus']) or 'none'}",
+            *(f"          {name}: {NO_BF16}" for name in known["no_bfloat16"]),
             f"torch     built for {known['torch_build'] or '—'}   driver {known['driver'] or 'none'}",
             f"free GiB  {disk}",
             f"packages  {packages}",
@@ -277,18 +279,23 @@ def machine() -> dict[str, Any]:
         memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     except (ValueError, OSError):
         memory = None
-    gpus: list[str] = []
+    gpus, no_bfloat16 = list[str](), list[str]()
     # torch takes a second to say that there are none
     if any(os.path.exists(f"/dev/{name}") for name in ("nvidiactl", "kfd")) and find_spec("torch") is not None:
         import torch
 
-        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        from grpo_cli.policy.policy import half_precision
+
+        here = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
+        gpus = [torch.cuda.get_device_name(device) for device in here]
+        no_bfloat16 = sorted({n for n, d in zip(gpus, here, strict=True) if half_precision(d) != torch.bfloat16})
     return {
         "python": f"{platform.python_version()} {platform.machine()} {sys.platform}",
         "kernel": platform.release(),
         "cores": allowed_cores(),
         "memory_gib": memory,
         "gpus": gpus,
+        "no_bfloat16": no_bfloat16,
         "lanes": default_count(),
         "packages": {name: _version(name) for name in PACKAGES},
         "programs": {name: shutil.which(name) for name in PROGRAMS},

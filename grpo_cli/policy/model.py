@@ -28,7 +28,7 @@ from grpo_cli.policy.loading.coverage import layers_of, no_such_layer, refuse_ta
 from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
 from grpo_cli.policy.loading.files import BUILT_IN, TOKENIZER_FILES
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
-from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.policy import Policy, loaded_dtype
 from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
 from grpo_cli.policy.tokens import refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Lora, Model
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 HUB_HINT = "is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def pick_device(local: int = 0) -> torch.device:
@@ -94,12 +93,8 @@ def load_model(
     """
     exclude_cudnn_attention()
     folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
-    # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256. Weights that are
-    # only read (measuring, or frozen under an adapter) lose nothing; a CPU mostly computes in float32
     frozen = not training or spec.lora is not None or folder is not None
-    dtype = torch.bfloat16 if frozen and device.type != "cpu" else torch.float32
-    if spec.dtype != "auto":
-        dtype = DTYPES[spec.dtype]
+    dtype = loaded_dtype(spec.dtype, device, frozen=frozen)
     _ask_hub(whole)
     refuse_flaws(spec, trains=training)
     with loading_failures(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):

@@ -119,11 +119,31 @@ class Policy:
 
 
 def compute_dtype(dtype: str, device: torch.device, parameters: int) -> torch.dtype | None:
-    """bfloat16 where forward passes run under an autocast to it, else None; `dtype` as in `model.dtype` of a recipe."""
+    """Half precision where forward passes run under an autocast to it, else None; `dtype` as in `model.dtype` of a recipe."""
     import torch
 
     if dtype != "auto":
         return torch.bfloat16 if dtype == "bfloat16" else None
     # small models are limited by memory and kernel launches, not by products: casting only adds work
     pays = device.type == "cuda" or (parameters >= BIG and cpu_bf16_pays())
-    return torch.bfloat16 if pays else None
+    return half_precision(device) if pays else None
+
+
+def half_precision(device: torch.device) -> torch.dtype:
+    """bfloat16; float16 on a CUDA device that has no products in it (capability below 8, such as a T4), where torch emulates them."""
+    import torch
+
+    has_bf16 = device.type != "cuda" or torch.cuda.get_device_capability(device)[0] >= 8
+    return torch.bfloat16 if has_bf16 else torch.float16
+
+
+def loaded_dtype(dtype: str, device: torch.device, *, frozen: bool) -> torch.dtype:
+    """What the weights of a model lie in on a device; `dtype` as in `model.dtype`, `frozen`: they are only read."""
+    import torch
+
+    if dtype != "auto":
+        named: torch.dtype = getattr(torch, dtype)
+        return named
+    # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256. Weights that are
+    # only read (measuring, or frozen under an adapter) lose nothing; a CPU mostly computes in float32
+    return half_precision(device) if frozen and device.type != "cpu" else torch.float32

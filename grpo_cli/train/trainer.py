@@ -76,6 +76,7 @@ from grpo_cli.train.packed.self_check import difference, replay_difference, unfi
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_batch import EmptyRows, Generated, Prompt, RankSamples, leave_out_cut, put_credit, reward
+from grpo_cli.train.trl_config import autocast_of
 from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, by_length, may_sort, reshuffled
 
 
@@ -140,7 +141,7 @@ class Trainer(ShardedTrainer):
         )
         # small operations of the model that run as one kernel during training; none on a CPU
         fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
-        self.fused: list[Patch] = update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []
+        self.fused: list[Patch] = update_patches(model, autocast_of(args)) if fuses else []
         # what lies in memory between the passes; sharded models leave it to their library
         self.keeping = Keeping(train.recomputes if self.strategy == "ddp" else "no", train.offload != "no")
         if self.keeping.recompute != "no" and not repeatable_layers(causal_model(model)):
@@ -290,7 +291,8 @@ class Trainer(ShardedTrainer):
         norm: Norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if self.mini.skips_update(self._step, model):
             return norm
-        kept = self.guard.gradient(norm, self.before.step + 1, model)
+        scaler = self.accelerator.scaler
+        kept = self.guard.gradient(norm, self.before.step + 1, model, scaler.get_scale() if scaler else 1.0)
         if kept is None and norm is not None:
             # a NaN would never leave TRL's running sum
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
@@ -436,8 +438,7 @@ def packed_source(
     the reason. `absolute` as in `TrlLogProbs`."""
     if trainer.accelerator.device.type != "cuda":
         return None
-    autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
-    numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
+    numbers = ScoreNumerics(autocast_of(args), trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
     note = partial(loop.display.note, "info")
     # settings of the run that need the model's own forward pass
     asked = {

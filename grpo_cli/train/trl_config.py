@@ -19,7 +19,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from transformers import Trainer as TransformersTrainer
-from transformers import get_scheduler
+from transformers import TrainingArguments, get_scheduler
 from transformers.training_args import OptimizerNames
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import pad
@@ -103,7 +103,7 @@ def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> Non
     def refused(**fields: object) -> Exception | None:
         train = plain.train.model_copy(update={"trl": fields})
         try:
-            config = grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False)
+            config = grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, None)
             _dry_run(config, fields)
         except Exception as err:  # noqa: BLE001 - returned: libraries raise every class here
             return err
@@ -198,9 +198,14 @@ def _refuse_unread(config: GRPOConfig, stated: Collection[str]) -> None:
 
 
 def grpo_config(
-    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, bf16: bool, banned: Collection[int] = ()
+    recipe: Recipe,
+    folder: Path,
+    batch: Batching,
+    device: torch.device,
+    autocast: torch.dtype | None,
+    banned: Collection[int] = (),
 ) -> GRPOConfig:
-    """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
+    """TRL's configuration of one run, whose products run in `autocast`. Trackers get our own metric names; TRL's bars and tables stay off."""
     train, on_cpu = recipe.train, device.type == "cpu"
     fields: dict[str, Any] = {
         "output_dir": str(folder),
@@ -234,7 +239,7 @@ def grpo_config(
         "save_strategy": "no",
         "report_to": list(recipe.run.track),
         "use_cpu": on_cpu,
-        "bf16": bf16,
+        **amp_fields(autocast),
         "gradient_checkpointing": False,
         "disable_tqdm": True,
         "seed": train.seed,
@@ -254,12 +259,21 @@ def grpo_config(
         # ours makes layers again around each loss (`train/packed/recompute.py`); shards want that of their library
         own["gradient_checkpointing"] = strategy != "ddp"
     config = GRPOConfig(**(fields | trainer_fields(strategy) | own))
-    if strategy == "fsdp2" and bf16:
-        # parameters are sent and used in bfloat16; by default accelerate would also sum gradients and return log-probs
-        # in it
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    if strategy == "fsdp2" and autocast is not None:
+        # parameters travel and compute in half precision; left to itself accelerate also sums gradients and hands out log-probs in it
+        policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
         config.fsdp_plugin_args["mixed_precision_policy"] = policy
     return config
+
+
+def amp_fields(autocast: torch.dtype | None) -> dict[str, bool]:
+    """The settings of transformers for products in this type; of float16 gradients are scaled."""
+    return {"bf16": autocast is torch.bfloat16, "fp16": autocast is torch.float16}
+
+
+def autocast_of(args: TrainingArguments) -> torch.dtype | None:
+    """The type that products run in under these settings; the weights' own where None."""
+    return torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
 
 
 def vllm_fields(recipe: Recipe, banned: Collection[int] = ()) -> dict[str, Any]:

@@ -190,14 +190,21 @@ class NonFinite:
         if not torch.isfinite(loss):
             self._culprits = f"the loss is {loss.item()} on rows {', '.join(list(rows())[:4])}"
 
-    def gradient(self, norm: Norm, step: int, model: nn.Module) -> Norm:
-        """The norm of a gradient that may be applied; None if the gradient was refused and discarded.
+    def gradient(self, norm: Norm, step: int, model: nn.Module, scale: float = 1.0) -> Norm:
+        """The norm of a gradient that may be applied; None after a refused one was thrown away. `scale` is the factor that gradients
+        of float16 had: a scaler begins far too high, leaves out each step that overflows, and halves it.
 
         Raises:
             TrainingError: the gradient is not finite, and the recipe stops the run for it.
         """
         if norm is None or math.isfinite(float(norm)):
             return norm
+        if scale > 1 and not self._culprits:
+            self.skipped += 1
+            self.note(
+                f"step {step}: gradients in float16 overflow at a scale of {scale:g}, which is halved; the step is skipped"
+            )
+            return None
         text = f"step {step}: {self._culprits or f'the gradient norm is {float(norm)}'}"
         self._culprits = ""
         if self.stops:

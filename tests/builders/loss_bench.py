@@ -69,7 +69,7 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
         Path(mkdtemp()),
         Batching(4 // micro_batches, micro_batches // made.train.mini_batches, made.train.mini_batches),
         torch.device("cpu"),
-        False,
+        None,
     )
     built = Trainer(loop, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None)
     built.source = TrlLogProbs(absolute=False)  # TRL's own scoring is what `_force` stands in for

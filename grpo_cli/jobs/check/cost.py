@@ -24,6 +24,7 @@ from grpo_cli.recipe.sections.course import splits_parameters
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import REST, check_space
 from grpo_cli.rollout.vllm.server import NotUp, find_server
+from grpo_cli.sizing.cards import NO_BF16
 from grpo_cli.sizing.choose import hint_of
 from grpo_cli.sizing.fit import PROMPT, CardQuestion, cards_of, fit, lengths_of, unfit
 from grpo_cli.sizing.work import critic_parameters, in_4bit, trained
@@ -167,7 +168,12 @@ def check_costs(
     ask: CardQuestion | None,
     held_out: int,
 ) -> Iterator[CheckFinding]:
-    """Memory and time, and whether the run fits the GPUs if some were named. `hint`: a way to learn unknown sizes."""
+    """Memory and time; and whether the cards that were asked about will do, where some were. `hint`: who may know the sizes."""
+    if ask is not None and ask.cards.card.half != "bfloat16":
+        is_emulated = recipe.model.dtype == "bfloat16"
+        said = f"a {ask.cards.card.name} has {NO_BF16}"
+        fix = "`model.dtype: bfloat16` is emulated there, and slow: leave it out" if is_emulated else ""
+        yield CheckFinding("card", Level.WARN if is_emulated else Level.NOTE, said, hint=fix)
     if sizes is None:
         said = "unknown: no `config.json` of this model on this disk"
         yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint or size_hint(recipe.model))

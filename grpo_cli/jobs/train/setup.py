@@ -245,7 +245,7 @@ def make_trainer(
             trainer = Trainer(
                 parts.loop,
                 model=policy.model,
-                args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None, policy.banned),
+                args=grpo_config(recipe, partial, batch, policy.device, policy.autocast, policy.banned),
                 tokenizer=policy.tokenizer,
                 callbacks=callbacks,
                 on_checkpoint=on_checkpoint,

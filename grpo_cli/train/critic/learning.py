@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from grpo_cli.train.loop import Loop
     from grpo_cli.train.step import StepBatch
     from grpo_cli.train.trl_batch import RankSamples
+from grpo_cli.train.trl_config import autocast_of
 
 
 @dataclass(frozen=True)
@@ -245,12 +246,11 @@ class CriticLearning:
         train = loop.recipe.train
         if train.critic is None:
             return None
-        autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
 
         def summed(value: Tensor) -> Tensor:
             return accelerator.reduce(value, "sum") if accelerator.num_processes > 1 else value
 
-        numbers = Numerics(autocast, args.per_device_train_batch_size, summed)
+        numbers = Numerics(autocast_of(args), args.per_device_train_batch_size, summed)
         layers, like = _layers(loop, train.critic, model, whole, tokenizer, absolute)
         critic = Critic(layers, like, train.critic, train.critic.lr or 10 * train.lr, numbers)
         return cls(critic, loop, objective)

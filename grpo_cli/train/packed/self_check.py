@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from grpo_cli.policy.contract import CausalLM
 from grpo_cli.policy.modes import causal_model, numerics, off_by_a_rounding
+from grpo_cli.policy.policy import half_precision
 from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import kernel_arguments
@@ -40,6 +41,8 @@ def unfit(model: nn.Module, numbers: ScoreNumerics) -> str | None:
         return "this torch has no attention for rows of differing length (2.10 brought it)"
     if parameter.is_cuda and (numbers.autocast or parameter.dtype) not in (torch.float16, torch.bfloat16):
         return "its attention computes in half precision, and the run in float32"
+    if parameter.is_cuda and half_precision(parameter.device) != torch.bfloat16:
+        return "its attention has no kernels for this device"
     if draws_dropout(model):
         return "the model has dropout"
     if config is None or not getattr(base, "_supports_attention_backend", False):

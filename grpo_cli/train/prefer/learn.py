@@ -28,7 +28,7 @@ from grpo_cli.reward.group import Group
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.train.prefer.pairs import Example, LabelledExample, PairMethod, PairSet, in_order, keep_rows_apart
 from grpo_cli.train.prefer.trainers import GuardedTrainer, LabelTrainer, PairTrainer, UpdateLog, data_set
-from grpo_cli.train.trl_config import scheduler
+from grpo_cli.train.trl_config import amp_fields, scheduler
 from grpo_cli.train.updates import NonFinite
 
 # From our recipe to the configurations of TRL's preference trainers.
@@ -81,7 +81,7 @@ def trl_config(
     update: Update,
     *,
     on_cpu: bool,
-    bf16: bool,
+    autocast: torch.dtype | None,
     counts: tuple[int, int] = (1, 1),
 ) -> TrainingArguments:
     """TRL's configuration of one step; `counts` are its right and wrong answers, which KTO is balanced by."""
@@ -104,7 +104,7 @@ def trl_config(
         "save_strategy": "no",
         "report_to": [],
         "use_cpu": on_cpu,
-        "bf16": bf16,
+        **amp_fields(autocast),
         "gradient_checkpointing": False,
         "disable_tqdm": True,
         "seed": train.seed,
@@ -213,7 +213,7 @@ class PairLearner:
             self.folder,
             update_of(prefer, len(examples), max(one.width for one in examples), policy.device),
             on_cpu=policy.device.type == "cpu",
-            bf16=policy.autocast is not None,
+            autocast=policy.autocast,
             counts=(sum(labels), len(labels) - sum(labels)) if labels else (1, 1),
         )
         inner = causal_model(policy.model)

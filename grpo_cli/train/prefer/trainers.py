@@ -36,7 +36,8 @@ class GuardedTrainer(Trainer):  # type: ignore[misc]
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        kept = self.guard.gradient(norm, self.at, model)
+        scaler = self.accelerator.scaler
+        kept = self.guard.gradient(norm, self.at, model, scaler.get_scale() if scaler else 1.0)
         if kept is None and norm is not None:
             # a NaN would never leave TRL's running sum
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]

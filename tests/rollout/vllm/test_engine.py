@@ -168,7 +168,7 @@ def test_the_recipes_settings_reach_trl(tmp_path: Path) -> None:
     made = made.model_copy(update={"sample": sample})
     assert vllm_fields(made)["vllm_gpu_memory_utilization"] == 0.2
     assert vllm_fields(made)["vllm_server_base_url"] == "http://h"
-    args = grpo_config(made, tmp_path, Batching(4, 1), torch.device("cpu"), False)
+    args = grpo_config(made, tmp_path, Batching(4, 1), torch.device("cpu"), None)
     assert args.use_vllm
     assert args.vllm_mode == "colocate"
     assert args.top_p == 1.0

@@ -129,7 +129,7 @@ def formula(loss: str, policy: Policy, before: dict[str, torch.Tensor], beta: fl
 def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], folder: Path) -> float:
     """The loss of the first update of our trainer, whose reference is `before`."""
     own = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
-    config = trl_config(Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2))
+    config = trl_config(Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, autocast=None, counts=(2, 2))
     with torch.no_grad():
         for name, p in policy.model.named_parameters():
             p.copy_(before[name])
@@ -145,7 +145,9 @@ def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], fold
 
 def plain_trl(loss: Preference, policy: Policy, reference: nn.Module, folder: Path) -> float:
     """TRL alone, from texts and with a reference model of its own."""
-    config: Any = trl_config(Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2))
+    config: Any = trl_config(
+        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, autocast=None, counts=(2, 2)
+    )
     kind: Any = {"kto": KTOTrainer, "orpo": ORPOTrainer, "simpo": CPOTrainer}.get(loss, DPOTrainer)
     if loss == "kto":
         rows = [
