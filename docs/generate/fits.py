@@ -11,6 +11,7 @@ from typing import get_args
 from docs.generate.markdown import table
 from grpo_cli.policy.loading.files import ModelFiles
 from grpo_cli.policy.loading.sizes import read_sizes
+from grpo_cli.recipe.sections.method import Recompute
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing.cards import read_cards
 from grpo_cli.sizing.choose import Mode, choose
@@ -53,7 +54,7 @@ def _cell(name: str, mode: Mode, card: str) -> str:
     )
     sizes = read_sizes(recipe.model, ModelFiles(None, None, None))
     assert sizes is not None
-    rungs = tuple((mode, again) for again in get_args(type(recipe.train).model_fields["recompute"].annotation))
+    rungs = tuple((mode, again) for again in get_args(Recompute))
     found = choose(recipe, sizes, read_cards(card), 64 * STEPS, rungs=rungs)
     if found is None:
         return "–"

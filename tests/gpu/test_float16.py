@@ -7,14 +7,16 @@ import json
 import pytest
 import torch
 
+from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train import job
 from grpo_cli.jobs.train.job import Job
-from tests.builders.workplaces import Told, tiny_recipe
+from grpo_cli.recipe.sections.inputs import Lora
+from tests.builders.workplaces import tiny_recipe
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("lora", [None, {"r": 4}])
+@pytest.mark.parametrize("lora", [None, Lora(r=4)])
 def test_a_run_in_float16_scales_its_gradients_and_trains_float32_weights(tmp_path, monkeypatch, lora):
     assert torch.cuda.is_available(), "these tests need a CUDA device"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
@@ -27,10 +29,8 @@ def test_a_run_in_float16_scales_its_gradients_and_trains_float32_weights(tmp_pa
     monkeypatch.setattr(job, "make_trainer", seen)
     rows = [{"question": f"{i}+{i}=?"} for i in range(8)]
     recipe = tiny_recipe(tmp_path, rows, train={"steps": 4, "lr": 1e-4}, run={"dir": str(tmp_path / "runs")})
-    model = recipe.model.model_copy(
-        update={"lora": None if lora is None else type(recipe.model).model_fields and _lora(lora)}
-    )
-    Job(recipe.model_copy(update={"model": model}), label="t4", base=tmp_path, display=Told().display).run()
+    model = recipe.model.model_copy(update={"lora": lora})
+    Job(recipe.model_copy(update={"model": model}), label="t4", base=tmp_path, display=make_display("none")).run()
     (trainer,) = kept
     assert trainer.accelerator.scaler is not None and trainer.args.fp16 and not trainer.args.bf16
     assert trainer.packed is None
@@ -38,9 +38,3 @@ def test_a_run_in_float16_scales_its_gradients_and_trains_float32_weights(tmp_pa
     (file,) = (tmp_path / "runs").glob("*/metrics.jsonl")
     steps = [json.loads(line) for line in file.read_text().splitlines()]
     assert all(step["loss"] == step["loss"] for step in steps if "loss" in step) and len(steps) >= 4
-
-
-def _lora(keys):
-    from grpo_cli.recipe.sections.inputs import Lora
-
-    return Lora(**keys)
