@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import UsageError
-from grpo_cli.sizing.cards import card_of, cards_here, read_cards
+from grpo_cli.sizing.cards import CARDS, card_of, cards_here, read_cards
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,10 @@ from grpo_cli.sizing.cards import card_of, cards_here, read_cards
         ("NVIDIA L40S", 362, 44.4),
         ("NVIDIA RTX 6000 Ada Generation", 364, 47.4),
         ("NVIDIA GeForce RTX 4090", 165, 23.5),
+        ("Tesla T4", 65, 14.6),
+        ("Tesla V100-SXM2-16GB", 125, 15.7),
+        ("Tesla V100-SXM2-32GB", 125, 31.7),
+        ("NVIDIA GeForce RTX 2080 Ti", 54, 10.6),
     ],
 )
 def test_a_card_is_known_by_the_name_torch_gives(name: str, rate: float, memory: float) -> None:
@@ -52,6 +56,20 @@ def test_an_old_card_is_not_known() -> None:
 def test_people_cut_names_short(said: str, name: str, count: int | None) -> None:
     found = read_cards(said)
     assert (found.card.name, found.count, found.is_here) == (name, count, False)
+
+
+def test_a_card_that_is_not_in_the_table_takes_its_own_figures() -> None:
+    found = read_cards("2x 16, 97,0.72")
+    assert (found.count, found.card.memory, found.card.tflops, found.card.bandwidth) == (2, 16, 97, 0.72)
+    assert found.card.name == "card of 16 GiB" and found.card.half == "bfloat16"
+    for said in ("16,97", "16,0,0.7", "16,97,x", "nan,97,0.7", "16,97,0.7,1", "-16,97,0.7"):
+        with pytest.raises(UsageError) as error:
+            read_cards(said)
+        assert "`--gpu 16,97,0.72`" in (error.value.hint or "")
+
+
+def test_cards_before_ampere_compute_in_float16() -> None:
+    assert {card.name for card in CARDS if card.half == "float16"} == {"T4", "V100", "V100 16GB", "RTX 2080 Ti"}
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,13 @@ def test_a_hint_names_the_first_way_that_fits_with_the_runs_own_lengths() -> Non
     assert hint_of(small).startswith("`model.load_in_4bit: true`, ") and "model.lora" not in hint_of(small)
 
 
+def test_a_model_of_unknown_sizes_is_answered_by_the_nearest_names_and_no_number() -> None:
+    one = recipe(model={"path": "someone/Qwen3-9B-Instruct"})
+    found = check_fit(one, None, plan(one, 64), None, CardQuestion(read_cards("h100")), 0)
+    assert (found.level, found.data, found.lines) == (Level.UNKNOWN, {}, ())
+    assert "`Qwen3-8B`" in found.hint and "`model.path`" in found.hint
+
+
 def test_what_cannot_be_chosen_for_is_refused_with_what_helps() -> None:
     for model, part in (("Qwen/Qwen9-8B", "`Qwen3-8B`"), ("builtin:tiny", "leave `--gpu` out")):
         with pytest.raises(UsageError) as error:
