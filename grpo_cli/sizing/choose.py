@@ -11,18 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD, plan
 from grpo_cli.recipe.sections.inputs import Lora
+from grpo_cli.recipe.sections.method import Recompute
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing.cards import CARDS, Gpu, Gpus
 from grpo_cli.sizing.fit import PROMPT, CardQuestion, Fit, fit, lengths_of
 from grpo_cli.sizing.work import GIB, OFFERED_IN_4BIT, Work, adapter_rank, in_4bit
 
 Mode = Literal["full", "LoRA", "4-bit"]
-Rung = tuple[Mode, Literal["no", "selective", "full"]]
+Rung = tuple[Mode, Recompute]
 RUNGS: tuple[Rung, ...] = (
     ("full", "no"),
     ("LoRA", "no"),
@@ -120,10 +121,9 @@ def choose(
 def fitting(work: Work, cards: Gpus, rungs: Sequence[Rung], held_out: int = 0) -> Settings | None:
     """The first way that fits with the work's own step and lengths, and its largest micro-batch; None where none does."""
     refused: list[tuple[Rung, float]] = []
-    is_packed = work.recipe.model.path.endswith(OFFERED_IN_4BIT)
     longest = work.lengths.longest_prompt + work.recipe.sample.max_tokens
     for rung in rungs:
-        if is_packed and rung[0] != "4-bit":
+        if not _goes_with(work.recipe, rung):
             continue
         least = 1 if rung == rungs[-1] else min(LEAST, work.rows)
         sized = [n for n in range(work.rows, 0, -1) if work.rows % n == 0 and n * longest <= GPU_TOKENS_A_FORWARD]
@@ -144,11 +144,12 @@ def hint_of(found: Fit) -> str:
     recipe = found.work.recipe
     mode: Mode = "full" if adapter_rank(recipe.model) is None else "4-bit" if in_4bit(recipe.model) else "LoRA"
     helps = [f"`sample.micro_batch: {found.micro}`"] if found.micro is not None else []
-    later = RUNGS[RUNGS.index((mode, "no")) :]
-    if (other := fitting(found.work, found.ask.cards, later)) is not None:
-        own = {"model.lora": recipe.model.lora is not None, "model.load_in_4bit": recipe.model.load_in_4bit}
-        keys = [f"`{name}: {value}`" for name, value in other.keys().items() if not own.get(name)]
-        helps.append(f"{', '.join(keys[:-1])} with {keys[-1]}" if len(keys) > 1 else keys[0])
+    own: list[Rung] = [(mode, again) for again in get_args(Recompute)]
+    later = [rung for rung in RUNGS[RUNGS.index((mode, "no")) :] if rung not in own]
+    if (other := fitting(found.work, found.ask.cards, own + later)) is not None:
+        there = Settings((mode, recipe.train.recompute), found, []).keys()
+        keys = [f"`{name}: {value}`" for name, value in other.keys().items() if there.get(name) != value]
+        helps.append(" with ".join(filter(None, [", ".join(keys[:-1]), keys[-1]])))
     elif mode == "full":
         helps.append("`model.lora`")
     if recipe.launch.strategy == "ddp":
@@ -162,12 +163,23 @@ def smallest_card(recipe: Recipe, sizes: ModelSizes, rows: int) -> Gpu | None:
     return next((card for card in by_memory if choose(recipe, sizes, Gpus(card), rows) is not None), None)
 
 
+def _goes_with(recipe: Recipe, rung: Rung) -> bool:
+    """Whether a recipe may train so: a model offered in 4 bits, a GGUF file and sharded weights leave fewer ways."""
+    (mode, recompute), model = rung, recipe.model
+    if model.path.endswith(OFFERED_IN_4BIT):
+        return mode == "4-bit"
+    is_gguf = model.gguf_file is not None or model.path.endswith(".gguf") or model.path.startswith("builtin:")
+    shards = recipe.launch.strategy != "ddp"
+    return not (mode == "4-bit" and (is_gguf or shards)) and not (recompute == "selective" and shards)
+
+
 def _under(recipe: Recipe, rung: Rung, micro: int) -> Recipe:
     (mode, recompute), model = rung, recipe.model
     said: dict[str, Any] = {"lora": None, "load_in_4bit": False}
     if mode != "full":
         is_asked = mode == "4-bit" and not model.path.endswith(OFFERED_IN_4BIT)
-        said = {"lora": model.lora or Lora(r=RANK), "load_in_4bit": is_asked}
+        is_adapted = adapter_rank(model) is not None
+        said = {"lora": model.lora if is_adapted else Lora(r=RANK), "load_in_4bit": is_asked}
     changed = {
         "model": model.model_copy(update=said),
         "sample": recipe.sample.model_copy(update={"micro_batch": micro}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -101,11 +102,41 @@ def test_what_is_written_holds_the_settings_and_the_starters_comments(
     assert YAML(typ="safe").load(file.read_text())["eval"] == {"every": 10}
 
 
-def test_a_hint_names_the_first_way_that_fits_with_the_runs_own_lengths() -> None:
-    found = answer(recipe(16, model={"lora": {"r": 8}}), "7b", "24,165,1.0")
-    assert found.micro is not None and hint_of(found).startswith(f"`sample.micro_batch: {found.micro}`, or ")
-    small = answer(recipe(16, model={"lora": {"r": 8}}), "7b", "12,65,0.3")
-    assert hint_of(small).startswith("`model.load_in_4bit: true`, ") and "model.lora" not in hint_of(small)
+@pytest.mark.parametrize(
+    ("name", "micro", "sections", "card", "hint"),
+    [
+        (
+            "1.5b",
+            64,
+            {},
+            17,
+            "`sample.micro_batch: 2`, or `train.recompute: selective` with `sample.micro_batch: 8`, or ",
+        ),
+        ("1.5b", 64, {}, 15.5, "`model.lora: {r: 16}` with `sample.micro_batch: 8`, or "),
+        ("1.5b", 64, {"train": {"recompute": "selective"}}, 20, "`sample.micro_batch: 16`, or more cards"),
+        ("1.5b", 64, {"launch": {"gpus": 2, "strategy": "fsdp2"}}, 17, "`sample.micro_batch: 4`, or a shorter"),
+        ("7b", 16, {"model": {"lora": {"r": 8}}}, 24, "`sample.micro_batch: 4`, or more cards"),
+        (
+            "7b",
+            16,
+            {"model": {"lora": {"r": 8}}},
+            12,
+            "`model.load_in_4bit: true` with `train.recompute: selective`, or ",
+        ),
+        (
+            "7b",
+            16,
+            {"model": {"path": "x.gguf", "lora": {"r": 8}}},
+            12,
+            "more cards with `launch.strategy: fsdp2`, or ",
+        ),
+    ],
+)
+def test_a_hint_names_the_first_way_that_fits_with_the_runs_own_lengths(
+    name: str, micro: int, sections: dict[str, Any], card: float, hint: str
+) -> None:
+    found = answer(recipe(micro, **sections), name, f"{card},312,1.5")
+    assert found.answer == "does not fit" and hint_of(found).startswith(hint)
 
 
 def test_a_model_of_unknown_sizes_is_answered_by_the_nearest_names_and_no_number() -> None:
