@@ -24,9 +24,9 @@ PASSES = 12
 """Times that sampling reads or writes the logits of a row, in float32."""
 SHARES = ((576, 0.25), (1536, 0.52))
 """Width of a model -> share of the card's bfloat16 products while it is busy, measured at 135M and at 1.5B."""
-ATTENDS, ATTENDS_ALONE = 0.31, 0.45
-"""Share that attention reaches: FlashAttention 2 on one H200, 305 of 989 10^12 a second at 16,000 and 64,000 tokens, and what TRL's rows
-reach there by cuDNN, as rows alone do here; elsewhere a guess."""
+ATTENDS, ATTENDS_ALONE = (0.28, 0.32), (0.44, 0.57)
+"""Shares of the card's products that attention reaches with heads of 64 and of more: FlashAttention 2 on one H200, and cuDNN there, which
+rows alone take (`docs/benchmarks/memory.md`); on cards of other kinds the first is a guess, and taken for both."""
 ATTENTION_PASSES = 3.5
 """Forward passes that attention's forward and backward come to: its backward makes the scores again."""
 ADAPTED, ADAPTED_LAUNCH = 1.35, 150e-6
@@ -125,7 +125,7 @@ def update_seconds(work: Work) -> float:
     attention *= ATTENTION_PASSES + (recompute == "full")
     slower = (1.0 if own.is_half else WIDER) * (1.0 if own.rank is None else ADAPTED)
     peak = work.card.tflops * 1e12
-    attends = ATTENDS_ALONE if work.is_alone and work.card.name in MEASURED else ATTENDS
+    attends = (ATTENDS_ALONE if work.is_alone and work.card.name in MEASURED else ATTENDS)[sizes.head_dim > 64]
     found = slower * (body + head) / (peak * share(sizes.hidden)) + attention / (peak * attends)
     if in_4bit(work.recipe.model):  # each pass unpacks the matrices again
         unpacked = rows / work.micro * (2 + (recompute != "no")) * sizes.body_parameters * (NF4 + 2 * HALF)

@@ -104,7 +104,7 @@ class Work:
         if not self.is_packed:
             return micro * (prompt + completion)
         prompts = ceil(micro / self.recipe.sample.group)
-        return (prompts * prompt + micro * (completion - 1)) * SLACK
+        return (prompts * prompt + micro * (completion - 1)) * (1.0 if self.is_alone else SLACK)
 
     @property
     def logits_bytes(self) -> int:
@@ -116,7 +116,8 @@ class Work:
         train, size = self.recipe.train, self.logits_bytes
         if size <= KEPT_LOGITS or not self.is_alone or not train.recomputes == train.offload == "no":
             return size <= KEPT_LOGITS
-        return KEPT_SHARE * size <= self.card.memory * GIB - OUTSIDE - sum(held(self).values()) - activations
+        there = sum(held(self).values()) + AT_HEAD * activations
+        return KEPT_SHARE * size <= self.card.memory * GIB - OUTSIDE - there
 
     def cache_rows(self, free: float) -> int:
         """Rows of cache in `free` bytes; completions beyond them wait their turn."""
@@ -134,6 +135,8 @@ LONG = 8192
 KEPT_LOGITS, KEPT_SHARE = 3 << 30, 4
 """Bytes of logits up to which the packed update keeps them, and the part of what is free up to which it does of a row alone
 (`train/packed/score`); it makes larger ones again in stretches."""
+AT_HEAD = 0.9
+"""Share of a pass's activations that lie there when its logits are made: what the backward pass works in comes later."""
 GIB = 1 << 30
 OUTSIDE = 0.7 * GIB
 """What the driver takes in addition to torch: context and kernels."""
@@ -246,14 +249,13 @@ def critic_parameters(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str]
 #     recompute: full       d, and the same
 #
 # Measured on one H200 (bf16, 32 x 8 x 256, micro-batches of 64 and 32, no cache): 13.6 and 36.0 GiB reserved by torch at 135M and 1.5B
-# where this gives 13.7 and 37.1; allocated at 0.6B with one row of 16,000 and of 64,000 tokens 17.6 and 63.2 (18.9 and 61.0). What a
-# block of another kind keeps is not known here.
+# where this gives 13.7 and 37.1; long rows in `docs/benchmarks/memory.md`. What a block of another kind keeps is not known here.
 
 STRETCH = (1 << 27) * HALF
 """Bytes of logits that the packed update makes at once where it does not keep them (`train/packed/score`)."""
 AGAIN = 1.5
 """Layers that lie in memory in full while one is made again: it, and the gradients of its widest parts."""
-NEAR = 4
+NEAR = 2
 """Layers whose activations are on the card at once where the others wait in the host's memory."""
 PADDED_LOGITS = 2
 """Times that the logits of a padded pass lie in memory: themselves and their gradient."""
@@ -263,19 +265,19 @@ def pass_bytes(work: Work) -> dict[str, float]:
     """Bytes of one forward and backward pass over a micro-batch of full-length completions."""
     sizes, own, train = work.sizes, trained(work.recipe, work.sizes), work.recipe.train
     tokens, layer, states = work.pass_tokens, layer_bytes(work), HALF if own.is_half else 2 * HALF
-    kept, again = layer, 0.0
-    if train.recomputes != "no":
-        kept, again = states * sizes.hidden, AGAIN * layer
+    kept = layer if train.recomputes == "no" else states * sizes.hidden
     if train.recomputes == "selective":
         kept += HALF * sizes.attention_width + 4 * sizes.heads
-    layers = sizes.layers if train.offload == "no" else min(NEAR, sizes.layers)
-    found = {"activations": tokens * (layers * kept + again)}
+    found = {"activations": tokens * kept * (sizes.layers if train.offload == "no" else min(NEAR, sizes.layers))}
     logits = float(work.logits_bytes)
     if not work.is_packed:
         logits *= PADDED_LOGITS
     elif not work.keeps_logits(sum(found.values())):
         logits = 2 * STRETCH + 2 * HALF * work.micro * work.recipe.sample.max_tokens * sizes.hidden
-    found["logits"] = logits
+    if train.recomputes == "no":
+        found["logits"] = logits
+    else:  # the head's backward pass is over when the first layer is made again
+        found["logits, or a layer made again"] = max(logits, tokens * AGAIN * layer)
     if not own.is_half:
         found["weights cast for a pass"] = (sizes.body_parameters + sizes.head_parameters) * HALF
     if own.rank is None:  # of embeddings and head, made whole before they are added to what is there

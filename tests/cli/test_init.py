@@ -57,7 +57,7 @@ def test_init_names_its_files_and_the_next_command(tmp_path: Path) -> None:
 
 def test_what_init_chooses_for_a_card_passes_check_on_it_offline(tmp_path: Path) -> None:
     said = grpo(tmp_path, "init", "mine", "--model", "Qwen/Qwen3-8B", "--gpu", "4090").stdout.splitlines()
-    assert said[3].startswith("settings: a LoRA on weights in 4 bits with recompute: selective, micro-batches of ")
+    assert said[3].startswith("settings: a LoRA with recompute: selective, micro-batches of 4")
     assert "fits one RTX 4090" in said[4] and "±10%" in said[5] and "all weights" in said[6]
     assert said[-1] == "next: grpo check mine/recipe.yaml --gpu 4090"
     done = grpo(tmp_path, "check", "mine/recipe.yaml", "--gpu", "4090", "--json")
