@@ -26,6 +26,8 @@ from typing import Any
 
 from step_sides import own_recipe, time_recipe, write_model
 
+RIGHT, WRONG = ord("a") - ord("!"), ord("z") - ord("!")
+"""Tokens that the reward pays at the end of a sample, and does not."""
 PROMPT = 64
 """Tokens of a prompt, about."""
 LORA = {"lora": {"r": 16}}
@@ -63,12 +65,12 @@ ROWS = {
     "1.5b": Row("Qwen2.5-1.5B", {"dtype": "bfloat16"}, 32, 8, 256, 32),
     "7b-lora": Row("Qwen2.5-7B", LORA, 32, 8, 256, 16),
     "7b-4bit": Row("Qwen2.5-7B", LORA | {"load_in_4bit": True}, 8, 8, 256, 8, "selective"),
-    "16k": Row("Qwen3-0.6B", {"dtype": "bfloat16"}, 4, 1, 16_000, 1, is_made_up=True),
-    "64k": Row("Qwen3-0.6B", {"dtype": "bfloat16"}, 2, 1, 64_000, 1, "selective", is_made_up=True),
+    "16k": Row("Qwen3-0.6B", {"dtype": "bfloat16"}, 2, 2, 16_000, 1, is_made_up=True),
+    "64k": Row("Qwen3-0.6B", {"dtype": "bfloat16"}, 1, 2, 64_000, 1, "selective", is_made_up=True),
     "llama-1b": Row("Llama-3.2-1B", {}, 16, 8, 256, 16),
     "qwen3-4b": Row("Qwen3-4B", LORA, 16, 8, 256, 16, "selective"),
     "tiny": Row("", {}, 2, 2, 12, 2, "selective"),
-    "tiny-long": Row("", {}, 2, 1, 300, 1, is_made_up=True),
+    "tiny-long": Row("", {}, 2, 2, 300, 1, is_made_up=True),
 }
 TUNED = ("135m", "1.5b", "7b-lora")
 DEFAULT = ("7b-4bit", "16k", "64k", "llama-1b", "qwen3-4b")
@@ -103,8 +105,10 @@ def train(folder: Path, row: Row, warm: int, timed: int) -> None:
 
         def generate(_: Any, requests: Any, *__: Any, **___: Any) -> Any:
             generator = torch.Generator().manual_seed(0)
-            ids = torch.randint(3, 250, (row.new,), generator=generator).tolist()
-            return [[Completion(ids, [-10.0] * len(ids), "length") for _ in range(one.n)] for one in requests]
+            ids = torch.randint(3, 250, (row.new - 1,), generator=generator).tolist()
+            # every second one ends as the reward has it: a group that is all alike is not trained on
+            ends = [[*ids, RIGHT], [*ids, WRONG]]
+            return [[Completion(ends[i % 2], [-10.0] * row.new, "length") for i in range(one.n)] for one in requests]
 
         GraphEngine.generate = generate  # type: ignore[method-assign]
         setup.check_agreement = lambda *_: None  # made-up samples have made-up log-probs
