@@ -20,7 +20,6 @@ from grpo_cli.jobs.check.findings import Level
 from grpo_cli.policy.policy import compute_dtype, half_precision, loaded_dtype
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.sizing.fit import CardQuestion, ask_of
-from grpo_cli.train.trl_config import amp_fields, autocast_of
 from grpo_cli.train.updates import NonFinite
 from tests.sizing.test_fit import recipe, sizes
 
@@ -43,6 +42,8 @@ def test_products_and_frozen_weights_are_in_the_half_precision_that_a_card_has(
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, None])
 def test_the_trainer_is_told_the_type_and_gives_it_back(dtype: torch.dtype | None) -> None:
+    from grpo_cli.train.trl_config import amp_fields, autocast_of
+
     args: Any = SimpleNamespace(**amp_fields(dtype))
     assert autocast_of(args) is dtype and (args.fp16, args.bf16) == (dtype is torch.float16, dtype is torch.bfloat16)
 
