@@ -15,6 +15,8 @@ from typing import Any
 MAX_FRAME = 16 << 20
 MAX_FDS = 6
 ENCODE = json.JSONEncoder(separators=(",", ":")).encode  # made once: `json.dumps` makes one a call
+DECODE = json.JSONDecoder().decode
+CHUNK = 1 << 16
 
 
 class Closed(EOFError):
@@ -31,7 +33,7 @@ def send(fd: int, message: object) -> None:
     if len(body) > MAX_FRAME:
         raise TooLarge(f"{len(body)} bytes")
     view = memoryview(_framed(body))
-    while view:
+    while view:  # mostly once
         try:
             view = view[os.write(fd, view) :]
         except OSError as err:
@@ -39,28 +41,34 @@ def send(fd: int, message: object) -> None:
 
 
 def read(fd: int) -> bytes:
-    """One message as it came.
+    """One message as it came. Both sides speak in turn: it is mostly one read, and nothing may follow.
 
     Raises:
-        Closed, TooLarge.
+        Closed, TooLarge; ValueError: more follows.
     """
-    size = int.from_bytes(_exactly(fd, 4), "big")
+    data = b""
+    while len(data) < 4:
+        data += _exactly(fd, 1, CHUNK)
+    size = int.from_bytes(data[:4], "big")
     # refused before it is read: four bytes of a solution must not make the other side reserve gigabytes
     if size > MAX_FRAME:
         raise TooLarge(f"{size} bytes")
-    return _exactly(fd, size)
+    if len(data) > size + 4:
+        raise ValueError("two messages in a row")
+    return data[4:] + _exactly(fd, size + 4 - len(data))
 
 
 def _framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def _exactly(fd: int, count: int) -> bytes:
+def _exactly(fd: int, count: int, at_once: int = 0) -> bytes:
+    """So many bytes; up to `at_once` where more are there already."""
     parts = []
-    while count:
+    while count > 0:
         try:
             # at most a mebibyte is set aside at once, however much was announced
-            part = os.read(fd, min(count, 1 << 20))
+            part = os.read(fd, at_once or min(count, 1 << 20))
         except OSError as err:
             raise Closed from err
         if not part:

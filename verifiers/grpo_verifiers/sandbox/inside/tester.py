@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # `signal` makes an enumeration of each answer
 import _socket
+import contextlib
 import gc
+import importlib
 import json
 import os
 import resource
@@ -76,6 +78,9 @@ def _trial(
         if len(plans) >= CACHED:
             plans.clear()
         plan = plans[text] = made
+        for name in made.libraries:  # once, and not in each trial's process
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
     if plan.leaves_nothing and not (plan.has_files or plan.has_random):
         return run(plan, json.loads(text), asked["cpu_s"], channel)
     reads, writes = os.pipe()

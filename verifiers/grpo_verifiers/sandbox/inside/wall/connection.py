@@ -139,7 +139,7 @@ class Connection(HandedOver):
             with self._honest("no message"):
                 data = frames.read(self.fd)
                 self.received += len(data)
-                message = json.loads(data)
+                message = frames.DECODE(data.decode())
             if self.received > MOST_BYTES or (type(message) is list and message[:1] == ["limit"]):
                 raise Stopped(self, "limit", "output")
             is_list = type(message) is list

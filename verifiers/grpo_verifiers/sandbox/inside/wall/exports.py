@@ -206,9 +206,10 @@ class Exports(SharingCoder):
 
     def _handed_in(self, body: list[Any]) -> Any:
         """A function of the test: one object for a number."""
-        number, name, doc, params = body
+        number = body[0]
         found = self.handed_in.get(number)
         if found is None:
+            _, name, doc, params = body
             given = [[n, k, has, self.read(default)] for n, k, has, default in params]
             found = self.handed_in[number] = function_like(self.call_back, number, name, doc, given)
             self.homes[id(found)] = {"k": number}

@@ -28,7 +28,7 @@ class HandedOver(SharingCoder):
     def __init__(self, classes_of_prompt: frozenset[str]) -> None:
         super().__init__()
         self.classes_of_prompt, self.namespace = classes_of_prompt, dict[str, Any]()
-        self.functions, self.sent = list[Any](), set[int]()
+        self.functions, self.sent, self.described = list[Any](), set[int](), set[int]()
 
     def other(self, value: Value) -> Any:
         """What is no plain value of the test.
@@ -66,7 +66,12 @@ class HandedOver(SharingCoder):
         if name in self.classes_of_prompt and self.namespace.get(name) is kind:
             return self.seen(value) or {"F": [name, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
         if isinstance(value, FUNCTIONS) or (kind.__module__ == "functools" and callable(value)):
-            return {"k": [self.number_of(value), *self._about(value)]}
+            number = self.number_of(value)
+            if number in self.described:
+                return {"k": [number]}
+            about = self._about(value)
+            self.described.add(number)
+            return {"k": [number, *about]}
         raise values.NotPlain("an object of the test" if kind.__module__ == "__main__" else f"a {kind.__name__}")
 
     def subclass(self, value: Value, kind: type) -> Any:
@@ -87,6 +92,7 @@ class HandedOver(SharingCoder):
         try:
             return self.content(value)
         except (values.NotPlain, RecursionError):
+            self.described.clear()  # what was described in it is not sent
             return None
 
     def _about(self, function: Value) -> list[Any]:

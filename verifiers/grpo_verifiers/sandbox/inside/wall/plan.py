@@ -11,7 +11,7 @@ import re
 import symtable
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,7 @@ class Plan:
     has_random: bool
     expects_stop: bool
     leaves_nothing: bool
+    libraries: frozenset[str]
     unsupported: str
 
 
@@ -142,8 +143,17 @@ def _prepare(job: dict[str, Any]) -> Plan:
         has_random="random" in text and mentions("seed", "setstate"),
         expects_stop="StopIteration" in text,
         leaves_nothing=is_plain(ast.parse(text)),
+        libraries=frozenset(_libraries(trees)),
         unsupported=unsupported,
     )
+
+
+def _libraries(trees: list[ast.Module]) -> Iterator[str]:
+    """The modules outside the standard library that a program imports."""
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+        yield from (n for n in names if n.split(".")[0] not in (*sys.stdlib_module_names, "pytest", "solution"))
 
 
 def is_plain(tree: ast.Module) -> bool:

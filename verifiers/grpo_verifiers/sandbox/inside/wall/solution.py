@@ -10,7 +10,6 @@ from __future__ import annotations
 import _thread
 import contextlib
 import copy
-import json
 import operator
 import sys
 import types
@@ -64,7 +63,7 @@ class SolutionServer:
                 self._send(*self.answer(self._receive()))
 
     def _receive(self) -> list[Any]:
-        message: list[Any] = json.loads(frames.read(self.fd))
+        message: list[Any] = frames.DECODE(frames.read(self.fd).decode())
         return message
 
     def _send(self, kind: str, body: Value, extras: dict[str, Any]) -> None:

@@ -43,6 +43,10 @@ class Coder:
     """What a side does with values that are not plain; this one sends and accepts plain values only."""
 
     keeps_identity = False
+    is_simple = True
+    """Whether all that was encoded since this was set is of the most common kinds, and no reference."""
+    others: frozenset[type] | set[type] = frozenset()
+    """Kinds that are known to be left to `other`."""
 
     def seen(self, value: object) -> Any:
         """The reference for a container that the other side has already; None, and a note, for a new one."""
@@ -99,9 +103,12 @@ def encode(value: Value, coder: Coder = PLAIN) -> Any:
 
 
 def _encode_rare(value: Value, kind: type, coder: Coder) -> Any:
-    for known, tag, body in RARE:
-        if kind is known:
-            return {tag: body(value, coder)}
+    coder.is_simple = False
+    if kind in coder.others:
+        return coder.other(value)
+    if kind in RARE:
+        tag, body = RARE[kind]
+        return {tag: body(value, coder)}
     module, name = getattr(kind, "__module__", ""), kind.__name__
     if module.split(".")[0] == "numpy":
         return _encode_numpy(value, kind, coder)
@@ -152,7 +159,11 @@ def _encode_subclass(value: Value, kind: type, coder: Coder) -> Any:
     plain = plain_copy(value, kind)
     if plain is None and "numpy" in sys.modules and issubclass(kind, sys.modules["numpy"].ndarray):
         return _encode_numpy(value, kind, coder)
-    return coder.other(value) if plain is None else encode(plain, coder)
+    if plain is not None:
+        return encode(plain, coder)
+    if isinstance(coder.others, set):
+        coder.others.add(kind)
+    return coder.other(value)
 
 
 def plain_copy(value: Value, kind: type) -> Any:
@@ -172,17 +183,17 @@ COPIES: dict[type, Callable[[Any], Any]] = {
 }
 MUTABLE = (list, dict, set, bytearray)
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-RARE: tuple[tuple[type, str, Callable[[Any, Coder], Any]], ...] = (
-    (frozenset, "f", lambda v, c: [encode(part, c) for part in v]),
-    (bytes, "b", lambda v, c: v.hex()),
-    (memoryview, "b", lambda v, c: v.tobytes().hex()),
-    (bytearray, "B", lambda v, c: v.hex()),
-    (complex, "c", lambda v, c: [v.real, v.imag]),
-    (range, "r", lambda v, c: [v.start, v.stop, v.step]),
-    (slice, "sl", lambda v, c: [encode(part, c) for part in (v.start, v.stop, v.step)]),
-    *((type(one), "e", lambda v, c: int(v is NotImplemented)) for one in (..., NotImplemented)),
-    *((kind, "v", lambda v, c: [VIEWS.index(type(v)), [encode(part, c) for part in v]]) for kind in VIEWS),
-)
+RARE: dict[type, tuple[str, Callable[[Any, Coder], Any]]] = {
+    frozenset: ("f", lambda v, c: [encode(part, c) for part in v]),
+    bytes: ("b", lambda v, c: v.hex()),
+    memoryview: ("b", lambda v, c: v.tobytes().hex()),
+    bytearray: ("B", lambda v, c: v.hex()),
+    complex: ("c", lambda v, c: [v.real, v.imag]),
+    range: ("r", lambda v, c: [v.start, v.stop, v.step]),
+    slice: ("sl", lambda v, c: [encode(part, c) for part in (v.start, v.stop, v.step)]),
+    **{type(one): ("e", lambda v, c: int(v is NotImplemented)) for one in (..., NotImplemented)},
+    **{kind: ("v", lambda v, c: [VIEWS.index(type(v)), [encode(part, c) for part in v]]) for kind in VIEWS},
+}
 CONTAINERS = (collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict)
 """Containers whose identity a memo keeps, with those above and arrays."""
 

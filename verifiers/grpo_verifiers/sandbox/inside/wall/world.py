@@ -105,8 +105,8 @@ class Console:
         for name, stream in self.streams.items():
             raw: Any = stream.buffer
             with contextlib.suppress(ValueError, OSError):
-                stream.flush()
-                if data := raw.getvalue():
+                if raw.tell():
+                    data = raw.getvalue()
                     text = data[:MOST_PRINTED].decode("utf-8", "replace")
                     found.append([name, text + ("\n[cut]\n" if len(data) > MOST_PRINTED else "")])
                     raw.seek(0)

@@ -9,6 +9,7 @@ content again when it is not what the other one was told last.
 from __future__ import annotations
 
 import contextlib
+import marshal
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,12 +22,17 @@ MOST_SHARED = 200
 
 
 class SharedContainer:
-    """A shared container, what the other side was told of it, and whether a change of it waits for the statement's end."""
+    """A shared container, what the other side was told of it, and whether a change of it waits for the statement's end.
 
-    __slots__ = ("is_due", "is_own", "told", "value")
+    `mark` is its plain content when it was last found to be as told, "" where that is not all.
+    """
+
+    __slots__ = ("is_due", "is_own", "mark", "told", "value")
 
     def __init__(self, value: Value, told: Any, is_own: bool = False) -> None:
         self.value, self.told, self.is_own, self.is_due = value, told, is_own, False
+        self.mark = b""
+
 
 
 class SharingCoder(values.Coder):
@@ -56,12 +62,10 @@ class SharingCoder(values.Coder):
 
     def seen(self, value: object) -> Any:
         """The reference to a container that is shared, or stands in the message already."""
-        number = self.numbers.get(id(value))
-        if number is not None:
-            return {"L": [number]}
-        place = self.memo.get(id(value))
-        if place is not None:
-            return {"M": place}
+        number, place = self.numbers.get(id(value)), self.memo.get(id(value))
+        if number is not None or place is not None:
+            self.is_simple = False
+            return {"M": place} if number is None else {"L": [number]}
         self.begin(value)
         return None
 
@@ -86,7 +90,18 @@ class SharingCoder(values.Coder):
         """Number and content of the shared containers that are not as the other side was told."""
         found = list[values.Parts]()
         for number, entry in self.shared.items():
-            if not entry.is_due and (now := self.content(entry.value)) != entry.told:
+            if entry.is_due:
+                continue
+            try:
+                mark = marshal.dumps(entry.value, 2)  # many times faster than a message
+            except ValueError:
+                mark = b""  # there are objects in it
+            if mark and mark == entry.mark:
+                continue
+            self.is_simple = True
+            now = self.content(entry.value)
+            entry.mark = mark if self.is_simple else b""
+            if now != entry.told:
                 entry.told = now
                 found.append([number, now])
         return found
@@ -99,7 +114,7 @@ class SharingCoder(values.Coder):
     def write(self, entry: SharedContainer, value: Value) -> None:
         """Set a shared container to the content that the other side sent."""
         write_back(entry.value, value, self.numbers)
-        entry.told, entry.is_due = self.content(entry.value), False
+        entry.told, entry.is_due, entry.mark = self.content(entry.value), False, b""
 
 
 def write_back(target: Value, value: Value, shared: Mapping[int, int]) -> None:
