@@ -124,6 +124,8 @@ def truth(got: object) -> bool:
     """The truth of a tagged value, without building it."""
     if type(got) is dict and len(got) == 1:
         ((tag, body),) = got.items()
+        if tag == "u":
+            return truth(body[1])
         if tag in ("t", "d", "s", "f", "b", "B"):
             return bool(body)
         return bool(wire.decode(got)) if tag in ("i", "c", "r", "q", "m", "ns", "D", "Q", "n", "Ts") else True

@@ -35,9 +35,9 @@ class CompareRule:
 def same(expected: Any, got: Any, rule: CompareRule) -> bool:
     """Whether the tagged value `got` equals `expected`."""
     kind = type(expected)
-    scalar = _body(got, "ns")
-    if type(scalar) is list and len(scalar) == 2:
-        got = scalar[1]
+    inner = _body(got, "ns") or _body(got, "u")  # a scalar of numpy, an object of a library that equals a plain value
+    if type(inner) is list and len(inner) == 2:
+        got = inner[1]
     if kind is list or kind is tuple:
         items = _items(kind, got, rule)
         return (
@@ -100,6 +100,9 @@ def _same_set(expected: set[Any] | frozenset[Any], got: object) -> bool:
     items = _body(got, "s")
     if items is None:
         items = _body(got, "f")
+    view = _body(got, "v")
+    if type(view) is list and len(view) == 2 and view[0] in (0, 2):  # keys and items of a dict
+        items = view[1]
     if type(items) is not list or len(items) != len(expected):
         return False
     try:
@@ -167,7 +170,7 @@ def number(got: object) -> Any:
             return wire.decode(got)
         except (TypeError, ValueError, KeyError, ArithmeticError, RecursionError):
             return None
-    scalar = _body(got, "ns")
+    scalar = _body(got, "ns") or _body(got, "u")
     if type(scalar) is list and len(scalar) == 2:
         return number(scalar[1])
     return None

@@ -126,7 +126,9 @@ class Exports(SharingCoder):
                 about["i"] = [f.name for f in found if f.init and not f.kw_only]
                 about["o"] = int(params.order)
         plain = next((b for b in (*IMMUTABLE, *CONTAINERS) if issubclass(kind, b)), None)
-        if plain is not None:
+        if plain is None and values.lookalike(kind):
+            about["p"] = kind.__name__
+        elif plain is not None:
             about["p"] = plain.__name__
             about["x"] = [n for n in OPERATORS if any(n in vars(c) for c in own)]
             if issubclass(kind, enum.Flag):

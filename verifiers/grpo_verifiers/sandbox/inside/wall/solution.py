@@ -37,7 +37,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "delitem": operator.delitem,
     "enter": lambda value: value.__enter__(),
     "exit": lambda value, err: value.__exit__(type(err) if err is not None else None, err, None),
-    "plain": lambda value: values.plain_copy(value, type(value)),
+    "plain": lambda value: values.plain_copy(value, type(value), also=values.LOOKALIKES),
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     **{f.__name__: f for f in (iter, next, len, bool, int, float, complex, str, repr, format, reversed, abs, round)},
