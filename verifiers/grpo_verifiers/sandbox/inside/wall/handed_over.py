@@ -20,6 +20,7 @@ from .write_back import SharingCoder
 FUNCTIONS: tuple[Any, ...] = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 FUNCTIONS += (operator.itemgetter, operator.attrgetter, operator.methodcaller, type(functools.lru_cache(len)))
 FUNCTIONS += (types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
+BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 
 class HandedOver(SharingCoder):
@@ -113,7 +114,7 @@ class HandedOver(SharingCoder):
         """The number of something of the test that the solution may call or raise."""
         for number, found in enumerate(self.functions):
             # bound methods are made anew at each look, and are equal where they are one
-            is_bound = isinstance(value, types.MethodType) and type(found) is types.MethodType
+            is_bound = isinstance(value, BOUND) and type(found) is type(value)
             if found is value or (is_bound and found.__self__ is value.__self__ and found == value):
                 return number
         self.functions.append(value)
