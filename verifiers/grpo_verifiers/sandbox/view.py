@@ -17,37 +17,12 @@ from importlib import metadata
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 PROGRAMS = (
-    "/bin",
-    "/usr/bin",
-    "/usr/include",
-    "/usr/libexec",
-    "/usr/local/bin",
-    "/usr/local/lib/ocaml",
-    "/etc/ocamlfind.conf",
-    "/var/lib/coq",
-    "/usr/share/coq",
-    "/etc/alternatives",
-    "/usr/share/nodejs",
-    "/usr/share/perl",
-    "/usr/local/lib/node_modules",
+    *"""/bin /usr/bin /usr/include /usr/libexec /usr/local/bin /usr/local/lib/ocaml /etc/ocamlfind.conf /var/lib/coq
+    /usr/share/coq /etc/alternatives /usr/share/nodejs /usr/share/perl /usr/local/lib/node_modules""".split(),  # noqa: SIM905
     *glob.glob("/usr/share/go-*"),
     *glob.glob("/etc/java-*"),
 )
-COMPANIONS = (
-    "ssl",
-    "crypto",
-    "sqlite3",
-    "ffi",
-    "lzma",
-    "bz2",
-    "z",
-    "expat",
-    "mpdec",
-    "uuid",
-    "stdc++",
-    "gcc_s",
-    "python3*",
-)
+COMPANIONS = "ssl crypto sqlite3 ffi lzma bz2 z expat mpdec uuid stdc++ gcc_s python3*".split()  # noqa: SIM905
 PACKAGES = ("numpy", "pandas", "scipy", "sympy", "networkx", "sortedcontainers")
 
 

@@ -62,21 +62,7 @@ PLAIN_MODULES = frozenset(
 )
 """Modules in which a test program that sets nothing of theirs leaves nothing behind."""
 NOT_PLAIN = frozenset(
-    [
-        "exec",
-        "eval",
-        "compile",
-        "getattr",
-        "setattr",
-        "delattr",
-        "globals",
-        "locals",
-        "vars",
-        "open",
-        "input",
-        "breakpoint",
-        "register",
-    ]
+    "exec eval compile getattr setattr delattr globals locals vars open input breakpoint register".split()  # noqa: SIM905
 )
 
 

@@ -178,7 +178,9 @@ def plain_copy(value: Value, kind: type, also: Iterable[tuple[type, Any]] = ()) 
 def lookalike(kind: type) -> Callable[[Any], Any] | None:
     """What makes the plain value that objects of a library's class equal by its own `==`, though they are none."""
     is_own = kind.__module__ in ("solution", "__main__")
-    return next((copy for base, copy in LOOKALIKES if issubclass(kind, base) and not (is_own and base in NUMBERS)), None)
+    return next(
+        (copy for base, copy in LOOKALIKES if issubclass(kind, base) and not (is_own and base in NUMBERS)), None
+    )
 
 
 NUMBERS = (numbers.Integral, numbers.Rational, numbers.Real)

@@ -34,7 +34,6 @@ class SharedContainer:
         self.mark = b""
 
 
-
 class SharingCoder(values.Coder):
     """What both sides do with containers."""
 
