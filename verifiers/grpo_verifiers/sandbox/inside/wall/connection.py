@@ -45,6 +45,7 @@ class Connection(HandedOver):
         self.raised = list[BaseException]()
         self.pending: deque[tuple[Any, Any]] = deque()
         self.originals = dict[int, tuple[Any, Any]]()
+        self.given: tuple[dict[Any, Any], tuple[Any, ...], dict[str, Any]] = ({}, (), {})
         self.expects_stop = False
 
     # requests
@@ -174,12 +175,8 @@ class Connection(HandedOver):
                 value: Any = [() if v is None else (values.decode(v[0], self),) for v in body]
             elif kind == "x":
                 value = self._exception(body, head[-1] if head[0] == "op" else "call")
-            elif type(body) is dict and "rw" in body:
-                # a changed argument that is the result as well: another object until the statement's end
-                place = body["rw"]
-                value = self.read(next(now for changed, now in extras["w"] if changed == place))
-                self.originals[id(value)] = value, kwargs[place] if type(place) is str else args[place]
             else:
+                self.given = dict(extras.get("w", ())), args, kwargs
                 value = values.decode(body, self)
             self._keep(extras, args, kwargs)
         if kind == "x":
@@ -258,6 +255,11 @@ class Connection(HandedOver):
             return self.met[body]
         if tag == "L":
             return self._shared(*body)
+        if tag == "W":  # a changed argument that is in the result as well: another object until the statement's end
+            now, args, kwargs = self.given
+            value = self.read(now[body])
+            self.originals[id(value)] = value, kwargs[body] if type(body) is str else args[body]
+            return value
         if tag == "p":
             return self._plain(*body)
         if tag == "k":

@@ -109,7 +109,7 @@ class SolutionServer:
                 exports.write(exports.shared[number], exports.read(now))
             if head[0] == "names":
                 found = self.module.__dict__
-                known = [[self._result(found[n], [], {}, set())] if n in found else None for n in head[1]]
+                known = [[self._result(found[n])] if n in found else None for n in head[1]]
                 return "v", known, extras
             act = OPERATIONS[head[1]] if head[0] == "op" else values.decode(head[1], exports)
             given = [values.decode(a, exports) for a in args]
@@ -123,12 +123,14 @@ class SolutionServer:
                 finally:
                     self.lock.acquire()
                     exports.memo, exports.met = memo
-                changed = self._changed(args, kwargs, given, named, extras)
-                reply: tuple[str, Any] = "v", self._result(result, given, named, changed)
+                exports.written = self._changed(args, kwargs, given, named, extras)
+                reply: tuple[str, Any] = "v", self._result(result)
+                exports.written = {}
             except frames.Closed:
                 raise
             except BaseException as err:  # noqa: BLE001 - every exception of the solution goes to the test
                 err.__traceback__ = result = None  # its frames would hold on to the arguments
+                exports.written = {}
                 exports.forget_new()
                 self._changed(args, kwargs, given, named, extras)
                 reply = "x", self._raised(err)
@@ -150,8 +152,8 @@ class SolutionServer:
 
     def _changed(
         self, args: list[Any], kwargs: dict[str, Any], given: list[Any], named: dict[str, Any], extras: dict[str, Any]
-    ) -> set[Any]:
-        """The places of the arguments that are not as they came; their content goes with the reply."""
+    ) -> dict[int, Any]:
+        """The arguments that are not as they came, by identity, with their places; their content goes with the reply."""
         changed, pairs = list[Any](), [*zip(range(len(args)), args, given, strict=True)]
         pairs += [(k, m, named[k]) for k, m in kwargs.items()]  # type: ignore[misc]
         for place, was, value in pairs:
@@ -168,16 +170,13 @@ class SolutionServer:
                     _find(value, as_it_came)
             memo = self.exports.memo
             self.exports.memo = {i: n for i, n in memo.items() if i in as_it_came}
-        return {place for place, _ in changed}
+        return {id(value): place for place, _, value in pairs if place in moved} if changed else {}
 
-    def _result(self, value: Value, given: list[Any], named: dict[str, Any], changed: set[Any]) -> Any:
+    def _result(self, value: Value) -> Any:
         """The message for a result; a container that the solution holds as well is shared from now on."""
         exports = self.exports
         if type(value) in SHARED_KINDS:
-            for place, argument in (*enumerate(given), *named.items()):
-                if argument is value and place in changed:
-                    return {"rw": place}
-            known = id(value) in exports.numbers or id(value) in exports.memo
+            known = id(value) in exports.numbers or id(value) in exports.memo or id(value) in exports.written
             # referred to by the caller's name, the one here and the argument of `getrefcount`
             if not known and len(exports.shared) < MOST_SHARED and sys.getrefcount(value) > 3:
                 number = exports.number(value)

@@ -42,6 +42,8 @@ class SharingCoder(values.Coder):
     def __init__(self) -> None:
         self.memo, self.met = dict[int, int](), list[Any]()
         self.shared, self.numbers = dict[int, SharedContainer](), dict[int, int]()
+        self.written = dict[int, Any]()
+        """Places of arguments that a call has changed, while its result is encoded."""
 
     @contextlib.contextmanager
     def message(self) -> Iterator[None]:
@@ -62,6 +64,8 @@ class SharingCoder(values.Coder):
     def seen(self, value: object) -> Any:
         """The reference to a container that is shared, or stands in the message already."""
         number, place = self.numbers.get(id(value)), self.memo.get(id(value))
+        if id(value) in self.written:
+            return {"W": self.written[id(value)]}
         if number is not None or place is not None:
             self.is_simple = False
             return {"M": place} if number is None else {"L": [number]}
