@@ -34,9 +34,7 @@ RESULTS = [
     ("types.SimpleNamespace(a=1)", "{'a': 1}", False),
     ("namedtuple('P', 'x y')(1, 2)", "(1, 2)", True),
 ]
-IMPORTS = (
-    "import array, types\nfrom collections import *\nfrom decimal import *\nfrom enum import *\nfrom fractions import *\n"
-)
+IMPORTS = "import array, types\nfrom collections import *\nfrom decimal import *\nfrom enum import *\nfrom fractions import *\n"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -57,7 +55,9 @@ def test_numbers_of_sympy(verifier: CodeVerifier, expression: str, literal: str,
 @pytest.mark.parametrize("base", ["UserDict", "UserList", "dict", "object"])
 @pytest.mark.parametrize("literal", ["{'a': 1}", "[1]", "3"])
 def test_a_class_of_the_solution_does_not_decide(verifier: CodeVerifier, base: str, literal: str) -> None:
-    code = f"from collections import *\nclass E({base}):\n    def __eq__(self, other): return True\ndef f(): return E()\n"
+    code = (
+        f"from collections import *\nclass E({base}):\n    def __eq__(self, other): return True\ndef f(): return E()\n"
+    )
     for tests in WAYS.values():
         assert score(verifier, "f", code, tests.format(literal=literal)) == 0.0
 

@@ -495,6 +495,7 @@ def test_a_container_that_changes_while_the_test_sleeps_is_seen(verifier: CodeVe
          "            f(1)\n        assert f(1) == other(2)", "unittest.assertWarns"),
         ("import os\ndef test_a():\n    os.environ['MODE'] = 'odd'\n    assert f(1) == other(2)", "os.environ"),
         ("import os\ndef test_a():\n    os.chdir('/')\n    assert f(1) == other(2)", "os.environ"),
+        ("import os\ndef test_a():\n    first = os.getcwd()\n    assert f(1) == other(2) and os.getcwd() == first", "os.environ"),
         ("import builtins\ndef test_a():\n    builtins.input = lambda: '2'\n    assert f(1) == other(2)", "a patched module"),
         ("import sys, io\ndef test_a():\n    sys.stdin = io.StringIO('2')\n    assert f(1) == other(2)", "a patched module"),
         ("import time\ndef test_a():\n    setattr(time, 'time', lambda: 2)\n    assert f(1) == other(2)", "a patched module"),

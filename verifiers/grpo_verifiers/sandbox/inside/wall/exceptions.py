@@ -60,7 +60,7 @@ def names_of(kind: type) -> list[str]:
 
 
 def described(err: BaseException, encode: Any) -> dict[str, Any]:
-    """What of an exception crosses: arguments, text, public attributes that are plain, notes and the cause."""
+    """What of an exception crosses: arguments, text and public attributes that are plain."""
 
     def tried(make: Callable[[], Any]) -> list[Any]:
         try:
@@ -76,10 +76,7 @@ def described(err: BaseException, encode: Any) -> dict[str, Any]:
     # in the order in which they are read: a class is described where it is first met
     args = [(tried(lambda arg=arg: encode(arg)) or [None])[0] for arg in err.args]  # type: ignore[misc]
     attributes = [[n, *found] for n in names if (found := tried(lambda n=n: encode(getattr(err, n))))]  # type: ignore[misc]
-    about: dict[str, Any] = {"a": args, "s": (tried(lambda: str(err)) or [""])[0], "d": attributes}
-    if notes := [str(n) for n in getattr(err, "__notes__", ())]:
-        about["n"] = notes
-    return about
+    return {"a": args, "s": (tried(lambda: str(err)) or [""])[0], "d": attributes}
 
 
 def library_class(names: list[Any]) -> type[BaseException]:
@@ -126,6 +123,4 @@ def made(kind: type[BaseException], args: list[Any], about: dict[str, Any], attr
                 continue
     if "_number" in vars(kind):
         err.__dict__.update(_text=about["s"], _id=about["h"])
-    for note in about.get("n", ()):
-        err.add_note(str(note))
     return err

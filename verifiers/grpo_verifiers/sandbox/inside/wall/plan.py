@@ -21,7 +21,7 @@ NO_COMMIT_AFTER = (*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Pass, ast.Retur
 COMPOUND = (ast.If, ast.While, ast.For, ast.With, ast.Try, ast.TryStar, ast.ExceptHandler, ast.Match)
 CHECKING_CALLS = ("assert", "raises", "fail", "exit")
 MODULES = {"threading": "threads", "_thread": "threads", "concurrent": "threads", "multiprocessing": "threads"}
-MODULES |= {"asyncio": "asyncio", "subprocess": "processes", "socket": "sockets"}
+MODULES |= {"pickle": "pickle", "asyncio": "asyncio", "subprocess": "processes", "socket": "sockets"}
 SAYS_SOMETHING = frozenset({"antigravity", "this"})
 """Modules that open a browser or print when they are imported, which the host would do for a row."""
 LIBRARY_VALUES = re.compile(
@@ -32,11 +32,13 @@ ASKS = {
     "signature": re.compile(
         r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__"
     ),
-    "annotations": re.compile(r"__annotations__|get_type_hints|__mro__|__bases__"),
+    "annotations": re.compile(r"__annotations__|get_type_hints|__mro__|__bases__|__notes__"),
     "asyncio": re.compile(r"IsolatedAsyncioTestCase|\basync def\b|\bawait "),
     "unittest.expectedFailure": re.compile(r"@unittest\.expectedFailure|\bload_tests\b"),
     "types of the solution": re.compile(r"\bGeneratorType\b|, property\)|\bis(generator|coroutine)function\b"),
-    "os.environ": re.compile(r"\bos\.(environ|putenv|chdir)\b|\bfrom os import [^\n]{0,200}\b(environ|putenv|chdir)\b"),
+    "os.environ": re.compile(
+        r"\bos\.(environ|putenv|chdir|getcwd)\b|\bfrom os import [^\n]{0,200}\b(environ|putenv|chdir|getcwd)\b"
+    ),
     "numpy.random.seed": re.compile(r"\b(np|numpy)\.random\.(seed|set_state)\("),
     "warnings": re.compile(r"\bcatch_warnings\([^)\n]{0,200}record"),
     "a patched module": re.compile(r"__builtins__"),

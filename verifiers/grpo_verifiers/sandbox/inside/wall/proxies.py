@@ -138,11 +138,6 @@ class Proxy(metaclass=ProxyMeta):
     def __deepcopy__(self, memo: object) -> Any:
         return type(self)._link.operate("deepcopy", self)
 
-    def __reduce_ex__(self, protocol: object) -> Any:
-        if self._flags & MADE:
-            raise Unsupported(type(self)._link, "pickle")
-        raise TypeError("an object of the solution cannot be pickled here")
-
 
 class PlainProxy(metaclass=ProxyMeta):
     """What the classes share that represent the solution's own kinds of int, str, tuple and the like."""

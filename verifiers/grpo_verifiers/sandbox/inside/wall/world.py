@@ -1,4 +1,4 @@
-"""What of the test's process a call finds in the solution's: seed, files, working folder, and where its prints go.
+"""What of the test's process a call finds in the solution's: seed, files, and where its prints go.
 
 `Surroundings` is the test's side: it adds to a request what differs. `applied` is the solution's side: it holds that for the
 time of the request. Which of it is looked at is known from the text of the tests, so that most pay nothing. What else a test
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-OPEN, WORKING, CHANGE = open, os.getcwd, os.chdir  # a test may patch the names
+OPEN = open  # a test may patch the name
 MOST_FILE, MOST_FILES, MOST_PRINTED = 1 << 20, 200, 1 << 20
 SCRATCH = "/tmp"
 
@@ -26,7 +26,6 @@ class Surroundings:
 
     def __init__(self, *, has_files: bool, has_random: bool) -> None:
         self.has_files, self.has_random, self.state = has_files, has_random, None
-        self.first = WORKING() if has_files else ""
         if has_random:
             # the same seed once more gives the state that was sent last, while the solution's has gone on since
             for name, original in (("seed", random.seed), ("setstate", random.setstate)):
@@ -45,14 +44,9 @@ class Surroundings:
         return extras
 
     def take(self, extras: dict[str, Any]) -> None:
-        """Files that the solution has written, and the folder that it has gone to: the scratch folder or the first one."""
-        if not self.has_files:
-            return
-        write_files({str(k): v for k, v in extras.get("f", {}).items()})
-        folder = os.path.realpath(str(extras.get("c", "")))
-        if "c" in extras and (folder == self.first or (folder + "/").startswith(SCRATCH + "/")):
-            with contextlib.suppress(OSError):
-                CHANGE(folder)
+        """Files that the solution has written."""
+        if self.has_files:
+            write_files({str(k): v for k, v in extras.get("f", {}).items()})
 
     def printed(self, texts: Any) -> None:
         """Print what the solution has printed into the test's streams of this moment."""
@@ -72,7 +66,7 @@ def applied(about: dict[str, Any], extras: dict[str, Any]) -> Iterator[None]:
     had, given = read_files(), about["f"]
     # an open file of the solution goes on where it was
     write_files({p: t for p, t in given.items() if had.get(p) != t} | {p: None for p in had if p not in given})
-    before, first = read_files(), WORKING()
+    before = read_files()
     try:
         yield
     finally:
@@ -80,9 +74,6 @@ def applied(about: dict[str, Any], extras: dict[str, Any]) -> Iterator[None]:
         changed = {p: after.get(p) for p in after.keys() | before.keys() if after.get(p) != before.get(p)}
         if changed:
             extras["f"] = changed
-        with contextlib.suppress(OSError):
-            if (folder := WORKING()) != first:
-                extras["c"] = folder
 
 
 class Console:
