@@ -133,7 +133,7 @@ class Exports(SharingCoder):
             about["x"] = [n for n in OPERATORS if any(n in vars(c) for c in own)]
             if issubclass(kind, enum.Flag):
                 about["x"] = [f"__{n}__" for n in "or ror and rand xor rxor invert contains".split()]  # noqa: SIM905
-        elif "f" not in about and any("__eq__" in vars(c) for c in own):
+        elif "f" not in about and any("__eq__" in vars(c) for c in mro if c.__module__ != "builtins"):
             about["q"] = 1
         return about
 

@@ -128,9 +128,9 @@ class Proxy(metaclass=ProxyMeta):
             return False
         if self._fields is not None and other._fields is not None:
             return kind is type(other) and self._fields == other._fields
-        if (self._flags | other._flags) & MADE:
+        if (self._flags | other._flags) & MADE and (kind._has_equality or type(other)._has_equality):
             raise Untrusted(kind._link, "==")
-        return False
+        return False  # by identity, as in Python where no class of theirs has an operator
 
     def __hash__(self) -> int:
         return hash(self._id if self._fields is None else (type(self)._number, *self._fields))
