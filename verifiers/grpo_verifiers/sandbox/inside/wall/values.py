@@ -47,8 +47,8 @@ class Coder:
     keeps_identity = False
     is_simple = True
     """Whether all that was encoded since this was set is of the most common kinds, and no reference."""
-    others: frozenset[type] | set[type] = frozenset()
-    """Kinds that are known to be left to `other`."""
+    others: set[type]
+    """Kinds that are known to be left to `other`, of a side that keeps a memo."""
 
     def seen(self, value: object) -> Any:
         """The reference for a container that the other side has already; None, and a note, for a new one."""
@@ -106,7 +106,7 @@ def encode(value: Value, coder: Coder = PLAIN) -> Any:
 
 def _encode_rare(value: Value, kind: type, coder: Coder) -> Any:
     coder.is_simple = False
-    if kind in coder.others:
+    if coder.keeps_identity and kind in coder.others:
         return coder.other(value)
     if kind in RARE:
         tag, body = RARE[kind]
@@ -163,10 +163,10 @@ def _encode_subclass(value: Value, kind: type, coder: Coder) -> Any:
         return _encode_numpy(value, kind, coder)
     if plain is not None:
         return encode(plain, coder)
-    if not coder.keeps_identity and (home := lookalike(kind)):
-        return {"u": [kind.__name__, encode(home(value))]}
-    if isinstance(coder.others, set):
+    if coder.keeps_identity:
         coder.others.add(kind)
+    elif home := lookalike(kind):
+        return {"u": [kind.__name__, encode(home(value))]}
     return coder.other(value)
 
 

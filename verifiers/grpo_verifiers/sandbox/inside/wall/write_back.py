@@ -40,7 +40,7 @@ class SharingCoder(values.Coder):
     keeps_identity = True
 
     def __init__(self) -> None:
-        self.memo, self.met = dict[int, int](), list[Any]()
+        self.memo, self.met, self.others = dict[int, int](), list[Any](), set[type]()
         self.shared, self.numbers = dict[int, SharedContainer](), dict[int, int]()
         self.written = dict[int, Any]()
         """Places of arguments that a call has changed, while its result is encoded."""
