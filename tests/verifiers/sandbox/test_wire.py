@@ -160,14 +160,26 @@ def test_a_forged_content_of_a_container_of_the_test_waits_for_the_commit(kind: 
 def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> None:
     with linked() as (link, theirs):
         xs = [3, 1]
-        reply(theirs, {"rw": 0}, w=[[0, [1, 3]]])
+        reply(theirs, {"W": 0}, w=[[0, [1, 3]]])
         got = link.call(print, (xs,), {})
         assert got == [1, 3] and xs == [3, 1] and link.same(got, xs) and not link.same(got, [1, 3])
         link.commit()
         assert xs == [1, 3]
-        reply(theirs, {"rw": 0})
+        reply(theirs, {"t": [{"W": 0}, [1, 3, 5]]}, w=[[0, [1, 3, 5]]])
+        one, other = link.call(print, (xs,), {})
+        assert one == other == [1, 3, 5] and link.same(one, xs) and not link.same(other, xs)
+        reply(theirs, {"W": 0})
         with pytest.raises(Stopped):
             link.call(print, (xs,), {})
+
+
+def test_two_messages_in_a_row_are_false() -> None:
+    with linked() as (link, theirs):
+        reply(theirs, 1)
+        reply(theirs, 2)
+        with pytest.raises(Stopped):
+            link.call(print, (), {})
+        assert link.ended == "false_message"
 
 
 @pytest.mark.parametrize(
