@@ -178,17 +178,21 @@ def plain_copy(value: Value, kind: type, also: Iterable[tuple[type, Any]] = ()) 
 def lookalike(kind: type) -> Callable[[Any], Any] | None:
     """What makes the plain value that objects of a library's class equal by its own `==`, though they are none."""
     is_own = kind.__module__ in ("solution", "__main__")
-    return next(
-        (copy for base, copy in LOOKALIKES if issubclass(kind, base) and not (is_own and base in NUMBERS)), None
+    found = (
+        copy for base, copy in LOOKALIKES if issubclass(kind, base) and not (is_own and base.__module__ == "numbers")
     )
+    return next(found, None)
 
 
-NUMBERS = (numbers.Integral, numbers.Rational, numbers.Real)
 LOOKALIKES: tuple[tuple[type, Callable[[Any], Any] | None], ...] = (
-    *((kind, dict) for kind in (collections.UserDict, collections.ChainMap, types.MappingProxyType)),
+    (collections.UserDict, dict),
+    (collections.ChainMap, dict),
+    (types.MappingProxyType, dict),
     (collections.UserList, list),
     (collections.UserString, str),
-    *zip(NUMBERS, (int, None, float), strict=True),  # a fraction of sympy equals no float
+    (numbers.Integral, int),
+    (numbers.Rational, None),  # one of sympy equals no float
+    (numbers.Real, float),
 )
 COPIES: dict[type, Callable[[Any], Any]] = {
     list: lambda v: list(list.__iter__(v)),
