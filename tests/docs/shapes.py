@@ -138,7 +138,7 @@ def shape(value: object) -> dict[str, str]:
         whole = next(((m[1], said) for pattern, said in WHOLE if (m := re.match(pattern, path))), None)
         path, kind = whole or (_named(path, CHOSEN), kind)
         found.setdefault(path, set()).add(kind)
-    return {path: " | ".join(sorted(kinds, key="null".__eq__)) for path, kinds in found.items()}
+    return {path: " | ".join(sorted(kinds, key=lambda kind: (kind == "null", kind))) for path, kinds in found.items()}
 
 
 def metric_names(lines: object) -> list[str]:
