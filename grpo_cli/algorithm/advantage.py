@@ -4,8 +4,8 @@ How this works. Rewards are (P, G): P prompts, G samples each; NaN is a sample w
 
 1. `gate` decides what a group is paid. A group with equal outcomes is paid only the outcomes.
 2. `kept_mask` may leave samples out of the loss (pruning; with `by: advantage` it runs after 3).
-3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO) or `normalise_then_sum` (GDPO) makes
-   (P, G) advantages.
+3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO), `normalise_then_sum` (GDPO) or `split` (HRAS)
+   makes (P, G) advantages.
 
 `algorithm/credit.py` calls 2 and 3 by a recipe, `train/credit.py` calls 1 on judged groups.
 
@@ -16,6 +16,7 @@ With r_i the rewards of one group, n those with a verdict, m and s their mean an
     REINFORCE++-baseline   A_i = (r_i - m) / s_batch    arXiv 2501.03262
     RLOO                   A_i = (r_i - m) n / (n - 1)  arXiv 2402.14740
     GDPO                   A_i = sum_k w_k (r_ik - m_k) / s_k, scaled over the batch
+    HRAS                   A_i = sum_k w_k (r_ik - m_k) / s_k   arXiv 2606.14691
 
 Edge cases, the same in every function: a sample without a verdict is not in the baseline and gets advantage 0. A group
 whose
@@ -110,6 +111,31 @@ def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1,
     centred = torch.where(known, total - total.nanmean(), 0.0)
     std = _std(centred.reshape(1, -1), known.sum().reshape(1, 1), ddof)
     return torch.where(alive & known, centred / std.clamp(min=floor), 0.0)
+
+
+def split(
+    rewards_PG: Tensor, parts_PGK: Tensor, weights_K: Sequence[float], *, ddof: int = 1, floor: float = 1e-6
+) -> Tensor:
+    """(P, G) rewards and (P, G, K) further parts to (P, G) advantages: each is scaled in its group and weighed, as HRAS does
+    (CORA, arXiv 2606.14691); `weights_K` has one more, the first, for the rewards.
+
+    A sample that lacks a further part keeps the others. One without a reward gets 0, and counts in no part's mean: it would be paid
+    for its form alone.
+    """
+    first, *rest = weights_K
+    total_PG = first * group_advantages(rewards_PG, ddof=ddof, floor=floor)
+    for part_PG, weight in zip(parts_PGK.unbind(-1), rest, strict=True):
+        if weight:
+            known_PG = part_PG.masked_fill(rewards_PG.isnan(), math.nan)
+            total_PG = total_PG + weight * group_advantages(known_PG, ddof=ddof, floor=floor)
+    return total_PG
+
+
+def inverted(advantages: Sequence[float], is_right: Sequence[bool | None]) -> list[bool]:
+    """Of each right sample of a group, whether the advantage of a wrong one is as high; None has no verdict."""
+    wrong = [a for a, right in zip(advantages, is_right, strict=True) if right is False]
+    best = max(wrong, default=-math.inf)
+    return [a <= best for a, right in zip(advantages, is_right, strict=True) if right]
 
 
 def _std(centred: Tensor, count: Tensor, ddof: int, weights: Tensor | None = None) -> Tensor:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.advantage import group_advantages, kept_mask, leave_one_out, normalise_then_sum
+from grpo_cli.algorithm.advantage import group_advantages, kept_mask, leave_one_out, normalise_then_sum, split
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Train
@@ -97,7 +97,8 @@ def credit(
         train: baseline, scale, floor, pruning and how parts are combined.
         rewards_PG: (P, G) float; NaN where there is no verdict: out of the baseline, advantage 0.
         parts_PGK: (P, G, K) scores behind the rewards and
-        weights_K: (K,) their weights; used with `reward_combine: normalise_then_sum` only.
+        weights_K: (K,) their weights, with `split` one more, the first, for the rewards; used with `reward_combine:
+            normalise_then_sum` and `split` only.
         penalty_PG: (P, G) what a KL takes off each reward.
         finer: additional credit of single tokens; baseline, scale and KL apply to the sample's own advantage only.
 
@@ -158,6 +159,9 @@ def _outcome(
     if train.reward_combine == "normalise_then_sum":
         assert parts_PGK is not None and weights_K is not None
         A_PG = normalise_then_sum(parts_PGK, weights_K, ddof=ddof, floor=floor)
+    elif train.reward_combine == "split":
+        assert parts_PGK is not None and weights_K is not None
+        A_PG = split(rewards_PG, parts_PGK, weights_K.tolist(), ddof=ddof, floor=floor)
     elif train.baseline == "leave_one_out":
         A_PG = leave_one_out(rewards_PG, floor=floor)
     else:

@@ -37,9 +37,10 @@ def paid_beside(recipe: Recipe) -> list[str]:
 def trained_on_alone(recipe: Recipe) -> list[str]:
     """A warning for each of these that a group of equal outcomes would train on at full size."""
     train = recipe.train
-    divides = train.scale != "none" or train.reward_combine == "normalise_then_sum"
+    divides = train.scale != "none" or train.reward_combine != "sum"
     is_exposed = train.method == "rl" and train.alive_by == "reward" and divides and train.control is None
-    return [ALONE.format(name) for name in paid_beside(recipe)] if is_exposed else []
+    parts = list(train.split)[1:] if train.reward_combine == "split" else []
+    return [ALONE.format(name) for name in [*paid_beside(recipe), *parts]] if is_exposed else []
 
 
 def unlearnable(recipe: Recipe) -> tuple[str, str] | None:

@@ -193,6 +193,15 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(verify, dict):
         return out
     verify = {name: {"kind": name} | one if isinstance(one, dict) else one for name, one in verify.items()}
+    # parts behind the first are no reward: they stand beside it in the advantage
+    parts = sections.get("train", {}).get("split")
+    parts = (
+        [part.get("verifiers") for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
+    )
+    first, *rest = [part if isinstance(part, list) else [] for part in parts] or [[]]
+    for name in (name for part in rest for name in part if isinstance(name, str) and name not in first):
+        if isinstance(one := verify.get(name), dict):
+            verify[name] = {"weight": 0} | one
     given = [one for one in verify.values() if isinstance(one, dict)]
     # the outcome of an environment is a verdict, unless the model's answer is judged
     is_answer = bool(verify) and world is not None and ("tools" in world or "trl" in world)

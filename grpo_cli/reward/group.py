@@ -58,6 +58,11 @@ class Group:
             for j, reward in zip(self.judgements, self.rewards, strict=True)
         ]
 
+    def means(self, names: Sequence[str]) -> list[float]:
+        """For each sample the mean score of these verifiers; NaN where one of them gave none, or did not judge it."""
+        scores = [[j.verdicts[name].score if name in j.verdicts else None for name in names] for j in self.judgements]
+        return [math.nan if None in own else math.fsum(s or 0.0 for s in own) / len(own) for own in scores]
+
     def joined(self, other: Group) -> Group:
         """This group with more samples of the same row appended."""
         # with two rows in one group, advantages would compare different questions

@@ -8,6 +8,7 @@ because it needs torch.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
-from grpo_verifiers.answers import NO_GOLD
-from grpo_verifiers.verdict import Verdict, error, over_limit, wrong
+from grpo_verifiers.answers import NO_GOLD, find_answer
+from grpo_verifiers.thinking import after_thinking, thought
+from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, wrong
 from grpo_verifiers.verifier import BadOption, Sample, Unavailable, Verifier
 
 REASON = "learned_proxy"
+
+
+PAIR_NAMES = ("prompt", "thinking", "answer", "completion")
+_NAME = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,12 @@ class RewardModelOptions:
     """Texts in one forward."""
     device: Literal["auto", "cpu"] = "auto"
     """`auto` takes the first GPU where there is one."""
+    input: Literal["text", "pair"] = "text"
+    """`pair` is for entailment heads: two texts, `premise` and `hypothesis`, and `label` the class that means yes."""
+    premise: str = "{prompt}\n{thinking}"
+    """`pair` only: the first text, of `{prompt}`, `{thinking}`, `{answer}` (what follows the thinking) and `{completion}`."""
+    hypothesis: str = "The final answer is {answer}"
+    """`pair` only: the second text, of the same names; here `{answer}` is the stated answer alone. No thinking scores 0."""
 
 
 class RewardModelVerifier(Verifier):
@@ -55,6 +67,13 @@ class RewardModelVerifier(Verifier):
         for name in ("max_tokens", "batch"):
             if getattr(options, name) < 1:
                 raise BadOption(name, f"`{name}` must be at least 1")
+        if options.input == "pair":
+            if options.label is None:
+                raise BadOption("label", "`input: pair` needs `label`: which class of the model means yes")
+            for name in ("premise", "hypothesis"):
+                if unknown := set(_NAME.findall(getattr(options, name))) - set(PAIR_NAMES):
+                    known = ", ".join(f"`{{{one}}}`" for one in PAIR_NAMES)
+                    raise BadOption(name, f"`{name}` has `{{{min(unknown)}}}`; known: {known}")
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
@@ -126,8 +145,18 @@ class RewardModelVerifier(Verifier):
 
     def _batch(self, model: Any, tokenizer: Any, samples: Sequence[Sample]) -> list[Verdict]:
         began = time.perf_counter()
-        ids: list[list[int]] = []
-        for sample in samples:
+        ids, types = list[list[int]](), list[list[int]]()
+        alone: dict[int, Verdict] = {}
+        for i, sample in enumerate(samples):
+            if self.options.input == "pair":
+                pair = _pair(sample, self.options)
+                if isinstance(pair, Verdict):
+                    alone[i] = pair
+                found = {"input_ids": []} if isinstance(pair, Verdict) else tokenizer(*pair)
+                ids.append(found["input_ids"])
+                # of BERT's kind: 1 on the second text
+                types.append(found.get("token_type_ids", [0] * len(ids[-1])))
+                continue
             # a chat if the tokenizer has a template, else prompt and completion joined; lone surrogates have no tokens
             text, prompt = (t.encode("utf-8", "replace").decode() for t in (sample.completion, sample.prompt))
             if template := getattr(tokenizer, "chat_template", None):
@@ -137,29 +166,40 @@ class RewardModelVerifier(Verifier):
             else:
                 ids.append(tokenizer(f"{prompt}\n{text}" if prompt else text)["input_ids"])
         # a text that is too long gets no score: the model would score only a part of it
-        fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens]
-        scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
+        fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens and i not in alone]
+        kinds = {"types": [types[i] for i in fits]} if types else {}
+        scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits], **kinds), strict=True))
         # the batch's time divided by its samples: the time of one cannot be measured
         seconds = (time.perf_counter() - began) / len(samples)
-        found: list[Verdict] = []
+        verdicts: list[Verdict] = []
         for i in range(len(samples)):
-            if i not in scores:
-                found.append(over_limit("too_long"))
+            if i in alone:
+                verdicts.append(alone[i])
+            elif i not in scores:
+                verdicts.append(over_limit("too_long"))
             elif not math.isfinite(scores[i]):
-                found.append(error("non_finite", "the classifier's logits are not finite", seconds))
+                verdicts.append(error("non_finite", "the classifier's logits are not finite", seconds))
             else:
                 # never right by itself: a high score is an opinion
-                found.append(wrong(None, REASON, seconds, score=scores[i]))
-        return found
+                verdicts.append(wrong(None, REASON, seconds, score=scores[i]))
+        return verdicts
 
-    def _scores(self, model: Any, tokenizer: Any, ids: list[list[int]]) -> list[float]:
+    def _scores(
+        self, model: Any, tokenizer: Any, ids: list[list[int]], types: list[list[int]] | None = None
+    ) -> list[float]:
         import torch
 
         if not ids:
             return []
         batch = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
+        more = {}
+        if types is not None and getattr(model.config, "type_vocab_size", 0) > 1:
+            width = batch["input_ids"].shape[1]
+            more["token_type_ids"] = torch.tensor([one + [0] * (width - len(one)) for one in types]).to(model.device)
         with torch.inference_mode():
-            logits_NL = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.float()
+            logits_NL = model(
+                input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **more
+            ).logits.float()
         if logits_NL.shape[1] == 1:
             single_N = logits_NL[:, 0]
             scores_N = single_N.sigmoid() if self.options.scale == "sigmoid" else single_N.clamp(0.0, 1.0)
@@ -168,3 +208,23 @@ class RewardModelVerifier(Verifier):
             scores_N = logits_NL.softmax(dim=1)[:, label]
         found: list[float] = scores_N.tolist()
         return found
+
+
+def _pair(sample: Sample, options: RewardModelOptions) -> tuple[str, str] | Verdict:
+    """Premise and hypothesis of a sample; a verdict of 0 where there is no thinking or no answer to compare."""
+    read, thinking = after_thinking(sample.turn), thought(sample.turn)
+    if not thinking:
+        # an answer without a thinking would agree with it best of all
+        return no_answer("in_thinking" if read.is_open else "no_thinking")
+    said = find_answer(read.text, "box_or_line").texts
+    if not said:
+        return no_answer("no_answer")
+    texts = {"prompt": sample.prompt, "thinking": thinking.strip(), "completion": sample.completion}
+    return (
+        _filled(options.premise, texts | {"answer": read.text}),
+        _filled(options.hypothesis, texts | {"answer": " or ".join(said)}),
+    )
+
+
+def _filled(template: str, texts: Mapping[str, str]) -> str:
+    return _NAME.sub(lambda name: texts[name[1]], template).encode("utf-8", "replace").decode()

@@ -167,6 +167,14 @@ def step_stats(
     return out
 
 
+def right_inconsistent(samples: Sequence[SampleRecord], names: Sequence[str]) -> float | None:
+    """The share of right samples of which one of these verifiers does not call answer and thinking consistent; a sample without
+    their verdict does not count."""
+    judged = [[s.verdicts[name] for name in names if name in s.verdicts] for s in samples if s.is_right]
+    known = [one for one in judged if one and all(v.score is not None for v in one)]
+    return mean([float(any(v.outcome is not Outcome.RIGHT for v in one)) for one in known])
+
+
 def likeness(groups: Sequence[Sequence[SampleRecord]]) -> tuple[float | None, float | None]:
     """How many different texts a group has, mean over those of two samples and more; the share of them that are one text.
 

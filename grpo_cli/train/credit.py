@@ -25,7 +25,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.advantage import gate, told_apart
+from grpo_cli.algorithm.advantage import gate, inverted, told_apart
 from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
 from grpo_cli.algorithm.loss import Span, spread
 from grpo_cli.algorithm.turn_credit import Steps, gigpo, milestones, reached, subgoals
@@ -83,18 +83,28 @@ def shaping_metrics(train: Train, groups: Sequence[Group], alive_P: Tensor, A_PG
     if whole := float(pull_P.sum()):
         found["shape/alone"] = float(pull_P[~alive_P].sum()) / whole
     # for each right sample with a reward: does a wrong sample of its group get as much?
-    inverted = list[bool]()
+    lost = list[bool]()
     for group in groups:
-        pay = [
-            (j.is_right, reward)
-            for j, reward in zip(group.judgements, group.rewards, strict=True)
-            if j.outcome is not Outcome.ERROR and not math.isnan(reward)
-        ]
-        best_wrong = max((reward for is_right, reward in pay if not is_right), default=-math.inf)
-        inverted += [reward <= best_wrong for is_right, reward in pay if is_right]
-    if inverted and train.control is None:  # the rewards of a placebo do not depend on the outcome
-        found["group/inverted"] = sum(inverted) / len(inverted)
+        lost += inverted(group.rewards, _is_right(group))
+    if lost and train.control is None:  # the rewards of a placebo do not depend on the outcome
+        found["group/inverted"] = sum(lost) / len(lost)
     return found
+
+
+def split_metrics(train: Train, groups: Sequence[Group], A_PG: Tensor, step: int) -> dict[str, float]:
+    """The metrics of `reward_combine: split`: the weight of each part, and the share of right samples that are worth no more than a
+    wrong one of their group; `A_PG` (P, G)."""
+    found = {f"split/{name}/weight": part.at(step) for name, part in train.split.items()}
+    lost = list[bool]()
+    for group, own in zip(groups, A_PG.tolist(), strict=True):
+        lost += inverted(own, _is_right(group))
+    return found | ({"split/inverted": sum(lost) / len(lost)} if lost else {})
+
+
+def _is_right(group: Group) -> list[bool | None]:
+    """Whether each sample is right; None without a verdict or a reward."""
+    judged = zip(group.judgements, group.rewards, strict=True)
+    return [None if j.outcome is Outcome.ERROR or math.isnan(reward) else j.is_right for j, reward in judged]
 
 
 def _outcomes(groups: Sequence[Group]) -> Tensor:
@@ -247,13 +257,15 @@ class Method:
     weights: dict[str, float] = field(default_factory=dict)
     fine: float = 0.0
     """The amount that an invalid action takes off an episode's reward."""
+    step: int = 0
+    """The step that is under way, counted from 0: the weights of `train.split` follow it."""
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Method:
+    def of(cls, recipe: Recipe, step: int = 0) -> Method:
         """The method of a recipe."""
         weights = {name: spec.weight for name, spec in recipe.verify.items() if spec.weight}
         fine = sum(weights.get(name, 0.0) * fine for name, fine in recipe.fines.items())
-        return cls(recipe.train, weights, fine)
+        return cls(recipe.train, weights, fine, step)
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
         """The credit of each sample of these groups, all of one size; `penalty_PG` is subtracted from the rewards."""
@@ -266,8 +278,16 @@ class Method:
             parts_PGK = torch.where(pay.gated_P[:, None, None], 0.0 * parts_PGK, parts_PGK)  # NaN stays
             # shaping is the last part
             weights_K = torch.tensor([*self.weights.values(), 1.0], dtype=torch.float64)
+        elif self.train.reward_combine == "split":
+            rest = list(self.train.split.values())[1:]
+            parts_PGK = torch.stack([_tensor([g.means(part.verifiers) for g in groups]) for part in rest], dim=-1)
+            # paid for agreeing with itself, a group that is all wrong would learn to be sure of what is wrong
+            parts_PGK = torch.where(pay.gated_P[:, None, None], 0.0 * parts_PGK, parts_PGK)
+            weights_K = _tensor([[part.at(self.step) for part in self.train.split.values()]])[0]
         own = credit(self.train, rewards_PG, parts_PGK, weights_K)
         metrics = shaping_metrics(self.train, groups, pay.alive_P, own.A_PG)
+        if self.train.reward_combine == "split":
+            metrics |= split_metrics(self.train, groups, own.A_PG, self.step)
         if self.train.credit is None:
             made = own if penalty_PG is None else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
             return replace(made, metrics=metrics)

@@ -42,7 +42,7 @@ from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.failures import Failures
-from grpo_cli.statistics.step import drawn_stats, step_stats, timing_stats
+from grpo_cli.statistics.step import drawn_stats, right_inconsistent, step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, Utilisation
 from grpo_cli.train.credit import CreditMethod, Method
 from grpo_cli.train.prefer.pairs import PairMethod
@@ -107,6 +107,9 @@ class StepAccount:
         }
         drawn |= drawn_stats(every, size, signals)
         batch = step_stats(records, size, [1, size], before.credit.signal_P.tolist())
+        consistency = [name for name, one in recipe.verify.items() if one.kind == "agrees"]
+        if consistency:
+            batch["consistency/right_inconsistent"] = right_inconsistent(records, consistency)
         return cls(before, signals, records, batch, drawn)
 
 
@@ -156,7 +159,7 @@ class Loop:
         clusters: Clusters | None = None,
     ) -> None:
         self.recipe, self.rows, self.collect, self.run, self.display = recipe, rows, collect, run, display
-        self.clock, self.method = clock, method_of(recipe)
+        self.clock = clock
         train, ids, strategy = recipe.train, [row.id for row in rows], None
         if clusters is not None:
             spec = train.ads or AdsSpec()
@@ -183,6 +186,11 @@ class Loop:
         loop = cls(parts.recipe, parts.rows, collect, run, display, clock, clusters)
         loop.utilisation, loop.lines = Utilisation.of(parts.policy), parts.judge.lines
         return loop
+
+    @property
+    def method(self) -> CreditMethod:
+        """What the step under way learns from its samples."""
+        return method_of(self.recipe, self.steps_done)
 
     @property
     def ranks(self) -> Ranks:
@@ -245,7 +253,7 @@ class Loop:
 
     def follow(self, recipe: Recipe) -> None:
         """Continue with this recipe, in which a measured value was filled in after the loop was made."""
-        self.recipe, self.method = recipe, method_of(recipe)
+        self.recipe = recipe
 
     def row_ids(self, before: StepBatch, samples: Sequence[int]) -> list[str]:
         """The rows of samples of a step, counted in the order of its batch; each row once."""
@@ -323,9 +331,9 @@ class Loop:
         return samples, self.errors_seen + sum(map(max, raised, lost))
 
 
-def method_of(recipe: Recipe) -> CreditMethod:
-    """The method that gives credit to a step's samples, by a recipe."""
-    return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe)
+def method_of(recipe: Recipe, step: int) -> CreditMethod:
+    """The method that gives credit to the samples of a step, counted from 0, by a recipe."""
+    return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe, step)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:

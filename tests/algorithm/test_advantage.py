@@ -1,9 +1,11 @@
 """The numbers are the hand-computable ones of the algorithms page and of the source article."""
 
+import math
+
 import pytest
 import torch
 
-from grpo_cli.algorithm.advantage import group_advantages, leave_one_out, normalise_then_sum
+from grpo_cli.algorithm.advantage import group_advantages, inverted, leave_one_out, normalise_then_sum, split
 
 
 def advantages(rewards: list[float], **options: object) -> list[float]:
@@ -103,3 +105,53 @@ def test_a_sample_without_one_part_leaves_the_means_of_all_parts() -> None:
     assert not found[1:].any()
     assert found[0, 0] == -found[0, 1] > 0 and not found[0, 2:].any()
     assert float(found[0].sum()) == 0.0
+
+
+# Parts apart (`split`, HRAS): worked numbers
+
+TASK = torch.tensor([[1.1, 0.1, 1.1, 0.1]], dtype=torch.float64)
+CONSISTENT = torch.tensor([[0.9, 0.8, 0.2, 0.6]], dtype=torch.float64)
+
+
+def in_parts(task: torch.Tensor, consistent: torch.Tensor, beta: float) -> list[float]:
+    found: list[float] = split(task, consistent[..., None], [1.0, beta])[0].tolist()
+    return found
+
+
+def test_parts_are_scaled_apart_and_weighed() -> None:
+    assert in_parts(TASK, 0 * CONSISTENT, 0.5) == pytest.approx([0.866025, -0.866025, 0.866025, -0.866025], abs=1e-6)
+    alone = split(TASK, CONSISTENT[..., None], [0.0, 1.0])[0].tolist()
+    assert alone == pytest.approx([0.88833, 0.565301, -1.372874, -0.080757], abs=1e-6)
+    wanted = [1.31019, -0.583375, 0.179588, -0.906404]
+    assert in_parts(TASK, CONSISTENT, 0.5) == pytest.approx(wanted, abs=1e-6)
+    # a scale of the scores cancels
+    assert in_parts(TASK, 10 * CONSISTENT, 0.5) == pytest.approx(wanted, abs=1e-6)
+    # summed first, the same scale pays a wrong answer
+    assert group_advantages(TASK + 10 * CONSISTENT)[0, 1].item() == pytest.approx(0.418609, abs=1e-6)
+
+
+def test_a_score_that_is_missing_leaves_its_part_and_the_reward_stays() -> None:
+    missing = CONSISTENT.clone()
+    missing[0, 1] = math.nan
+    assert in_parts(TASK, missing, 0.5) == pytest.approx([1.340604, -0.866025, 0.343989, -0.818568], abs=1e-6)
+    lost = TASK.clone()
+    lost[0, 1] = math.nan
+    found = in_parts(lost, CONSISTENT, 0.5)
+    assert found[1] == 0.0
+    # nor does it count in the mean of the other part
+    kept = split(lost[:, [0, 2, 3]], CONSISTENT[:, [0, 2, 3], None], [1.0, 0.5])[0].tolist()
+    assert [found[i] for i in (0, 2, 3)] == pytest.approx(kept, abs=1e-12)
+
+
+def test_a_weight_of_0_is_the_reward_alone_bit_for_bit() -> None:
+    torch.manual_seed(0)
+    rewards, parts = torch.randn(20, 8, dtype=torch.float64), torch.randn(20, 8, 2, dtype=torch.float64)
+    rewards[3, 2] = parts[5, 1, 0] = math.nan
+    assert torch.equal(split(rewards, parts, [1.0, 0.0, 0.0]), group_advantages(rewards))
+
+
+def test_right_stays_above_wrong_up_to_a_weight_and_not_beyond() -> None:
+    right = [True, False, True, False]
+    assert inverted(in_parts(TASK, CONSISTENT, 0.8936), right) == [False, False]
+    assert inverted(in_parts(TASK, CONSISTENT, 0.8937), right) == [False, True]
+    assert inverted([1.0, 1.0, 0.5], [True, False, None]) == [True]

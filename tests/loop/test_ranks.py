@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.loop.recipes import small_recipe
-from tests.loop.test_resume import finish, kill_after, train, what
+from tests.loop.test_resume import METHODS, finish, kill_after, train, what
 
 TWO = ("--set", "launch.cpu_ranks=2", "--set", "run.name=run")
 
@@ -47,6 +47,21 @@ def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     broken = tmp_path / "broken/run"
     assert what(two) == what(broken)
     assert all(torch.equal(value, weights(broken, 4)[name]) for name, value in weights(two, 4).items())
+
+
+@pytest.mark.parametrize("method", ["parts apart"])
+def test_two_ranks_train_by_each_method_as_one_does(tmp_path: Path, method: str) -> None:
+    recipe = small_recipe(tmp_path, steps=3, save_every=3)
+    sets = [part for one in ["run.name=run", *METHODS[method]] for part in ("--set", one)]
+    finish(train(recipe, tmp_path / "one", *sets))
+    finish(train(recipe, tmp_path / "two", *sets, *TWO))
+    one, two = tmp_path / "one/run", tmp_path / "two/run"
+    for step in range(1, 4):
+        for a, b in zip(samples(one, step), samples(two, step), strict=True):
+            assert (a["row"], a["completion"], a["reward"]) == (b["row"], b["completion"], b["reward"])
+            assert a["advantage"] == pytest.approx(b["advantage"], abs=1e-5)
+    for name, value in weights(one, 3).items():
+        assert torch.allclose(value, weights(two, 3)[name], atol=1e-4), name
 
 
 def have_the_same_critic(one: Path, two: Path, *more: str) -> None:

@@ -68,6 +68,10 @@ METHODS = {
         *("sample.prompts=16", "sample.group=1", "train.critic.positive=0.1"),
     ],
     "ads": ["train.select=ads", "train.ads_ok=true", "train.ads.clusters=3", "train.ads.active=2"],
+    "parts apart": [
+        *('verify.form={kind: regex, pattern: "5"}', "train.reward_combine=split"),
+        "train.split={task: {verifiers: [regex]}, form: {verifiers: [form], weight: {from: 0.1, to: 0.9, steps: 5}}}",
+    ],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }
 

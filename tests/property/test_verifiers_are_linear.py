@@ -41,6 +41,8 @@ SETUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "json": ({"partial": True, "order": "free"}, {"answer": {"a": [1, 2]}}),
     "format": ({"partial": True, "boxes": "one"}, {}),
     "equation": ({}, {"target": 24, "numbers": [3, 8]}),
+    "agrees": ({}, {}),
+    "agrees, a mark": ({"ends": "#"}, {}),
     "instructions": ({"partial": True, "lenient": True}, {"instructions": ALL_CHECKS}),
 }
 UNITS = [

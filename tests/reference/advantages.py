@@ -10,7 +10,16 @@ from grpo_cli.policy.model import byte_tokenizer
 from tests.reference import world
 from tests.reference.case import Case, Errors
 from tests.reference.drive import scores
-from tests.reference.formulas import gigpo, group_advantages, is_dead, kept_places, mean, normalise_then_sum, overlong
+from tests.reference.formulas import (
+    gigpo,
+    group_advantages,
+    hras,
+    is_dead,
+    kept_places,
+    mean,
+    normalise_then_sum,
+    overlong,
+)
 from tests.reference.policy import Said
 
 
@@ -27,7 +36,7 @@ def rewards_of(
     parts: list[list[float]], weights: list[float], records: list[dict[str, Any]], errors: Errors
 ) -> list[float]:
     """Of each answer, compared with what the run wrote down."""
-    rewards = [math.fsum(w * part for w, part in zip(weights, row, strict=True)) for row in parts]
+    rewards = [math.fsum(w * part for w, part in zip(weights, row, strict=True) if w) for row in parts]
     for reward, record in zip(rewards, records, strict=True):
         missing = record["reward"] is None
         if missing or math.isnan(reward):
@@ -64,6 +73,8 @@ def advantages_of(
         rewards = [math.nan if out else r for r, out in zip(rewards, pruned, strict=True)]
     if case.normalises:
         grouped = normalise_then_sum([parts[i : i + size] for i in starts], weights, method)
+    elif case.split:
+        grouped = hras([[row[:2] for row in parts[i : i + size]] for i in starts], case.split, method)
     else:
         grouped = group_advantages([rewards[i : i + size] for i in starts], method)
     if method.scale == "group":  # a group whose judged rewards are equal teaches nothing, whatever its KL is

@@ -24,6 +24,8 @@ class Case:
     """Of the verifiers, in order."""
     normalises: bool = False
     """`reward_combine: normalise_then_sum`."""
+    split: tuple[float, ...] = ()
+    """`reward_combine: split`: the weights of its two parts, of which the first is the first verifier's."""
     parts: int = 1
     """Mini-batches of a batch."""
     gamma: float | None = None
@@ -66,6 +68,7 @@ class Case:
             t.mask_truncated,
             tuple(spec.weight for spec in recipe.verify.values()),
             t.reward_combine == "normalise_then_sum",
+            tuple(float(part.weight) for part in t.split.values()),
             t.mini_batches,
             (t.credit.gamma or 0.95) if t.credit else None,
             t.scale == "group",

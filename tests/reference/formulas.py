@@ -110,6 +110,23 @@ def normalise_then_sum(
     return [[0.0 if math.isnan(t) else (t - centre) / spread for t in total] for total in totals]
 
 
+def hras(groups: Sequence[Sequence[Sequence[float]]], weights: Sequence[float], method: Method) -> list[list[float]]:
+    """HRAS (arXiv 2606.14691) of a reward and one further score a sample: each over its own deviation in the group.
+
+    Where the rewards do not differ there is nothing; without a reward a sample is out of both, without a score out of the second.
+    """
+    found = []
+    for group in groups:
+        task = [sample[0] for sample in group]
+        if is_dead(task, method.floor, method.ddof):
+            found.append([0.0] * len(group))
+            continue
+        form = [NAN if math.isnan(sample[0]) else sample[1] for sample in group]
+        first, second = (group_advantages([column], method)[0] for column in (task, form))
+        found.append([weights[0] * a + weights[1] * b for a, b in zip(first, second, strict=True)])
+    return found
+
+
 def kept_places(values: Sequence[float], keep: int, by: str) -> set[int]:
     """Which samples of a group pruning leaves: the largest advantages (CPPO, arXiv 2503.22342), the earlier of equals, or
     the subset whose rewards vary most (PODS, arXiv 2504.13818); of such subsets the one with the most high rewards, of

@@ -95,6 +95,10 @@ def _advantages() -> Iterator[Planned]:
     yield _run("advantages", "normalise_then_sum", train={"reward_combine": "normalise_then_sum"}, **TWO)
     kept = {"reward_combine": "normalise_then_sum", "dead_groups": "keep"}
     yield _run("advantages", "normalise_then_sum keep", train=kept, **TWO)
+    own = {"task": {"verifiers": ["v"], "weight": 0.8}, "form": {"verifiers": ["w"], "weight": 0.6}}
+    for dead in ("drop", "keep"):
+        train = {"reward_combine": "split", "split": own, "dead_groups": dead, "inner_epochs": 2}
+        yield _run("advantages", "split", dead, train=train, **(TWO | {"verify": TWO["verify"] | {"w": {"weight": 0}}}))
     for loss in ("grpo", "dapo", "dr_grpo"):
         train = {"loss": loss, "mask_truncated": True, "inner_epochs": 2}
         yield _run("advantages", "mask_truncated", loss, train=train, sample={"micro_batch": 4})

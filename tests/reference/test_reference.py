@@ -23,6 +23,8 @@ SAMPLE = (
     "kl sapo k3_corrected mb20",
     "kl cispo k1_loss mb4",
     "advantages normalise_then_sum",
+    "advantages split drop",
+    "advantages split keep",
     "advantages mask_truncated k1_reward",
     "advantages k1_reward group",
     "advantages entropy_coef mb4",

@@ -124,3 +124,51 @@ def test_a_proxy_is_named_in_the_warnings() -> None:
     assert proxy_warnings(plan.entries) == [
         "`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"
     ]
+
+
+def pairs(folder: Path, texts: list[str], **options: Any) -> list[Any]:
+    verifier = build("reward_model", model=str(folder), device="cpu", input="pair", label=1, **options)
+    found = verifier.judge([Sample(text, None, "so it is") for text in texts])
+    verifier.close()
+    return found
+
+
+def test_a_pair_is_scored_by_premise_and_hypothesis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save(tmp_path, labels=3)
+    seen = list[Any]()
+    real = type(build("reward_model", model="x"))._scores  # type: ignore[attr-defined]
+
+    def watched(self: Any, model: Any, tokenizer: Any, ids: list[list[int]], **more: Any) -> list[float]:
+        seen.extend(tokenizer.decode(one) for one in ids)
+        return list(real(self, model, tokenizer, ids, **more))
+
+    monkeypatch.setattr(type(build("reward_model", model="x")), "_scores", watched)
+    one, other = pairs(
+        folder,
+        ["<think> good </think> The answer is bad", "<think> bad </think> The answer is bad"],
+        hypothesis="it is {answer}",
+    )
+    assert seen == ["so it is good it is bad", "so it is bad it is bad"]
+    assert one.score != other.score and one.outcome is Outcome.WRONG and one.reason == "learned_proxy"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("The answer is bad", "no_thinking"), ("<think> good", "in_thinking"), ("<think> good </think>", "no_answer")],
+)
+def test_a_pair_without_thinking_or_answer_scores_0_without_the_model(tmp_path: Path, text: str, reason: str) -> None:
+    (found,) = pairs(save(tmp_path, labels=3), [text])
+    assert (found.score, found.reason, found.outcome) == (0.0, reason, Outcome.NO_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({}, "`input: pair` needs `label`"),
+        ({"label": 1, "premise": "{question}"}, "`premise` has `{question}`"),
+        ({"label": 1, "hypothesis": "{gold}"}, "`hypothesis` has `{gold}`"),
+    ],
+)
+def test_a_pair_that_cannot_be_meant_is_refused(options: dict[str, Any], part: str) -> None:
+    with pytest.raises(BadOption, match=part.replace("{", "\\{")):
+        build("reward_model", model="x", input="pair", **options)

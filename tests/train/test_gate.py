@@ -441,3 +441,68 @@ def test_groups_whose_outcomes_nearly_tie_are_counted() -> None:
     ]
     assert measured(said, *groups)["group/near_tie"] == 0.25
     assert measured(recipe({"judge": {"kind": "regex", "pattern": "x"}}), *groups)["group/near_tie"] == 0.0
+
+
+# `reward_combine: split`: the reward is one part, what stands beside it another
+
+PARTS = {"task": {"verifiers": ["math"]}, "consistency": {"verifiers": ["agrees"], "weight": 0.5}}
+SPLIT = {"reward_combine": "split", "split": PARTS}
+CONSISTENT = [0.9, 0.8, 0.2, 0.6]
+RIGHT = [1.0, 0.0, 1.0, 0.0]
+
+
+def apart(**train: Any) -> Recipe:
+    return recipe({"math": {}, "agrees": {}}, train=SPLIT | train)
+
+
+def worth(said: Recipe, right: list[float], consistent: list[float], step: int = 0) -> list[float]:
+    found: list[float] = (
+        Method.of(said, step).credit([group(said, {"math": right, "agrees": consistent})]).A_PG[0].tolist()
+    )
+    return found
+
+
+def test_a_further_part_stands_beside_the_reward() -> None:
+    said = apart()
+    assert said.verify["agrees"].weight == 0  # in the reward
+    assert group(said, {"math": RIGHT, "agrees": CONSISTENT}).rewards == RIGHT
+    assert worth(said, RIGHT, CONSISTENT) == pytest.approx([1.31019, -0.583375, 0.179588, -0.906404], abs=1e-6)
+    # a score that is missing leaves the reward as it is
+    found = worth(said, RIGHT, [0.9, NAN, 0.2, 0.6])
+    assert found == pytest.approx([1.340604, -0.866025, 0.343989, -0.818568], abs=1e-6)
+
+
+def test_a_further_part_is_gated_by_the_outcome() -> None:
+    for dead in ([0.0] * 4, [1.0] * 4):
+        assert worth(apart(), dead, CONSISTENT) == [0.0] * 4
+        assert not Method.of(apart()).has_signal(group(apart(), {"math": dead, "agrees": CONSISTENT}))
+        today = worth(apart(alive_by="reward"), dead, CONSISTENT)
+        assert today == pytest.approx([0.444165, 0.28265, -0.686437, -0.040379], abs=1e-6)
+
+
+def test_a_sample_without_a_verdict_is_worth_nothing_however_consistent() -> None:
+    found = worth(apart(), [1.0, NAN, 0.0, 0.0], CONSISTENT)
+    assert found[1] == 0.0 and all(found[i] for i in (0, 2, 3))
+
+
+def test_the_weight_of_a_part_follows_the_step() -> None:
+    ramp = {"from": 0.1, "to": 0.5, "steps": 50}
+    said = apart(split=PARTS | {"consistency": {"verifiers": ["agrees"], "weight": ramp}})
+    part = said.train.split["consistency"]
+    assert [part.at(step) for step in (0, 25, 50, 80)] == pytest.approx([0.1, 0.3, 0.5, 0.5])
+    whole = worth(apart(), RIGHT, CONSISTENT)
+    assert worth(said, RIGHT, CONSISTENT, 50) == pytest.approx(whole) != worth(said, RIGHT, CONSISTENT, 0)
+    metrics = Method.of(said, 25).credit([group(said, {"math": RIGHT, "agrees": CONSISTENT})]).metrics
+    assert metrics["split/consistency/weight"] == pytest.approx(0.3) and metrics["split/task/weight"] == 1.0
+
+
+def test_without_weight_on_the_further_part_it_is_plain_grpo_bit_for_bit() -> None:
+    said = apart(split=PARTS | {"consistency": {"verifiers": ["agrees"], "weight": 0}})
+    assert worth(said, RIGHT, CONSISTENT) == worth(recipe({"math": {}, "agrees": {"weight": 0}}), RIGHT, CONSISTENT)
+
+
+def test_right_answers_that_a_wrong_one_outweighs_are_counted() -> None:
+    for weight, share in ((0.89, 0.0), (0.9, 0.5)):
+        said = apart(split=PARTS | {"consistency": {"verifiers": ["agrees"], "weight": weight}})
+        metrics = Method.of(said).credit([group(said, {"math": RIGHT, "agrees": CONSISTENT})]).metrics
+        assert metrics["split/inverted"] == share

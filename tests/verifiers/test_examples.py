@@ -10,6 +10,7 @@ from grpo_verifiers import Outcome, Unavailable, build
 from grpo_verifiers.registry import kind_class
 
 OURS = [
+    "agrees",
     "choice",
     "equation",
     "exact",

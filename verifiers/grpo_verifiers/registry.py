@@ -81,6 +81,7 @@ KINDS = Kinds(
         "equation": "grpo_verifiers.kinds.equation:EquationVerifier",
         "instructions": "grpo_verifiers.kinds.instructions:InstructionsVerifier",
         "judge": "grpo_verifiers.kinds.judge:JudgeVerifier",
+        "agrees": "grpo_verifiers.kinds.agrees:AgreesVerifier",
         "environment": "grpo_verifiers.kinds.environment:EnvironmentVerifier",
         "reasoning_gym": "grpo_verifiers.kinds.reasoning_gym:GymVerifier",
     }

@@ -101,6 +101,14 @@ def has_thought(text: str) -> bool:
     return after_thinking(text).has_thought
 
 
+def thought(text: str) -> str:
+    """The thinking itself, a line for each mark in it; "" where there is none, or where it is not closed."""
+    found = after_thinking(text)
+    if found.is_open or not found.has_thought:
+        return ""
+    return _TAG.sub("\n", text[: len(text) - len(found.text)])
+
+
 def opening_at_end(prompt: str) -> str:
     """The opening of a thinking at the end of a prompt (written by the template), with white space after it; else
     ""."""

@@ -323,6 +323,7 @@ SUBJECTS: tuple[Subject, ...] = (
         methods.describe_preference,
         methods.render_preference,
     ),
+    Subject("beside", lambda: methods.BESIDE, methods.describe_beside, methods.render_beside),
     Subject("selectors", lambda: SELECTORS, describe_selector, render_named),
     Subject("strategies", lambda: STRATEGIES, describe_strategy, render_named),
     Subject("findings", rules, describe_finding, render_finding),

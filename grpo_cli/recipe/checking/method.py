@@ -44,10 +44,10 @@ def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if train.method != "rl" or train.baseline == "critic":
         other = f"method: {train.method}" if train.method != "rl" else "baseline: critic"
         yield RecipeFinding(FLOOR, f"`std_floor: noise` has no effect with `{other}`", "leave it out")
-    elif train.reward_combine == "normalise_then_sum":
+    elif train.reward_combine != "sum":
         yield RecipeFinding(
             FLOOR,
-            "`std_floor: noise` is one number in units of the reward, and `normalise_then_sum` scales each part by itself",
+            f"`std_floor: noise` is one number in units of the reward, and `{train.reward_combine}` scales each part by itself",
             "say `reward_combine: sum`, or a number",
         )
 
@@ -212,33 +212,75 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         if t.loss == "bnpo":
             said = "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones"
             yield RecipeFinding(path, said, "say `loss: dapo`")
-        if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
+        if t.prune.by == "variance" and t.reward_combine != "sum":
             yield RecipeFinding(
-                (*path, "by"), "`by: variance` compares summed rewards, `normalise_then_sum` never forms them"
+                (*path, "by"), f"`by: variance` compares summed rewards, `{t.reward_combine}` never forms them"
             )
-    if t.control is not None and t.reward_combine != "sum":
+    if t.reward_combine == "sum":
+        return
+    if t.control is not None:
         yield RecipeFinding(
-            ("train", "control"), "`train.control` replaces the summed reward, which `normalise_then_sum` never forms"
+            ("train", "control"), f"`train.control` replaces the summed reward, which `{t.reward_combine}` never forms"
         )
-    if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
+    if t.baseline != "mean" or t.scale != "group":
+        further = " and then over the batch" if t.reward_combine == "normalise_then_sum" else ""
         yield RecipeFinding(
             first_set(is_set, ("train", "reward_combine")),
-            "`reward_combine: normalise_then_sum` scales each part within its group and then over the batch",
+            f"`reward_combine: {t.reward_combine}` scales each part within its group{further}",
             "leave `baseline` and `scale` as they are",
         )
-    if t.reward_combine == "normalise_then_sum" and t.kl.beta > 0 and t.kl.estimator == "k1_reward":
+    if t.kl.beta > 0 and t.kl.estimator == "k1_reward":
         yield RecipeFinding(
             first_set(is_set, ("train", "kl", "estimator"), ("train", "reward_combine")),
-            "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
+            f"`k1_reward` takes the KL off the summed reward, and `{t.reward_combine}` never forms that sum",
             "choose another `kl.estimator`, such as `k3_corrected`",
         )
-    if t.reward_combine == "normalise_then_sum" and recipe.combine.method != "sum":
+    if recipe.combine.method != "sum":
         yield RecipeFinding(
             first_set(is_set, ("combine", "method"), ("train", "reward_combine")),
-            f"`combine: {recipe.combine.method}` has no effect on `reward_combine: normalise_then_sum`, which takes the"
+            f"`combine: {recipe.combine.method}` has no effect on `reward_combine: {t.reward_combine}`, which takes the"
             " scores of the verifiers apart: what is gated would be paid",
             "leave `combine` out, or say `reward_combine: sum`",
         )
+
+
+def check_split(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """Parts of the advantage that name no verifier, none twice, and none that the reward counts already."""
+    train, path = recipe.train, ("train", "split")
+    if train.reward_combine != "split":
+        if train.split:
+            said = f"`train.split` has no effect with `reward_combine: {train.reward_combine}`"
+            yield RecipeFinding(path, said, "say `reward_combine: split`", at_key=True)
+        return
+    if len(train.split) < 2:
+        yield RecipeFinding(
+            path if train.split else ("train", "reward_combine"),
+            "`reward_combine: split` needs two parts: with one it is plain GRPO",
+            "such as `split: {task: {verifiers: [math]}, consistency: {verifiers: [agrees], weight: 0.5}}`",
+        )
+        return
+    seen = dict[str, str]()
+    for at, (name, part) in enumerate(train.split.items()):
+        for place, verifier in enumerate(part.verifiers):
+            here: Path = (*path, name, "verifiers", place)
+            if verifier not in recipe.verify:
+                hint = unknown(verifier, recipe.verify, "`verify`")
+                yield RecipeFinding(here, f"`train.split.{name}` names no verifier `{verifier}`", hint)
+            elif verifier in seen:
+                said = f"`{verifier}` stands in the part `{seen[verifier]}` already: it would count twice"
+                yield RecipeFinding(here, said, "leave it out of one of them")
+            elif at and recipe.verify[verifier].weight:
+                said = f"`{verifier}` has a weight in the reward, which is the first part, and stands in `{name}`"
+                yield RecipeFinding(("verify", verifier, "weight"), said, "leave `weight` out, or say 0")
+            seen.setdefault(verifier, name)
+    first, own = next(iter(train.split.items()))
+    for verifier, one in recipe.verify.items():
+        if one.weight and verifier not in own.verifiers and verifier not in seen:
+            said = f"`{verifier}` is paid, and stands in no part"
+            yield RecipeFinding((*path, first, "verifiers"), said, f"add it to `{first}`, or give it `weight: 0`")
+    if not any(one.primary and one.weight and name in own.verifiers for name, one in recipe.verify.items()):
+        said = f"the primary verifier is not in `{first}`: the first part is the reward, and says what is right"
+        yield RecipeFinding((*path, first, "verifiers"), said, "put it there, with a weight")
 
 
 def check_dead_groups(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
@@ -290,7 +332,7 @@ def check_schedule(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 
 RL_ONLY = (
     *("algorithm", "loss", "ratio", "baseline", "scale", "clip", "kl", "prune", "alive_by", "overlong"),
-    *("mask_truncated", "credit"),
+    *("mask_truncated", "credit", "split"),
 )
 """Keys of `train` that shape advantages or their loss."""
 DRAWN_ONLY: dict[Path, str] = {

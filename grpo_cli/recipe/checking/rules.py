@@ -20,6 +20,7 @@ from grpo_cli.recipe.checking.method import (
     check_loss,
     check_prefer,
     check_schedule,
+    check_split,
 )
 from grpo_cli.recipe.checking.values import IsSet, RecipeFinding, first_set, shown, unknown
 from grpo_cli.recipe.sections.fields import Path
@@ -37,7 +38,7 @@ def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
         *(_verifiers, _combining, _sampling, _model, _memory, check_loss, check_dead_groups, check_schedule),
         *(_evaluation, _monitors, _course, _strategy),
         *(check_episodes, check_credit, check_prefer, _stages),
-        *(check_critic, check_ads, check_alive_by),
+        *(check_critic, check_ads, check_alive_by, check_split),
     )
     return [finding for check in checks for finding in check(recipe, is_set)]
 

@@ -423,7 +423,7 @@ def _unknown_key(path: Path, value: object) -> RecipeFinding:
 
 
 def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = False) -> RecipeFinding:
-    if path == ("combine", "method") and value == "normalise_then_sum":
+    if path == ("combine", "method") and value in ("normalise_then_sum", "split"):
         return RecipeFinding(
             path, f"`combine` rates one sample, `{value}` works across a group", f"say `train.reward_combine: {value}`"
         )

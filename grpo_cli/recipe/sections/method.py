@@ -10,10 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from grpo_cli.recipe.engines import ENGINES, EngineKind
-from grpo_cli.recipe.sections.fields import Above0, Count, Least0, ModelName, Section, Share, Whole, Words, one_of
+from grpo_cli.recipe.sections.fields import (
+    MANY,
+    ONE,
+    Above0,
+    Count,
+    Least0,
+    ModelName,
+    Section,
+    Share,
+    Whole,
+    Words,
+    one_of,
+)
 from grpo_cli.recipe.sections.inputs import Model, Source
 
 if TYPE_CHECKING:
@@ -136,6 +148,37 @@ class TurnCredit(Section):
     """`milestones` only, for answers of one turn: a regular expression for each name, found where the milestone is reached."""
     plan: str = "first"
     """`planner` only: `first` takes the first turn for the plan, any other text ends the plan at the start of a turn."""
+
+
+class Ramp(Section):
+    """A weight that moves in a straight line from one value to another, and stays there."""
+
+    begin: Least0 = Field(alias="from")
+    """Its value in the first step."""
+    to: Least0
+    """Its value from then on."""
+    steps: Whole
+    """Steps until it is reached."""
+
+
+class SplitPart(Section):
+    """One part of the advantage: verifiers whose scores are compared within a group by themselves."""
+
+    verifiers: Annotated[list[Words], Field(min_length=1)]
+    """Those whose scores it sums. Each verifier stands in one part; the first part is the reward, shaping included, and a verifier
+    of a further part has weight 0 in it."""
+    weight: Annotated[
+        Annotated[Least0, Tag(ONE)] | Annotated[Ramp, Tag(MANY)],
+        Discriminator(lambda value: MANY if isinstance(value, dict | Ramp) else ONE),
+    ] = 1.0
+    """Factor of the part in the advantage, a number or a mapping of `from`, `to` and `steps`; a factor on its scores would cancel."""
+
+    def at(self, step: int) -> float:
+        """The weight in step `step`, counted from 0."""
+        if not isinstance(self.weight, Ramp):
+            return self.weight
+        ramp = self.weight
+        return ramp.begin + (ramp.to - ramp.begin) * min(step / ramp.steps, 1.0)
 
 
 class Prefer(Section):
@@ -283,8 +326,10 @@ class Train(Section):
     """DAPO's soft penalty, from 0 to -1 over this last share of `sample.max_tokens`; left out, none."""
     mask_truncated: bool = False
     """Leave truncated completions out of the loss."""
-    reward_combine: Literal["sum", "normalise_then_sum"] = "sum"
-    """Sum weighted scores, or normalise each verifier's within the group first."""
+    reward_combine: Literal["sum", "normalise_then_sum", "split"] = "sum"
+    """Sum weighted scores, normalise each verifier's within the group first, or normalise each part of `split` within the group."""
+    split: dict[str, SplitPart] = Field(default_factory=dict)
+    """`reward_combine: split` only: the parts of the advantage by name. See `grpo explain split`."""
     critic: CriticSpec | None = None
     """The critic of `baseline: critic`; left out, there is none."""
     control: Literal["random", "shuffled", "format_only"] | None = None

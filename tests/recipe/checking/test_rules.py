@@ -12,6 +12,9 @@ PREFER = ("train.method=prefer",)
 PAIRS = (*PREFER, "prefer.data=pairs.jsonl")
 KEEP = ("train.dead_groups=keep",)
 FORM = ("verify.form={kind: exact, weight: 0.5}",)
+AGREES = ("verify.agrees={}", "train.reward_combine=split")
+PARTS = "train.split={task: {verifiers: [math]}, consistency: {verifiers: [agrees]}}"
+SPLIT = (*AGREES, PARTS)
 NORMALISED = ("train.reward_combine=normalise_then_sum", "verify.w={kind: exact, weight: 0.5}")
 
 
@@ -49,6 +52,30 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         ([*PAIRS, "train.select=mopps"], "`train.select` has no effect with `prefer.data`"),
         ([*PREFER, "prefer.data=run:first"], "`run:first` gives single answers"),
         ([*PREFER, "prefer.data=3"], "must be"),
+        ([*AGREES], "needs two parts: with one it is plain GRPO"),
+        ([*AGREES, "train.split={task: {verifiers: [math, agrees]}}"], "needs two parts"),
+        (["verify.agrees={}", PARTS], "`train.split` has no effect with `reward_combine: sum`"),
+        ([*SPLIT, "train.split.task.verifiers=[math, form]"], "`train.split.task` names no verifier `form`"),
+        ([*SPLIT, "train.split.more.verifiers=[math]"], "`math` stands in the part `task` already"),
+        ([*SPLIT, "verify.agrees.weight=0.5"], "`agrees` has a weight in the reward"),
+        ([*SPLIT, *FORM], "`form` is paid, and stands in no part"),
+        (
+            [*SPLIT, *FORM, "train.split.task.verifiers=[form]", "verify.math.weight=0"],
+            "the primary verifier is not in `task`",
+        ),
+        ([*SPLIT, "train.split.consistency.weight=-1"], "must be"),
+        (
+            [*SPLIT, "train.split.consistency.weight={from: 0.1, to: 0.5}"],
+            "`train.split.consistency.weight.steps` is missing",
+        ),
+        ([*SPLIT, "train.baseline=leave_one_out", "train.scale=none"], "scales each part within its group"),
+        ([*SPLIT, "train.scale=batch"], "scales each part within its group"),
+        ([*SPLIT, "train.prune={keep: 2, by: variance}"], "`split` never forms them"),
+        ([*SPLIT, "combine=min"], "has no effect on `reward_combine: split`"),
+        ([*SPLIT, "train.control=random"], "which `split` never forms"),
+        ([*SPLIT, *KEEP, "train.kl={beta: 0.1, estimator: k1_reward}"], "`split` never forms that sum"),
+        ([*SPLIT, "train.std_floor=noise"], "is one number in units of the reward"),
+        (["combine=split"], "works across a group"),
         (["train.std_floor=0"], "must be above 0"),
         (["train.std_floor=loud"], "must be above 0, or `noise`, got"),
         (["train.std_floor=noise", *NORMALISED], "is one number in units of the reward"),

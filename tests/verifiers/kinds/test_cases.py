@@ -12,7 +12,21 @@ import pytest
 from grpo_verifiers import Outcome, Verifier, build
 
 CASES = Path(__file__).parents[2] / "cases"
-KINDS = ["choice", "equation", "exact", "format", "instructions", "json", "numeric", "reasoning_gym", "regex", "set"]
+KINDS = [
+    *(
+        "agrees",
+        "choice",
+        "equation",
+        "exact",
+        "format",
+        "instructions",
+        "json",
+        "numeric",
+        "reasoning_gym",
+        "regex",
+        "set",
+    )
+]
 _built: dict[str, Verifier] = {}
 
 
