@@ -2,7 +2,7 @@
 of cuts (`rredcot`), mixed inputs (`n_grpo`).
 
     PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_methods.py split OUT.jsonl --seeds 0 1 2 3 4
-    … bench_methods.py split OUT.jsonl --tune          # every arm at three rates with one more seed
+    … bench_methods.py split OUT.jsonl --tune          # every arm at both rates with one more seed
     … bench_methods.py split OUT.jsonl --summary
 
     352=   ->   <think>352=067</think>\\boxed{067}
@@ -32,7 +32,7 @@ from race_tasks import joined, write_model
 
 NOISE, APART = 0.2, 0.3
 DIGITS = (2, 3, 4)
-RATES = (1e-4, 3e-4, 1e-3)
+RATES = (3e-4, 1e-3)
 TUNING_SEED = 100
 CONSISTENCY = {"verify": {"math": {"primary": True}, "agrees": {"weight": 0}}}
 
@@ -46,7 +46,6 @@ def parts(weight: float) -> dict[str, Any]:
 ARMS: dict[str, dict[str, dict[str, Any]]] = {
     "split": {
         "grpo": CONSISTENCY,
-        "b.25": parts(0.25),
         "b.5": parts(0.5),
         "b1": parts(1.0),
         "sum10": {"verify": {"math": {"primary": True}, "agrees": {"weight": 10}}},
@@ -201,7 +200,38 @@ def deal_out() -> None:
     Group.means = dealt  # type: ignore[method-assign]
 
 
-PLACEBOS = {"split": deal_out}
+def lend_weights() -> None:
+    """From now on an answer's segments have the weights of the answer before it with as many."""
+    from grpo_cli.train import credit
+
+    weights, last = credit.cut_weights, dict[int, list[float]]()
+
+    def lent(gained: list[float], tokens: list[int], advantage: float) -> list[float]:
+        own = weights(gained, tokens, advantage)
+        other = last.get(len(own), own)
+        last[len(own)] = own
+        mean = sum(size * n for size, n in zip(other, tokens, strict=True)) / sum(tokens)
+        return [size / mean for size in other]
+
+    credit.cut_weights = lent  # type: ignore[assignment]
+
+
+def any_neighbours() -> None:
+    """From now on the neighbours of a token are those of another, by a fixed permutation of the vocabulary."""
+    from grpo_cli.rollout import mixing
+
+    near = mixing.nearest
+
+    def permuted(embeddings: Any, norms: Any, anchors: Any, allowed: Any, k: int) -> Any:
+        import torch
+
+        order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))
+        return near(embeddings, norms, order[anchors], allowed, k)
+
+    mixing.nearest = permuted  # type: ignore[assignment]
+
+
+PLACEBOS = {"split": deal_out, "rredcot": lend_weights, "n_grpo": any_neighbours}
 
 
 def interval(gaps: list[float]) -> str:
@@ -237,9 +267,9 @@ def summary(results: list[dict[str, Any]], race: str) -> str:
 
 
 def best_rate(results: list[dict[str, Any]], race: str, name: str) -> float:
-    """The rate at which an arm did best in `--tune`; the middle one before that."""
+    """The rate at which an arm did best in `--tune`; the first before that."""
     tried = [one for one in results if (one["race"], one["arm"], one["seed"]) == (race, name, TUNING_SEED)]
-    return max(tried, key=lambda one: one["after"])["lr"] if tried else RATES[1]
+    return max(tried, key=lambda one: one["after"])["lr"] if tried else RATES[0]
 
 
 def main() -> None:
@@ -248,11 +278,11 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--arms", nargs="+")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument(
         "--warm-steps", type=int, default=400, help="of the warm-up, which is made once beside the results"
     )
-    parser.add_argument("--tune", action="store_true", help="every arm at three rates, with a seed of its own")
+    parser.add_argument("--tune", action="store_true", help="every arm at both rates, with a seed of its own")
     parser.add_argument("--summary", action="store_true", help="print what the file holds, run nothing")
     asked = parser.parse_args()
     results = [json.loads(line) for line in asked.results.read_text().splitlines()] if asked.results.exists() else []

@@ -10,6 +10,9 @@ compares a turn with other turns at the same place. They differ in the definitio
 
     p = (value - mean of the place) / (std of the place + 1e-6), or without the division
 
+`cut_weights` and `cut_values` need no place to compare with: they divide what one answer gained among its own segments
+(RREDCoT, arXiv 2606.06475).
+
 Edge cases: an episode without a verdict (`known` False) is in no mean and gets zeros. A turn equal to all turns that it
 is compared with gets exactly 0: rounding must not create a signal.
 """
@@ -205,3 +208,54 @@ def _compared(
         for (number, turn), value in zip(members, compared, strict=True):
             parts[number][turn] = value
     return parts
+
+
+# Segments of one answer, by the policy's own value of each cut.
+
+LEAST_SHARE = 0.1
+"""Of the largest gain, what every segment weighs (the authors')."""
+MOST_SCALE = 5.0
+"""How far gains are scaled up at most: where all are nearly 0 they are noise."""
+
+
+def kept_cuts(cuts: Sequence[int], entropies: Sequence[float], segments: int) -> list[int]:
+    """The cuts, places of an answer in order, that leave so many segments: the one with the least entropy behind it goes first."""
+    left = list(zip(cuts, entropies, strict=True))
+    while len(left) + 1 > segments:
+        left.remove(min(left, key=lambda one: one[1]))
+    return [cut for cut, _ in left]
+
+
+def gains(values: Sequence[float], right: bool) -> list[float]:
+    """What each segment gained: `values` are those before each segment, behind the last stands whether the answer is right."""
+    behind = [*values[1:], float(right)]
+    return [after - before for before, after in zip(values, behind, strict=True)]
+
+
+def cut_weights(gained: Sequence[float], tokens: Sequence[int], advantage: float) -> list[float]:
+    """What the advantage of an answer is multiplied by on each of its segments; 1 on average over tokens, never below 0."""
+    least, sign = LEAST_SHARE * max(map(abs, gained)), math.copysign(1.0, advantage)
+    sizes = [max(sign * gain, 0.0) + least for gain in gained]
+    # alike, they are 1 to the last bit, as without credit
+    if not least or min(sizes) == max(sizes):
+        return [1.0] * len(sizes)
+    mean = math.fsum(size * n for size, n in zip(sizes, tokens, strict=True)) / sum(tokens)
+    return [size / mean for size in sizes]
+
+
+def cut_values(
+    gained: Sequence[Sequence[float]], tokens: Sequence[Sequence[int]], advantages: Sequence[float]
+) -> list[list[float]]:
+    """The advantage of each segment of the answers of one row: what it gained less the mean of the segments of that number, scaled
+    so that an answer's mean |advantage| over tokens is that of its own."""
+    most = max(map(len, gained), default=0)
+    means = [
+        math.fsum(column) / len(column) for k in range(most) if (column := [row[k] for row in gained if k < len(row)])
+    ]
+    found = []
+    for row, lengths, advantage in zip(gained, tokens, advantages, strict=True):
+        centred = [gain - mean for gain, mean in zip(row, means, strict=False)]
+        size = math.fsum(abs(c) * n for c, n in zip(centred, lengths, strict=True)) / max(sum(lengths), 1)
+        scale = min(abs(advantage) / size, MOST_SCALE) if size > ROUNDING and advantage else 0.0
+        found.append([scale * c for c in centred])
+    return found

@@ -21,6 +21,7 @@ from grpo_cli.reward.judge import Judge, Judgement, RowTasks, Task
 from grpo_cli.reward.pay import RewardRule
 from grpo_cli.rollout.collect import EngineCall, RowCompletions
 from grpo_cli.rollout.engine import Completion, OnFinish, Turn
+from grpo_verifiers.thinking import after_thinking
 
 Decode = Callable[[list[list[int]]], list[str]]
 
@@ -162,6 +163,8 @@ class CreditMarker:
 
     def put(self, completions: Sequence[Completion]) -> list[Completion]:
         """The same samples with their marks: `planned` tokens at the start of each turn, or the parts up to milestones."""
+        if self.spec.method == "rredcot":
+            return [replace(c, marks=self._lines(c.token_ids)) for c in completions]
         if self.spec.method != "planner":
             # without patterns the environment names the milestones itself, turn by turn
             return [replace(c, marks=self._milestones(c.token_ids)) if self.spec.patterns else c for c in completions]
@@ -196,6 +199,19 @@ class CreditMarker:
         if start < len(ids) or not parts:
             parts.append(Turn(start, len(ids)))
         return tuple(parts)
+
+    def _lines(self, ids: list[int]) -> tuple[Turn, ...]:
+        """The lines of an answer's thinking, the last with all that follows it."""
+        text = self.decode([ids])[0]
+        read = after_thinking(text)
+        # behind the thinking, or behind the forced text itself, no answer can be forced any more
+        ends = [len(text) - len(read.text)] if len(read.text) < len(text) and not read.is_open else []
+        if self.spec.force in text:
+            ends.append(text.rindex(self.spec.force))
+        last = self._tokens(ids, text[: min(ends)]) if ends else len(ids)
+        breaks = ["\n" in piece for piece in self.decode([[token] for token in ids])]
+        cuts = [i + 1 for i in range(min(last, len(ids) - 1)) if breaks[i] and not breaks[i + 1]]
+        return tuple(Turn(start, end) for start, end in zip([0, *cuts], [*cuts, len(ids)], strict=True))
 
     def _tokens(self, ids: list[int], text: str) -> int:
         """The smallest number of tokens of `ids` whose text starts with this prefix."""

@@ -49,6 +49,8 @@ class Turn:
     """Whether the environment ended the episode."""
     planned: int = 0
     """Number of tokens at its start that are a plan; only set if credit treats plans separately."""
+    value: float | None = None
+    """The chance of a right answer before it, as the policy gives it; only where credit asks for it."""
 
     @property
     def tokens(self) -> int:

@@ -1,6 +1,6 @@
 """Log-probs of given completions in one forward pass, without gradients; equal pairs of prompt and completion run once.
 
-Nothing calls it yet: it is for methods that score texts which the policy did not draw.
+For methods that score texts which the policy did not draw: `train/cuts.py` scores answers behind the cuts of a thinking.
 
 On a CPU, where the time of a forward pass is proportional to its tokens, completions share the pass over their prompt.
 On other devices, and for models that cannot share it, each pair is a row padded on the right; a causal model never sees

@@ -28,7 +28,7 @@ from torch import Tensor
 from grpo_cli.algorithm.advantage import gate, inverted, told_apart
 from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
 from grpo_cli.algorithm.loss import Span, spread
-from grpo_cli.algorithm.turn_credit import Steps, gigpo, milestones, reached, subgoals
+from grpo_cli.algorithm.turn_credit import Steps, cut_values, cut_weights, gains, gigpo, milestones, reached, subgoals
 from grpo_cli.recipe.sections.recipe import Recipe, Train, TurnCredit
 from grpo_cli.reward.group import Group
 from grpo_cli.rollout.engine import Completion, Turn
@@ -167,6 +167,38 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
     return TokenCredit(model, plans, on(acts))
 
 
+def cut_credit(spec: TurnCredit, groups: Sequence[Group], A_PG: Tensor) -> TokenCredit:
+    """What the segments of each answer make of its own advantage in `A_PG` (P, G): weights, or advantages in its place. An answer whose
+    segments have no values keeps its own on all of its tokens."""
+    width = max((len(c.token_ids) for group in groups for c in group.completions), default=0)
+    weights, parts = list[list[Span]](), list[list[Span]]()
+    for group, advantages in zip(groups, A_PG.tolist(), strict=True):
+        cut = [turns(c) for c in group.completions]
+        has_values = [all(turn.value is not None for turn in own) for own in cut]
+        gained = [
+            gains([turn.value or 0.0 for turn in own], j.is_right) if ok else []
+            for own, ok, j in zip(cut, has_values, group.judgements, strict=True)
+        ]
+        tokens = [[turn.tokens for turn in own] if ok else [] for own, ok in zip(cut, has_values, strict=True)]
+        # a sample without a verdict is in no mean
+        known = [[] if math.isnan(reward) else row for row, reward in zip(gained, group.rewards, strict=True)]
+        instead = cut_values(known, [n if row else [] for n, row in zip(tokens, known, strict=True)], advantages)
+        for own, row, n, advantage, value in zip(cut, gained, tokens, advantages, instead, strict=True):
+            if spec.use == "value" and row:
+                weights.append([])
+                parts.append([(turn.start, turn.end, a) for turn, a in zip(own, value, strict=False)])
+                continue
+            sizes = cut_weights(row, n, advantage) if row else [1.0] * len(own)
+            weights.append([(turn.start, turn.end, size) for turn, size in zip(own, sizes, strict=True)])
+            parts.append([])
+
+    def on(rows: Sequence[Sequence[Span]]) -> Tensor:
+        return spread(rows, width).view(len(groups), -1, width)
+
+    model = [[(0, len(c.token_ids), 1.0)] for group in groups for c in group.completions]
+    return TokenCredit(on(model), on(weights), on(parts))
+
+
 def turns(completion: Completion) -> Sequence[Turn]:
     """The turns of a completion. Outside an episode these are its marked parts, or a single turn."""
     if completion.episode is not None:
@@ -291,6 +323,9 @@ class Method:
         if self.train.credit is None:
             made = own if penalty_PG is None else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
             return replace(made, metrics=metrics)
+        if self.train.credit.method == "rredcot":
+            finer = cut_credit(self.train.credit, groups, own.A_PG)
+            return replace(credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer), metrics=metrics)
         found = turn_parts(self.train, self.train.credit, self.by_turn(groups))
         finer = token_credit(self.train, groups, found)
         made = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer)

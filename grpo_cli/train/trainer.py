@@ -57,6 +57,7 @@ from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.logprobs import can_share, draws_dropout
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.critic.learning import CriticLearning
+from grpo_cli.train.cuts import CutValues
 from grpo_cli.train.kl import KlWatch, Reference, add_reference
 from grpo_cli.train.log_probs import (
     Batch,
@@ -167,6 +168,8 @@ class Trainer(ShardedTrainer):
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
         self.also_saved = self.critic  # saved and loaded with the model
+        autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+        self.cuts = CutValues.where_asked(loop, self.whole, tokenizer, autocast)
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -207,6 +210,8 @@ class Trainer(ShardedTrainer):
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
             with self.loop.clock.phase("monitor"):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
+        if self.cuts is not None:
+            before = self.cuts.valued(self, before, out)
         if self.reference is not None:
             penalty = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
             if penalty is not None:

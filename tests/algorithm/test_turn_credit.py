@@ -7,7 +7,19 @@ from statistics import fmean
 
 import pytest
 
-from grpo_cli.algorithm.turn_credit import Steps, gigpo, milestones, reached, returns, segments, subgoals
+from grpo_cli.algorithm.turn_credit import (
+    Steps,
+    cut_values,
+    cut_weights,
+    gains,
+    gigpo,
+    kept_cuts,
+    milestones,
+    reached,
+    returns,
+    segments,
+    subgoals,
+)
 
 TWO = [Steps([0.0, 1.0], ["s0", "s1"]), Steps([0.0, 0.0], ["s0", "s2"])]
 LOOP = [
@@ -123,3 +135,58 @@ def test_each_subgoal_is_compared_with_its_own_column() -> None:
 def test_a_subgoal_that_one_episode_never_came_to_is_compared_without_it() -> None:
     found = subgoals([Steps([1.0, 1.0]), Steps([0.0, 0.0]), Steps([1.0])], [[0, 1], [0, 1], [0]], norm="mean")
     near(found, [[1 / 3, 0.5], [-2 / 3, -0.5], [1 / 3]])
+
+
+# Cuts of one answer (RREDCoT): worked numbers; segments of 4, 4 and 2 tokens
+
+LENGTHS = [4, 4, 2]
+RIGHT, WRONG = [0.2, 0.25, 0.7], [0.2, 0.25, 0.05]
+A = 0.866025
+
+
+def test_gains_add_up_to_what_the_answer_came_to_less_the_first_value() -> None:
+    assert gains(RIGHT, True) == pytest.approx([0.05, 0.45, 0.3]) and math.fsum(gains(RIGHT, True)) == pytest.approx(
+        0.8
+    )
+    assert gains(WRONG, False) == pytest.approx([0.05, -0.2, -0.05])
+
+
+@pytest.mark.parametrize(
+    ("values", "right", "sizes", "advantages"),
+    [
+        (RIGHT, True, [0.311475, 1.622951, 1.131148], [0.269745, 1.405516, 0.979602]),
+        (WRONG, False, [0.181818, 2.0, 0.636364], [-0.157459, -1.73205, -0.551107]),
+    ],
+)
+def test_weights_divide_an_advantage_and_turn_no_sign(
+    values: list[float], right: bool, sizes: list[float], advantages: list[float]
+) -> None:
+    own = A if right else -A
+    found = cut_weights(gains(values, right), LENGTHS, own)
+    assert found == pytest.approx(sizes, abs=1e-6)
+    assert [own * size for size in found] == pytest.approx(advantages, abs=2e-6)
+    assert math.fsum(size * n for size, n in zip(found, LENGTHS, strict=True)) / 10 == pytest.approx(1.0)
+
+
+def test_gains_that_are_alike_leave_the_advantage_as_it_is_to_the_last_bit() -> None:
+    for gained in ([0.1, 0.1, 0.1], [0.0, 0.0, 0.0], [0.37], [-0.2, -0.2]):
+        assert cut_weights(gained, LENGTHS[: len(gained)], A) == [1.0] * len(gained)
+
+
+def test_values_are_centred_by_the_number_of_the_segment_and_scaled_by_five_at_most() -> None:
+    both = [gains(RIGHT, True), gains(WRONG, False)]
+    found = cut_values(both, [LENGTHS] * 2, [A, -A])
+    centred = [[0.0, 0.325, 0.175], [0.0, -0.325, -0.175]]
+    scale = A / ((4 * 0.325 + 2 * 0.175) / 10)
+    assert scale > 5
+    near(found, [[5 * c for c in row] for row in centred])
+    near(cut_values(both, [LENGTHS] * 2, [0.1, -0.1]), [[c * 0.1 / 0.165 for c in row] for row in centred])
+    # an answer without advantage, or alone with its number of segments, gets nothing
+    near(cut_values([[0.3, 0.2], [0.5]], [[1, 1], [2]], [0.0, 0.3]), [[0.0, 0.0], [0.3]])
+    near(cut_values([[0.3, 0.2]], [[1, 1]], [1.0]), [[0.0, 0.0]])
+
+
+def test_the_cut_with_the_least_entropy_behind_it_goes_first() -> None:
+    assert kept_cuts([3, 7, 9, 14], [0.2, 1.1, 0.7, 1.5], 3) == [7, 14]
+    assert kept_cuts([3, 7], [0.2, 1.1], 3) == [3, 7] and kept_cuts([3, 7], [0.2, 1.1], 1) == []
+    assert kept_cuts([3, 7, 9], [0.5, 0.5, 0.5], 3) == [7, 9]

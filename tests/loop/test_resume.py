@@ -72,6 +72,16 @@ METHODS = {
         *('verify.form={kind: regex, pattern: "5"}', "train.reward_combine=split"),
         "train.split={task: {verifiers: [regex]}, form: {verifiers: [form], weight: {from: 0.1, to: 0.9, steps: 5}}}",
     ],
+    # the gold is in every demonstration, behind a line that differs; what pays is the other verifier
+    "cuts": [
+        *(
+            "train.credit={method: rredcot, segments: 3, force: '\\boxed{'}",
+            "train.inner_epochs=2",
+            "train.alive_by=reward",
+        ),
+        *("verify.math={primary: true, weight: 1e-6}", "data.answer='7'", "sample.max_tokens=24"),
+        r'warmup.0.demonstration="{question}\n{question}\n\\boxed{{7}}"',
+    ],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }
 

@@ -76,3 +76,23 @@ def test_the_plan_of_a_turn_ends_behind_its_tag(plan: str) -> None:
     (marked,) = CreditMarker(TurnCredit(method="planner", plan=plan), decode).put([made])
     assert marked.episode is not None
     assert [turn.planned for turn in marked.episode.turns] == PLANS[plan]
+
+
+def lines(text: str, force: str = "</think>\\boxed{") -> list[str]:
+    made = completion(text)
+    (marked,) = CreditMarker(TurnCredit(method="rredcot", force=force), decode).put([made])
+    assert marked.marks[0].start == 0 and marked.marks[-1].end == len(made.token_ids)
+    assert [turn.start for turn in marked.marks[1:]] == [turn.end for turn in marked.marks[:-1]]
+    return [decode([made.token_ids[t.start : t.end]])[0] for t in marked.marks]
+
+
+def test_a_thinking_is_cut_behind_its_lines_and_an_answer_is_not() -> None:
+    assert lines("<think>a\nb\n\nc</think>so\n\\boxed{1}\n.") == ["<think>a\n", "b\n\n", "c</think>so\n\\boxed{1}\n."]
+    assert lines("<think>a\nb") == ["<think>a\n", "b"]  # never closed: all of it is thinking
+    assert lines("a\nb\n</think>c\nd") == ["a\n", "b\n", "</think>c\nd"]  # opened by the prompt
+    assert lines("a\nb\n") == ["a\n", "b\n"]
+    assert lines("one line") == ["one line"] and lines("") == [""]
+
+
+def test_without_marks_of_a_thinking_the_forced_text_ends_it() -> None:
+    assert lines("a\nb\nThe answer is 1\n", force="The answer is ") == ["a\n", "b\n", "The answer is 1\n"]

@@ -17,6 +17,7 @@ from grpo_cli.rollout.engine import Completion, Episode, Turn
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import has_signal
 from grpo_cli.train.credit import Method
+from grpo_cli.train.cuts import value_metrics
 from grpo_cli.train.loop import pulls_of
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.train.test_credit import recipe
@@ -280,3 +281,62 @@ def test_marked_parts_of_an_answer_are_credited_as_turns() -> None:
     assert credit.A_PGT is not None
     assert credit.A_PGT[0].tolist() == [pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5]), pytest.approx([-1.0] * 5)]
     assert credit.metrics["credit/milestone_1/reached"] == 0.5
+
+
+def cut(values: list[float | None], lengths: tuple[int, ...] = (4, 4, 2)) -> Completion:
+    """An answer of segments with these values."""
+    ends = [sum(lengths[: k + 1]) for k in range(len(lengths))]
+    marks = [Turn(end - n, end, value=v) for end, n, v in zip(ends, lengths, values, strict=True)]
+    return Completion([7] * ends[-1], [-0.5] * ends[-1], "stop", marks=tuple(marks))
+
+
+def apart(*completions: Completion, rewards: list[float]) -> Group:
+    return group(*completions, rewards=rewards)
+
+
+def test_an_answers_own_advantage_is_divided_among_its_segments() -> None:
+    two = apart(cut([0.2, 0.25, 0.7]), cut([0.2, 0.25, 0.05]), rewards=[1.0, 0.0])
+    made = method("rredcot", scale="group").credit([two])
+    assert made.A_PGT is not None
+    own = math.sqrt(0.5)
+    for row, sizes, sign in ((0, [0.311475, 1.622951, 1.131148], 1), (1, [0.181818, 2.0, 0.636364], -1)):
+        wanted = [sign * own * s for s, n in zip(sizes, (4, 4, 2), strict=True) for _ in range(n)]
+        assert made.A_PGT[0, row].tolist() == pytest.approx(wanted, abs=2e-6)
+    assert made.A_PG[0].tolist() == pytest.approx([own, -own])
+    assert value_metrics([two])["credit/start_value"] == 0.2 and value_metrics([two])["credit/segments"] == 3
+    assert value_metrics([two])["credit/value_correlation"] == pytest.approx(1.0)
+
+
+def test_values_may_stand_in_place_of_the_answers_own_advantage() -> None:
+    two = apart(cut([0.2, 0.25, 0.7]), cut([0.2, 0.25, 0.05]), rewards=[1.0, 0.0])
+    made = method({"method": "rredcot", "use": "value"}).credit([two])
+    assert made.A_PGT is not None
+    scale = 0.5 / 0.165
+    wanted = [scale * v for v, n in zip((0.0, 0.325, 0.175), (4, 4, 2), strict=True) for _ in range(n)]
+    assert made.A_PGT[0, 0].tolist() == pytest.approx(wanted) and made.A_PGT[0, 1].tolist() == pytest.approx(
+        [-a for a in wanted]
+    )
+
+
+def test_without_values_or_with_one_segment_it_is_the_answers_own_advantage_to_the_last_bit() -> None:
+    lengths = [(4, 4, 2), (10,)]
+    for values in ([None, None, None], [0.3]):
+        two = apart(*(cut(values, lengths[len(values) == 1]) for _ in range(2)), rewards=[1.0, 0.0])
+        for use in ("weight", "value") if values[0] is None else ("weight",):
+            found = method({"method": "rredcot", "use": use}).credit([two])
+            plain = Method.of(recipe(2, train={"scale": "none"})).credit([two])
+            assert found.A_PGT is not None
+            assert torch.equal(found.A_PGT, plain.A_PG[..., None].expand(1, 2, 10))
+    # a group of equal outcomes has no signal, whatever its segments gained
+    dead = apart(cut([0.2, 0.9, 0.1]), cut([0.2, 0.25, 0.05]), rewards=[0.0, 0.0])
+    assert not method("rredcot").credit([dead]).signal_P.any()
+
+
+def test_a_sample_without_a_verdict_gains_nothing_and_is_in_no_mean() -> None:
+    three = apart(cut([0.2, 0.25, 0.7]), cut([0.2, 0.25, 0.05]), cut([0.9, 0.1, 0.9]), rewards=[1.0, 0.0, NAN])
+    two = apart(cut([0.2, 0.25, 0.7]), cut([0.2, 0.25, 0.05]), rewards=[1.0, 0.0])
+    for use in ("weight", "value"):
+        found = method({"method": "rredcot", "use": use}, 3).credit([three]).A_PGT
+        alone = method({"method": "rredcot", "use": use}).credit([two]).A_PGT
+        assert found is not None and alone is not None
+        assert torch.equal(found[:, :2], alone) and not found[0, 2].any()

@@ -62,7 +62,7 @@ def render_named(described: dict[str, Any]) -> str:
     how = f"set with `{key}: {name}`"
     if kind == "credit":
         reads = ", ".join(f"`{key}`" for key in described["reads"])
-        how += f", or `{{method: {name}, …}}` with {reads} or `weight`"
+        how += f", or `{{method: {name}, …}}` with {reads}"
     return f"{name}\n\n{about if kind == 'selector' else textwrap.fill(about, WIDTH)}\n\n{how}"
 
 

@@ -125,10 +125,11 @@ class Prune(Section):
 
 
 class TurnCredit(Section):
-    """What each turn of an episode is worth beside the episode's own advantage. See `grpo explain gigpo`."""
+    """What each turn of an episode, or each part of an answer, is worth beside its own advantage. See `grpo explain gigpo`."""
 
-    method: Literal["gigpo", "milestones", "planner"]
-    """`gigpo` compares turns that saw the same state, `milestones` segments between milestones, `planner` subgoals."""
+    method: Literal["gigpo", "milestones", "planner", "rredcot"]
+    """`gigpo` compares turns that saw the same state, `milestones` segments between milestones, `planner` subgoals; `rredcot` weighs
+    the lines of a thinking by how much each raises the chance of the right answer."""
     weight: Least0 = 1.0
     """How much the part of the turns counts beside the episode's; 0 leaves the episode's alone."""
     gamma: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -146,6 +147,15 @@ class TurnCredit(Section):
     """`milestones` only: the names that count, in this order; left out, all in the order in which they are reached."""
     patterns: dict[str, str] = Field(default_factory=dict)
     """`milestones` only, for answers of one turn: a regular expression for each name, found where the milestone is reached."""
+    use: Literal["weight", "value"] = "weight"
+    """`rredcot` only: `weight` divides the answer's own advantage among its segments, and never turns its sign; `value` takes what each
+    segment gained instead, less the group's mean of the segment of that number."""
+    segments: Whole = 8
+    """`rredcot` only: most segments of an answer. Lines are put together where the model is surest of how the next begins."""
+    force: Words = "</think>\\boxed{"
+    """`rredcot` only: the text behind a cut after which the answer is expected; brackets that it opens are closed behind the answer."""
+    answers: Literal["gold+right", "gold"] = "gold+right"
+    """`rredcot` only: the spellings whose chances are added up: the gold's, or also those of right answers in the group."""
     plan: str = "first"
     """`planner` only: `first` takes the first turn for the plan, any other text ends the plan at the start of a turn."""
 
@@ -314,8 +324,8 @@ class Train(Section):
     prune: Prune | None = None
     """Leave samples of each group out of the update; left out, all are trained on."""
     credit: TurnCredit | None = None
-    """Credit for the turns of an episode: `gigpo`, `milestones`, `planner`, or a mapping with `method`; left out, one advantage
-    for all of a completion."""
+    """Credit for the turns of an episode: `gigpo`, `milestones`, `planner`, for the lines of a thinking: `rredcot`, or a mapping with
+    `method`; left out, one advantage for all of a completion."""
     select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard", "ads"] = "uniform"
     """Which rows are drawn: each once an epoch, or by their history. See `grpo explain NAME`."""
     ads: AdsSpec | None = None

@@ -36,6 +36,8 @@ REFUSED = [
     (["train.credit={method: milestones, patterns: {a: x}}"], "the environment names the milestones"),
     (["train.credit=milestones", "train.control=random"], "a placebo's `milestones`"),
     (["train.credit=gigpo", "environment.max_turns=1"], "an episode of one turn"),
+    (["train.credit={method: gigpo, segments: 4}"], "has no effect with `method: gigpo`"),
+    (["train.credit=rredcot"], "an episode has no one answer"),
     (["train.credit=gigpoo"], "gigpo"),
     (["train.credit={method: gigpo, gamma: 1.5}"], "gamma"),
 ]
@@ -51,6 +53,19 @@ def test_what_cannot_help_is_refused(tmp_path: Path, sets: list[str], part: str)
 ANSWERS = [
     (["train.credit=gigpo"], "an answer is one turn"),
     (["train.credit=planner"], "an answer is one turn"),
+    (["train.credit={method: rredcot, gamma: 0.9}"], "has no effect with `method: rredcot`"),
+    (["train.credit={method: rredcot, weight: 0.5}"], "has no effect with `method: rredcot`"),
+    (["train.credit={method: rredcot, segments: 0}"], "segments"),
+    (
+        ["train.credit={method: rredcot, use: value}", "train.dead_groups=resample"],
+        "before the values of cuts are known",
+    ),
+    (["train.credit=rredcot", "train.ratio=sequence", "train.loss=grpo"], "would be averaged away"),
+    (["train.credit=rredcot", "train.algorithm=ppo"], "compares the samples of a group, a critic does not"),
+    (["train.credit=rredcot", "train.control=random"], "a placebo's `rredcot`"),
+    (["train.credit=rredcot", "launch.strategy=fsdp2", "launch.gpus=2"], "was not tried with"),
+    (["train.credit=rredcot", "verify.code.primary=true"], "the gold of `verify.code` (`code`) is none"),
+    (["train.credit=rredcot", "verify.format.primary=true"], "the gold of `verify.format` (`format`) is none"),
     (["train.credit=milestones"], "nothing says where a milestone is reached"),
     (["train.credit={method: milestones, patterns: {a: '('}}"], "no regular expression"),
     (["train.credit={method: milestones, patterns: {a: 'x*'}}"], "finds the empty text"),
