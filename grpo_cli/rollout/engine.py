@@ -113,6 +113,27 @@ Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
+class Mix:
+    """How inputs are mixed while sampling, as in `sample.mix`."""
+
+    rate: float
+    neighbours: int = 2
+    until: str = ""
+    written: Literal["sampled", "anchor"] = "sampled"
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What went into the model for the token at place `at` of a completion: a mean over the embeddings of `members`."""
+
+    at: int
+    members: tuple[int, ...]
+    weights: tuple[float, ...]
+    is_forced: bool = False
+    """The token itself is the likeliest one, written and not drawn."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSlot:
     """A slot for an episode's keys and values, which its next turn continues from: the `episode`-th of `episodes` in a
     `play`, with at most `columns` tokens including the prompt."""
@@ -157,12 +178,22 @@ class Completion:
     episode: Episode | None = None
     marks: tuple[Turn, ...] = ()
     """Parts of a one-turn answer that get separate credit; in order they contain all of its tokens."""
+    mixtures: tuple[Mixture, ...] = ()
+    """The tokens whose input was mixed, in order."""
 
     @property
     def mask(self) -> list[int]:
-        """1 for each token that the model generated, 0 for the environment's tokens between turns."""
+        """1 for each token that the model drew, 0 for one that an environment put between its turns, or that was written undrawn."""
         length = len(self.token_ids)
-        return [1] * length if self.episode is None else self.episode.mask(length)
+        mask = [1] * length if self.episode is None else self.episode.mask(length)
+        for one in self.mixtures:
+            mask[one.at] = int(not one.is_forced)
+        return mask
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the model drew all of its tokens."""
+        return self.episode is None and not any(one.is_forced for one in self.mixtures)
 
     @property
     def sampled_tokens(self) -> int:
@@ -188,6 +219,7 @@ class SamplingSettings:
     repetition_penalty: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    mix: Mix | None = None
 
     @classmethod
     def of(cls, sample: Sample, seed: int | None = None) -> SamplingSettings:
@@ -201,6 +233,7 @@ class SamplingSettings:
             repetition_penalty=sample.repetition_penalty,
             seed=seed,
             stop=tuple(sample.stop),
+            mix=Mix(m.rate, m.neighbours, m.until, m.written) if (m := sample.mix) and m.rate else None,
         )
 
     @classmethod

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.errors import TrainingError
+from grpo_cli.errors import SetupError, TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.rollout.engine import (
@@ -66,6 +66,10 @@ class TransformersEngine:
 
         check_settings(settings)
         check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
+        if settings.mix is not None:
+            raise SetupError(
+                "`sample.mix` needs the engine `graph`, which cannot drive this model", hint="leave `sample.mix` out"
+            )
         assert not any(request.prefix for request in requests), "`generate` has no limit for each row"
         places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
         if not places:

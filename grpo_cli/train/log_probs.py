@@ -26,6 +26,7 @@ from grpo_cli.policy.modes import evaluating
 from grpo_cli.policy.positions import positions_from_mask
 from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.rollout.logprobs import draws_dropout, score_shared
+from grpo_cli.rollout.mixing import mixed_as_sampled
 
 if TYPE_CHECKING:
     from grpo_cli.policy.policy import Policy
@@ -160,7 +161,8 @@ def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tenso
     keep = slice(rows)
     ids = torch.cat([out["prompt_ids"][keep], out["completion_ids"][keep]], dim=1)
     attention = torch.cat([out["prompt_mask"][keep], out["completion_mask"][keep]], dim=1)
-    with evaluating(trainer.whole), trainer.accelerator.autocast():  # no dropout, and no random numbers consumed
+    mixed = mixed_as_sampled(trainer.whole, out, keep)
+    with evaluating(trainer.whole), trainer.accelerator.autocast(), mixed:  # no dropout, and no random numbers consumed
         logps, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.whole,
             ids,

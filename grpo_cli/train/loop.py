@@ -38,6 +38,7 @@ from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
+from grpo_cli.rollout.mixing import mix_metrics
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
@@ -107,6 +108,8 @@ class StepAccount:
         }
         drawn |= drawn_stats(every, size, signals)
         batch = step_stats(records, size, [1, size], before.credit.signal_P.tolist())
+        if recipe.sample.mix is not None:
+            batch |= mix_metrics([c for group in before.groups for c in group.completions])
         consistency = [name for name, one in recipe.verify.items() if one.kind == "agrees"]
         if consistency:
             batch["consistency/right_inconsistent"] = right_inconsistent(records, consistency)

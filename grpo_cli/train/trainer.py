@@ -55,6 +55,7 @@ from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.logprobs import can_share, draws_dropout
+from grpo_cli.rollout.mixing import batch_mixtures, mixed_as_sampled
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.cuts import CutValues
@@ -156,6 +157,7 @@ class Trainer(ShardedTrainer):
         # need TRL's own pass: other ranks wait in it, or it computes more than ours
         shares = (
             loop.ranks.world == 1
+            and recipe.sample.mix is None
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
             and can_share(model)
@@ -203,8 +205,13 @@ class Trainer(ShardedTrainer):
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
-        with self.log_probs_from(sampled if self.takes_logps else self.source):
+        mix, width = self.loop.recipe.sample.mix, max(len(c.token_ids) for c in samples.completions)
+        k = mix.neighbours if mix is not None and mix.rate else 0
+        mixtures = batch_mixtures(samples.completions, width, k, self.accelerator.device)
+        source = self.log_probs_from(sampled if self.takes_logps else self.source)
+        with source, mixed_as_sampled(self.whole, mixtures):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
+        out |= mixtures
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
@@ -388,7 +395,7 @@ def hooked_loss(
     # TRL adds its KL term if `beta` is set; set from the start, it would make TRL load a reference of its own
     trainer.beta = objective.trl_beta
     try:
-        with trainer.log_probs_from(recorded):
+        with trainer.log_probs_from(recorded), mixed_as_sampled(model, scored.inputs):
             loss = compute(model, scored.inputs) * share
     finally:
         trainer.beta = 0.0
@@ -450,6 +457,7 @@ def packed_source(
         "gradient checkpointing of its own kind": args.gradient_checkpointing,
         "torch.compile": args.torch_compile,
         "an entropy bonus": trainer._entropy_bonus_enabled,
+        "mixed inputs": loop.recipe.sample.mix is not None,
         "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
     }
     found = [name for name, wanted in asked.items() if wanted]

@@ -95,9 +95,8 @@ class RankSamples:
         answers: list[Prompt] = [[{"role": "assistant", "content": text}] if is_chat else text for text in self.texts]
         ids = _arrays([c.token_ids for c in self.completions])
         logps = [c.logps for c in self.completions] if with_logps else None
-        # TRL multiplies its loss by this mask, so that observations of an environment have no gradient
-        has_turns = any(c.episode is not None for c in self.completions)
-        masks = [c.mask for c in self.completions] if has_turns else None
+        # TRL multiplies its loss by this mask, so that observations of an environment, and tokens that nobody drew, have no gradient
+        masks = [c.mask for c in self.completions] if any(not c.is_drawn for c in self.completions) else None
         return _arrays(self.prompt_ids), ids, masks, answers, logps, {}, None, []
 
 

@@ -16,6 +16,7 @@ OFF = {
         "train.split={task: {verifiers: [regex]}, form: {verifiers: [form], weight: 0}}",
         "train.reward_combine=sum train.split={} verify.form.weight=0",
     ),
+    "mixed inputs": ("sample.mix.rate=0", "sample.mix=null"),
     "cuts": ("train.credit.segments=1", "train.credit=null"),
 }
 """By method of `METHODS`: what switches it off, and the same without it."""

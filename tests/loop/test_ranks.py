@@ -49,7 +49,7 @@ def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     assert all(torch.equal(value, weights(broken, 4)[name]) for name, value in weights(two, 4).items())
 
 
-@pytest.mark.parametrize("method", ["parts apart", "cuts"])
+@pytest.mark.parametrize("method", ["parts apart", "cuts", "mixed inputs", "mixed, anchors written"])
 def test_two_ranks_train_by_each_method_as_one_does(tmp_path: Path, method: str) -> None:
     recipe = small_recipe(tmp_path, steps=3, save_every=3)
     sets = [part for one in ["run.name=run", *METHODS[method]] for part in ("--set", one)]

@@ -58,6 +58,7 @@ def what(run: Path) -> dict[str, Any]:
     return {"metrics": metrics, "samples": samples}
 
 
+KEEP = ("train.dead_groups=keep",)
 METHODS = {
     "default": [],
     "two passes": ["train.inner_epochs=2"],
@@ -82,6 +83,8 @@ METHODS = {
         *("verify.math={primary: true, weight: 1e-6}", "data.answer='7'", "sample.max_tokens=24"),
         r'warmup.0.demonstration="{question}\n{question}\n\\boxed{{7}}"',
     ],
+    "mixed inputs": ["sample.mix={rate: 0.3, neighbours: 3, until: ''}", "train.inner_epochs=2", "monitor.kl.every=1"],
+    "mixed, anchors written": ["sample.mix={rate: 0.3, until: '', written: anchor}", "train.kl.beta=0.05", *KEEP],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }
 

@@ -124,8 +124,47 @@ def _sampling(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         names = " and ".join(f"`{name}`" for name in changed)
         said = f"{names} would train on samples the policy did not draw as it scores them (off-policy)"
         yield RecipeFinding(("sample", changed[0]), said, f"leave {names} out, or say `sample.off_policy_ok: true`")
+    if s.mix is not None:
+        yield from _mixing(recipe, changed)
     if s.vllm and not s.engine_kind.takes_settings:
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
+
+
+def _mixing(recipe: Recipe, truncates: list[str]) -> Iterator[RecipeFinding]:
+    """What cannot go with mixed inputs."""
+    path: Path = ("sample", "mix")
+    world, train, engine = recipe.environment, recipe.train, recipe.sample.engine
+    for is_there, why, hint in (
+        (
+            bool(truncates),
+            "mixes over the model's own distribution, and training scores no other",
+            "leave the truncation out",
+        ),
+        (
+            world is not None,
+            "was not made for episodes: the environment's tokens stand between",
+            "leave one of the two out",
+        ),
+        (
+            engine not in ("auto", "graph"),
+            f"mixes inputs step by step, which the engine `{engine}` cannot",
+            "say `engine: auto`",
+        ),
+        (train.baseline == "critic", "would need a critic that sees the mixed inputs", "leave one of the two out"),
+        (train.method != "rl", f"is scored by GRPO's loss, which `method: {train.method}` has not", "leave it out"),
+        (
+            train.credit is not None and train.credit.method == "rredcot",
+            "changes the inputs that the values of cuts are read from",
+            "leave `train.credit` or `sample.mix` out",
+        ),
+        (
+            recipe.launch.strategy != "ddp",
+            f"was not tried with `launch.strategy: {recipe.launch.strategy}`",
+            "say `ddp`",
+        ),
+    ):
+        if is_there:
+            yield RecipeFinding(path, f"`sample.mix` {why}", hint)
 
 
 def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:

@@ -46,6 +46,19 @@ else:
     EngineName = Literal[tuple(ENGINES)]
 
 
+class MixSpec(Section):
+    """Some steps put a mean of the likeliest token's embedding and its neighbours' into the model. See `grpo explain n_grpo`."""
+
+    rate: Share = 0.1
+    """Share of the steps that are mixed; 0 is plain sampling. Raising it makes samples differ more, and less like the policy's own."""
+    neighbours: Annotated[int, Field(ge=2)] = 2
+    """Embeddings that are mixed, the likeliest token's own among them."""
+    until: str = "</think>"
+    """The text behind which nothing is mixed any more; an empty one mixes to the end."""
+    written: Literal["sampled", "anchor"] = "sampled"
+    """The token of a mixed step in the text: the one that was drawn, or the likeliest one, which is then left out of the loss."""
+
+
 class Sample(Section):
     """How completions are drawn. A step draws `prompts` x `group` completions."""
 
@@ -69,6 +82,8 @@ class Sample(Section):
     """Texts that end a completion. The token that completes one is its last, and it counts as whole, not as truncated."""
     ban: list[Words] = Field(default_factory=list)
     """Tokens that are never drawn, each by its text. Training scores without them too, so it stays on-policy."""
+    mix: MixSpec | None = None
+    """Mixed inputs in some steps of training samples; left out, and in evaluation, none. See `grpo explain n_grpo`."""
     engine: EngineName = "auto"
     """Who generates; `auto` takes graph where it can drive the model, else transformers. vllm must be asked for."""
     micro_batch: Whole | None = None

@@ -5,6 +5,7 @@ captured CUDA graph serves every step. A row whose sample has ended writes to a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from grpo_cli.rollout.decoding.rollout_mode import Forward
+    from grpo_cli.rollout.mixing import Mixer
 
 
 @dataclass(slots=True)
@@ -100,6 +102,8 @@ class Batch:
     seen: Tensor | None = None
     fused_accept: Callable[[Batch, Tensor], None] | None = None
     graphs: dict[tuple[int, int], Callable[[], None]] = field(default_factory=dict)
+    mixer: Mixer | None = None
+    """Where inputs are mixed."""
 
 
 def decode(batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None) -> None:
@@ -113,9 +117,11 @@ def decode(batch: Batch, forward: Forward, rows: int, length: int, *, masked: bo
         hidden = batch.columns[:length] > position[:, None]
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
     phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
-    logits = forward(phase, state.token[:rows, None], position[:, None])
+    mixer = batch.mixer
+    with mixer.feeding(state.sample[:rows], state.step[:rows]) if mixer is not None else nullcontext():
+        logits = forward(phase, state.token[:rows, None], position[:, None])
     # the fused sampler has no truncation, which needs a sort or a whole softmax
-    if batch.fused_accept is not None and not batch.settings.truncates and logits.stride(-1) == 1:
+    if batch.fused_accept is not None and mixer is None and not batch.settings.truncates and logits.stride(-1) == 1:
         batch.fused_accept(batch, logits)
     else:
         accept(batch, logits, slice(0, rows))
@@ -136,6 +142,8 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     sample_id, step = state.sample[where], state.step[where]
     seen = None if batch.seen is None else batch.seen[where]
     token, logp = sample(logits.float(), out.uniform[sample_id, step], batch.settings, seen)
+    if batch.mixer is not None:
+        token, logp = batch.mixer.step(logits.float(), token, logp, sample_id, step, out.tokens)
     out.tokens[sample_id, step] = token
     out.logps[sample_id, step] = logp
     out.count[sample_id] = step + 1

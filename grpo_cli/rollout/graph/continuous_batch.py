@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import TrainingError
@@ -332,6 +332,12 @@ class ContinuousBatch:
             if not math.isfinite(sum(values[first:count])):
                 raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
             made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
+        mixer = self.batch.mixer
+        if mixer is not None:
+            made = [
+                replace(one, mixtures=mixer.mixtures(sample, first, count))
+                for one, sample, first, count in zip(made, samples, begun, counts, strict=True)
+            ]
         return made
 
     def _close_gaps(self) -> None:

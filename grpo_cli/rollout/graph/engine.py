@@ -37,6 +37,7 @@ from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.graph.caches import SHARE, EpisodeCache, PackedStore, episode_cache_for, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch, Schedule, TurnBatch
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
+from grpo_cli.rollout.mixing import Mixer
 from grpo_cli.rollout.stop_words import stop_words
 
 if TYPE_CHECKING:
@@ -108,9 +109,13 @@ class GraphEngine:
         if self.merged is not None:
             self.merged.refresh()
         patches = [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
+        stepper: Stepper = self.stepper
+        if settings.mix is not None:
+            # what goes into the model is looked at in each step, which no captured graph and no kernel of ours has a place for
+            stepper, patches = EagerStepper(self.forward), self.patches if self.attention is None else []
         with numerics(self.model, self.autocast), rollout_mode(self.model), patched(patches):
             batch = self._batch(requests, settings, schedule.total)
-            parts = (batch, self.forward, self.stepper, requests, schedule)
+            parts = (batch, self.forward, stepper, requests, schedule)
             stops = stop_words(settings.stop, self.tokenizer)
             # turns of episodes continue from their cache, if there is memory for one
             cache, slot = None, requests[0].slot
@@ -189,6 +194,16 @@ class GraphEngine:
         # drawn on the host: CPU and CUDA draw the same samples from the same logits
         table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
         batch.out.uniform[:total, : settings.max_tokens] = table.to(self._layout.device)
+        if settings.mix is not None:
+            # one more sample at least than are asked for: the sink
+            batch.mixer = Mixer(
+                self.model,
+                dataclasses.replace(settings, seed=seed),
+                requests,
+                batch.out.sink,
+                self.tokenizer,
+                self.end_ids,
+            )
         return batch
 
     def _make_room(self, layout: CacheLayout, rows: int, columns: int) -> None:

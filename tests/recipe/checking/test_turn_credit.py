@@ -38,6 +38,7 @@ REFUSED = [
     (["train.credit=gigpo", "environment.max_turns=1"], "an episode of one turn"),
     (["train.credit={method: gigpo, segments: 4}"], "has no effect with `method: gigpo`"),
     (["train.credit=rredcot"], "an episode has no one answer"),
+    (["sample.mix={}"], "was not made for episodes"),
     (["train.credit=gigpoo"], "gigpo"),
     (["train.credit={method: gigpo, gamma: 1.5}"], "gamma"),
 ]
