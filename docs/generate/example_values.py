@@ -96,6 +96,7 @@ VALUES: dict[str, Value] = {
     "train.credit.similarity": 0.9,
     "train.credit.order": ["key", "door"],
     "train.credit.patterns": {"sum": "sum: \\d+"},
+    "train.split": {"task": {"verifiers": ["math"]}, "consistency": {"verifiers": ["agrees"], "weight": 0.5}},
     "train.ads": {"active": 4},
     "train.ads.clusters": 8,
     "train.ads.reset": 100,

@@ -4,7 +4,7 @@ How this works. Rewards are (P, G): P prompts, G samples each; NaN is a sample w
 
 1. `gate` decides what a group is paid. A group with equal outcomes is paid only the outcomes.
 2. `kept_mask` may leave samples out of the loss (pruning; with `by: advantage` it runs after 3).
-3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO), `normalise_then_sum` (GDPO) or `split` (HRAS)
+3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO), `normalise_then_sum` (GDPO) or `normalised_apart` (HRAS)
    makes (P, G) advantages.
 
 `algorithm/credit.py` calls 2 and 3 by a recipe, `train/credit.py` calls 1 on judged groups.
@@ -113,7 +113,7 @@ def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1,
     return torch.where(alive & known, centred / std.clamp(min=floor), 0.0)
 
 
-def split(
+def normalised_apart(
     rewards_PG: Tensor, parts_PGK: Tensor, weights_K: Sequence[float], *, ddof: int = 1, floor: float = 1e-6
 ) -> Tensor:
     """(P, G) rewards and (P, G, K) further parts to (P, G) advantages: each is scaled in its group and weighed, as HRAS does

@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.advantage import group_advantages, kept_mask, leave_one_out, normalise_then_sum, split
+from grpo_cli.algorithm.advantage import (
+    group_advantages,
+    kept_mask,
+    leave_one_out,
+    normalise_then_sum,
+    normalised_apart,
+)
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Train
@@ -161,7 +167,7 @@ def _outcome(
         A_PG = normalise_then_sum(parts_PGK, weights_K, ddof=ddof, floor=floor)
     elif train.reward_combine == "split":
         assert parts_PGK is not None and weights_K is not None
-        A_PG = split(rewards_PG, parts_PGK, weights_K.tolist(), ddof=ddof, floor=floor)
+        A_PG = normalised_apart(rewards_PG, parts_PGK, weights_K.tolist(), ddof=ddof, floor=floor)
     elif train.baseline == "leave_one_out":
         A_PG = leave_one_out(rewards_PG, floor=floor)
     else:

@@ -233,7 +233,7 @@ class SamplingSettings:
             repetition_penalty=sample.repetition_penalty,
             seed=seed,
             stop=tuple(sample.stop),
-            mix=Mix(m.rate, m.neighbours, m.until, m.written) if (m := sample.mix) and m.rate else None,
+            mix=Mix(m.rate, m.neighbours, m.until, m.written) if (m := sample.mix) and sample.mixed else None,
         )
 
     @classmethod

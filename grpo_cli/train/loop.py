@@ -108,7 +108,7 @@ class StepAccount:
         }
         drawn |= drawn_stats(every, size, signals)
         batch = step_stats(records, size, [1, size], before.credit.signal_P.tolist())
-        if recipe.sample.mix is not None:
+        if recipe.sample.mixed:
             batch |= mix_metrics([c for group in before.groups for c in group.completions])
         consistency = [name for name, one in recipe.verify.items() if one.kind == "agrees"]
         if consistency:

@@ -157,7 +157,7 @@ class Trainer(ShardedTrainer):
         # need TRL's own pass: other ranks wait in it, or it computes more than ours
         shares = (
             loop.ranks.world == 1
-            and recipe.sample.mix is None
+            and not recipe.sample.mixed
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
             and can_share(model)
@@ -205,9 +205,8 @@ class Trainer(ShardedTrainer):
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
-        mix, width = self.loop.recipe.sample.mix, max(len(c.token_ids) for c in samples.completions)
-        k = mix.neighbours if mix is not None and mix.rate else 0
-        mixtures = batch_mixtures(samples.completions, width, k, self.accelerator.device)
+        width = max(len(c.token_ids) for c in samples.completions)
+        mixtures = batch_mixtures(samples.completions, width, self.loop.recipe.sample.mixed, self.accelerator.device)
         source = self.log_probs_from(sampled if self.takes_logps else self.source)
         with source, mixed_as_sampled(self.whole, mixtures):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
@@ -395,7 +394,7 @@ def hooked_loss(
     # TRL adds its KL term if `beta` is set; set from the start, it would make TRL load a reference of its own
     trainer.beta = objective.trl_beta
     try:
-        with trainer.log_probs_from(recorded), mixed_as_sampled(model, scored.inputs):
+        with trainer.log_probs_from(recorded), mixed_as_sampled(trainer.whole, scored.inputs):
             loss = compute(model, scored.inputs) * share
     finally:
         trainer.beta = 0.0
@@ -457,7 +456,7 @@ def packed_source(
         "gradient checkpointing of its own kind": args.gradient_checkpointing,
         "torch.compile": args.torch_compile,
         "an entropy bonus": trainer._entropy_bonus_enabled,
-        "mixed inputs": loop.recipe.sample.mix is not None,
+        "mixed inputs": loop.recipe.sample.mixed,
         "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
     }
     found = [name for name, wanted in asked.items() if wanted]

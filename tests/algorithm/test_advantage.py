@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from grpo_cli.algorithm.advantage import group_advantages, inverted, leave_one_out, normalise_then_sum, split
+from grpo_cli.algorithm.advantage import group_advantages, inverted, leave_one_out, normalise_then_sum, normalised_apart
 
 
 def advantages(rewards: list[float], **options: object) -> list[float]:
@@ -114,13 +114,13 @@ CONSISTENT = torch.tensor([[0.9, 0.8, 0.2, 0.6]], dtype=torch.float64)
 
 
 def in_parts(task: torch.Tensor, consistent: torch.Tensor, beta: float) -> list[float]:
-    found: list[float] = split(task, consistent[..., None], [1.0, beta])[0].tolist()
+    found: list[float] = normalised_apart(task, consistent[..., None], [1.0, beta])[0].tolist()
     return found
 
 
 def test_parts_are_scaled_apart_and_weighed() -> None:
     assert in_parts(TASK, 0 * CONSISTENT, 0.5) == pytest.approx([0.866025, -0.866025, 0.866025, -0.866025], abs=1e-6)
-    alone = split(TASK, CONSISTENT[..., None], [0.0, 1.0])[0].tolist()
+    alone = normalised_apart(TASK, CONSISTENT[..., None], [0.0, 1.0])[0].tolist()
     assert alone == pytest.approx([0.88833, 0.565301, -1.372874, -0.080757], abs=1e-6)
     wanted = [1.31019, -0.583375, 0.179588, -0.906404]
     assert in_parts(TASK, CONSISTENT, 0.5) == pytest.approx(wanted, abs=1e-6)
@@ -139,7 +139,7 @@ def test_a_score_that_is_missing_leaves_its_part_and_the_reward_stays() -> None:
     found = in_parts(lost, CONSISTENT, 0.5)
     assert found[1] == 0.0
     # nor does it count in the mean of the other part
-    kept = split(lost[:, [0, 2, 3]], CONSISTENT[:, [0, 2, 3], None], [1.0, 0.5])[0].tolist()
+    kept = normalised_apart(lost[:, [0, 2, 3]], CONSISTENT[:, [0, 2, 3], None], [1.0, 0.5])[0].tolist()
     assert [found[i] for i in (0, 2, 3)] == pytest.approx(kept, abs=1e-12)
 
 
@@ -147,7 +147,7 @@ def test_a_weight_of_0_is_the_reward_alone_bit_for_bit() -> None:
     torch.manual_seed(0)
     rewards, parts = torch.randn(20, 8, dtype=torch.float64), torch.randn(20, 8, 2, dtype=torch.float64)
     rewards[3, 2] = parts[5, 1, 0] = math.nan
-    assert torch.equal(split(rewards, parts, [1.0, 0.0, 0.0]), group_advantages(rewards))
+    assert torch.equal(normalised_apart(rewards, parts, [1.0, 0.0, 0.0]), group_advantages(rewards))
 
 
 def test_right_stays_above_wrong_up_to_a_weight_and_not_beyond() -> None:

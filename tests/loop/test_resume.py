@@ -73,14 +73,10 @@ METHODS = {
         *('verify.form={kind: regex, pattern: "5"}', "train.reward_combine=split"),
         "train.split={task: {verifiers: [regex]}, form: {verifiers: [form], weight: {from: 0.1, to: 0.9, steps: 5}}}",
     ],
-    # the gold is in every demonstration, behind a line that differs; what pays is the other verifier
+    # the gold is in every demonstration, behind lines that differ
     "cuts": [
-        *(
-            "train.credit={method: rredcot, segments: 3, force: '\\boxed{'}",
-            "train.inner_epochs=2",
-            "train.alive_by=reward",
-        ),
-        *("verify.math={primary: true, weight: 1e-6}", "data.answer='7'", "sample.max_tokens=24"),
+        *("train.credit={method: rredcot, segments: 3, force: '\\boxed{'}", "train.inner_epochs=2"),
+        *("verify.math.primary=true", "data.answer='7'", "sample.max_tokens=24", "warmup.0.steps=60"),
         r'warmup.0.demonstration="{question}\n{question}\n\\boxed{{7}}"',
     ],
     "mixed inputs": ["sample.mix={rate: 0.3, neighbours: 3, until: ''}", "train.inner_epochs=2", "monitor.kl.every=1"],

@@ -3,7 +3,8 @@ r"""Finds where a completion stops thinking and starts to answer, for every veri
 These verifiers read only the text after the last end of thinking, and nothing if a thinking is never closed: `math`,
 `numeric`, `exact`, `set`, `choice`, `equation`, `reasoning_gym`, `json`, `instructions`, `code`, `sql`, `command`,
 `metamath`, `coq`, and `regex` where it compares a group. The whole text goes to `format` (it checks the tags), `regex`
-that only searches, `python` (the function's author decides) and `reward_model`.
+that only searches, `python` (the function's author decides) and `reward_model`. `agrees` compares the two
+parts.
 
 How this works: `_TAG` finds the tags, those within quotes are dropped, and one pass of `_Scan` over tags and fences
 records where the last thinking ended. The time is linear in the text.

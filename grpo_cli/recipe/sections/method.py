@@ -94,6 +94,11 @@ class Sample(Section):
     """Settings of vllm: `mode: colocate | server` and what TRL calls `vllm_NAME`."""
 
     @property
+    def mixed(self) -> int:
+        """How many embeddings go into a mixed step; 0 where no step is mixed."""
+        return self.mix.neighbours if self.mix is not None and self.mix.rate else 0
+
+    @property
     def engine_kind(self) -> EngineKind:
         """What the engine can do."""
         return ENGINES[self.engine]

@@ -36,10 +36,13 @@ from grpo_cli.recipe.sections.method import (
     Estimator,
     Kl,
     Loss,
+    MixSpec,
     Prefer,
     Preference,
     Prune,
+    Ramp,
     Sample,
+    SplitPart,
     Train,
     TurnCredit,
 )
@@ -49,8 +52,8 @@ from grpo_verifiers.strict_json import loads
 
 __all__ = [
     "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "Environment",
-    "Estimator", "Eval", "Gate", "Kl", "KlMonitor", "Launch", "Lora", "Loss", "Model", "Monitor", "Prefer",
-    "Preference", "Prune", "Recipe", "Run", "Sample", "Shaping", "Source", "Stage", "Stop", "Train", "TurnCredit",
+    "Estimator", "Eval", "Gate", "Kl", "KlMonitor", "Launch", "Lora", "Loss", "MixSpec", "Model", "Monitor", "Prefer",
+    "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping", "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
     "Verify", "WarmupPhase",
 ]  # fmt: skip
 

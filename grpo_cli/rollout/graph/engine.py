@@ -112,7 +112,7 @@ class GraphEngine:
         stepper: Stepper = self.stepper
         if settings.mix is not None:
             # what goes into the model is looked at in each step, which no captured graph and no kernel of ours has a place for
-            stepper, patches = EagerStepper(self.forward), self.patches if self.attention is None else []
+            stepper, patches = EagerStepper(self.forward), list(self.patches) if self.attention is None else []
         with numerics(self.model, self.autocast), rollout_mode(self.model), patched(patches):
             batch = self._batch(requests, settings, schedule.total)
             parts = (batch, self.forward, stepper, requests, schedule)
