@@ -32,7 +32,7 @@ from race_tasks import joined, write_model
 
 NOISE, APART = 0.2, 0.3
 DIGITS = (2, 3, 4)
-RATES = (3e-4, 1e-3)
+RATES = (1e-3, 3e-4)
 TUNING_SEED = 100
 CONSISTENCY = {"verify": {"math": {"primary": True}, "agrees": {"weight": 0}}}
 

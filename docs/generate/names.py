@@ -27,6 +27,8 @@ def names_page() -> str:
     parts += [f"### `{name}`\n\n{_lines(about)}\n" for name, about in methods.METHODS.items()]
     parts += ["## Losses of preferences: `prefer.loss`\n", f"In formulas: {methods.LOSS_LEGEND}.\n"]
     parts += [_loss(methods.describe_preference(name)) for name in methods.LOSSES]
+    parts += ["## Beside the algorithm\n"]
+    parts += [_beside(methods.describe_beside(name)) for name in methods.BESIDE]
     parts += [_named("Row selection: `train.select`", "selectors")]
     parts += [_named("Credit of turns: `train.credit`", "credit")]
     parts += [_named("Sharing the training: `launch.strategy`", "strategies")]
@@ -60,6 +62,12 @@ def _yaml(value: object) -> str:
 def _loss(said: dict[str, Any]) -> str:
     formula = fenced(said["formula"].replace(";  ", "\n"), "text")
     return f"### `{said['preference']}`\n\n{formula}\nSource: {said['source']}. {said['note'][:1].upper()}{said['note'][1:]}.\n"
+
+
+def _beside(said: dict[str, Any]) -> str:
+    formula = fenced(said["formula"].replace(";  ", "\n"), "text")
+    note = f"{said['note'][:1].upper()}{said['note'][1:]}"
+    return f"### `{said['beside']}`\n\n{formula}\nSet with `{said['set']}`. Source: {said['source']}. {note}.\n"
 
 
 def _named(title: str, subject: str) -> str:

@@ -123,7 +123,8 @@ class Mixer:
 
     @contextmanager
     def feeding(self, samples: Tensor, steps: Tensor) -> Iterator[None]:
-        """Inside, the next pass over one token of each of these samples gets what was noted for the last of their `steps` tokens."""
+        """Inside, the next pass over one token of each of these samples, [N] numbers, gets what was noted for the last of their [N]
+        `steps` tokens."""
         last = (steps - 1).clamp(min=0)
         weights = self.weights[samples, last].masked_fill((steps < 1)[:, None], 0.0)
         with replaced(self.embed, self.members[samples, last][:, None], weights[:, None]):
@@ -152,8 +153,8 @@ def allowed_tokens(base: Any, norms: Tensor, tokenizer: Tokenizer | None, never:
 
 @contextmanager
 def replaced(embed: nn.Module, members_NTk: Tensor, weights_NTk: Tensor) -> Iterator[None]:
-    """Inside, `embed` gives mixed embeddings where weights are not 0; its rows are those of the tensors in order, over all its calls,
-    and the last T columns of its input are theirs."""
+    """Inside, `embed` gives mixed embeddings where the (N, T, k) weights of as many members are not 0; its rows are those of the
+    tensors in order, over all its calls, and the last T columns of its input are theirs."""
     offset = 0
     inner = False
 

@@ -30,9 +30,9 @@ from grpo_cli.rollout.engine import Completion, Turn
 from grpo_cli.rollout.scoring import DraftScorer
 
 if TYPE_CHECKING:
+    from grpo_cli.train.log_probs import ScoringTrainer
     from grpo_cli.train.loop import Loop
     from grpo_cli.train.step import StepBatch
-    from grpo_cli.train.trainer import Trainer
 
 LEAST_START = 0.02
 """Mean value before the first line below which the model does not know the forced text."""
@@ -59,7 +59,7 @@ class CutValues:
             return None
         return cls(loop, spec, DraftScorer(model, autocast), tokenizer, int(tokenizer.eos_token_id))
 
-    def valued(self, trainer: Trainer, before: StepBatch, out: dict[str, Any]) -> StepBatch:
+    def valued(self, trainer: ScoringTrainer, before: StepBatch, out: dict[str, Any]) -> StepBatch:
         """The batch with a value on each segment, and the credit that comes of it.
 
         Raises:
@@ -95,7 +95,7 @@ class CutValues:
 
     @torch.no_grad()
     def _segments(
-        self, trainer: Trainer, out: dict[str, Any], completions: Sequence[Completion]
+        self, trainer: ScoringTrainer, out: dict[str, Any], completions: Sequence[Completion]
     ) -> list[tuple[Turn, ...]]:
         """The segments of each of this rank's samples, at most so many."""
         most = self.spec.segments
