@@ -23,6 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,7 +51,13 @@ ARMS: dict[str, dict[str, dict[str, Any]]] = {
         "b1": parts(1.0),
         "sum10": {"verify": {"math": {"primary": True}, "agrees": {"weight": 10}}},
         "placebo": parts(0.5),
-    }
+    },
+    "rredcot": {
+        "grpo": {},
+        "rredcot": {"train": {"credit": {"method": "rredcot"}}},
+        "placebo": {"train": {"credit": {"method": "rredcot"}}},
+    },
+    "n_grpo": {"grpo": {}, "mix": {"sample": {"mix": {"rate": 0.1}}}, "placebo": {"sample": {"mix": {"rate": 0.1}}}},
 }
 
 
@@ -97,7 +104,7 @@ def recipe_of(folder: Path, model: Path, arm: dict[str, Any], seed: int, lr: flo
         "sample": {"prompts": 16, "group": 8, "max_tokens": 48} | arm.get("sample", {}),
         "train": {"steps": steps, "lr": lr, "schedule": "constant", "lr_warmup_steps": 3, "seed": seed}
         | arm.get("train", {}),
-        "eval": {"every": steps, "samples": 4, "k": [1, 4], "greedy": False},
+        "eval": {"every": steps, "between": None, "samples": 4, "k": [1, 4], "greedy": False},
         "monitor": {"kl": "off"},
         "run": {
             "dir": str(folder / "runs"),
@@ -297,9 +304,13 @@ def main() -> None:
     done = {(one["race"], one["arm"], one["seed"], one["lr"], one["steps"]) for one in results}
     if not asked.summary:
         model = warmed(asked.results.with_name(f"warm-{asked.race}").resolve(), asked.race, asked.warm_steps)
-        # a process a run: CPU seconds are a process's
-        with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            for found in pool.imap(run_one, [(model, *one) for one in wanted if one not in done]):
+        # a process an arm: a placebo changes what its process computes
+        with ExitStack() as stack:
+            pools = {name: stack.enter_context(get_context("spawn").Pool(1)) for name in arms}
+            for ask in wanted:
+                if ask in done:
+                    continue
+                found = pools[ask[1]].apply(run_one, [(model, *ask)])
                 results.append(found)
                 with asked.results.open("a") as stream:
                     stream.write(json.dumps(found) + "\n")
