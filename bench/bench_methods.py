@@ -1,17 +1,18 @@
-"""Three methods against GRPO and a placebo each, on digits d that become 3d+1 modulo 10, with their working: parts apart (`split`), credit by the value
-of cuts (`rredcot`), mixed inputs (`n_grpo`).
+"""Three methods against GRPO and a placebo each, on digits d that become 3d+1 modulo 10, with their working: parts apart
+(`split`), credit by the value of cuts (`rredcot`), mixed inputs (`n_grpo`).
 
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_methods.py split OUT.jsonl --seeds 0 1 2 3 4
-    … bench_methods.py split OUT.jsonl --tune          # every arm at both rates with one more seed
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_methods.py split OUT.jsonl --tune    # both rates, one more seed
+    … bench_methods.py split OUT.jsonl --seeds 0 1 2 3 4
     … bench_methods.py split OUT.jsonl --summary
 
     352=   ->   <think>352=067</think>\\boxed{067}
 
-The warm-up shows such answers with mistakes: each digit is a chance one with probability NOISE, in the working and the answer alike. For
-`split` a digit of the working of APART of the demonstrations is another than in the answer. For `rredcot` the working has a line a digit. Arms of a race share world, warm-up,
-model and number of samples, and each runs at the rate that `--tune` finds best for it. Counted are held-out sampled pass@1 (128 x 4),
-the answers of a group that differ, the share of right answers that their working contradicts (last ten steps), tokens and CPU seconds of
-training. Differences are paired by seed: mean and 95 % t interval.
+The warm-up shows such answers with mistakes: each digit is a chance one with probability NOISE, in the working and the answer alike.
+For `split` a digit of the working of APART of the demonstrations is another than in the answer. For `rredcot` the working has a line
+a digit. Arms of a race share world, warm-up, model and number of samples, and each runs at the rate that `--tune` finds best for it,
+or at the first where it was not tried. Counted are held-out sampled pass@1 (128 x 4), answers of a group that differ, the share of
+right answers that their working contradicts (last ten steps), tokens and CPU seconds of training. Differences are paired by seed:
+mean and 95 % t interval.
 """
 
 from __future__ import annotations
