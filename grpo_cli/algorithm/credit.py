@@ -65,9 +65,9 @@ class Credit:
         # A_PG is then a mean over tokens, in which advantages of both signs cancel
         return self.A_PG.abs() * tokens_PG if self.A_PGT is None else self.A_PGT.abs().sum(dim=-1)
 
-    def rows(self, own: slice, width: int) -> Tensor:
-        """(B,) or (B, width) advantages of the samples with these indices in the batch; rows are padded to `width`
-        tokens."""
+    def rows(self, own: slice | Tensor, width: int) -> Tensor:
+        """(B,) or (B, width) advantages of the samples with these indices in the batch, once for each time an index is given;
+        rows are padded to `width` tokens."""
         if self.A_PGT is None:
             return self.A_PG.flatten(0, 1)[own]
         # this rank's batch is padded to its own width, which differs from the widest row of all ranks

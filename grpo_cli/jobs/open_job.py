@@ -20,6 +20,7 @@ from grpo_cli.data.rows import Row, Split
 from grpo_cli.data.sources import Which, leave_hub
 from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.display.protocol import Display
+from grpo_cli.environments.pool import Worlds
 from grpo_cli.jobs.rows import fit_split, load_split, prompt_warnings, takes_rows
 from grpo_cli.policy.loading.inspection import refuse_flaws
 from grpo_cli.policy.policy import Policy
@@ -139,7 +140,7 @@ class OpenJob:
         from grpo_cli.rollout.episodes.play import demonstrations
 
         world, worlds = self.recipe.environment, self.judge.worlds
-        assert world is not None and worlds is not None
+        assert world is not None and isinstance(worlds, Worlds)
         return demonstrations(world, worlds, self.policy, rows, seed, self.recipe.sample.max_tokens)
 
 

@@ -22,7 +22,7 @@ from grpo_cli.reward.group import sample_record
 from grpo_cli.reward.group_judge import judge_finished, texts_of
 from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
-from grpo_cli.rollout.episodes.play import Episodes
+from grpo_cli.rollout.episodes.harness import episodes_of
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import episode_stats, turns_by_outcome
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
@@ -174,7 +174,7 @@ class Evaluator:
         each sample is an episode in one of the judge's worlds.
         """
         self.spec, self.rows, self.judge = spec, split.rows, judge
-        self.episodes = Episodes.where_asked(environment, judge.worlds, engine, policy)
+        self.episodes = episodes_of(environment, judge.worlds, engine, policy)
         self.engine, self.policy, self.ranks = engine, policy, ranks
         self.sampling = replace(
             sampling,

@@ -226,6 +226,12 @@ def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: 
         for named in named_by(one):
             if named.what is Names.CODE:
                 _refuse_code(named, base, came_with)
+        if (world := one.environment) is not None and world.harness is not None:
+            words = [base / word for word in world.harness.command.split()]
+            holder = came_with or next((f for w in words if w.is_file() and (f := _model_folder(w.parent))), None)
+            if holder is not None:
+                said = f"`environment.harness.command` runs `{world.harness.command}`, which came with a model (`{holder}`)"
+                raise RecipeError(f"{said}: it is not run", hint=HINT)
         for name, spec in one.verify.items() if came_with is not None else ():
             url = spec.options.get("base_url")
             if isinstance(url, str) and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):

@@ -53,6 +53,7 @@ def recipe_schema() -> Schema:
     for section in ("warmup", "sft"):
         _open(top, section, NOTHING, phase, {"type": "array", "items": phase})
     _open(top, "combine", NOTHING, defs["Combine"]["properties"]["method"], {"$ref": "#/$defs/Combine"})
+    _open(defs["Environment"]["properties"], "harness", NOTHING, TEXT, {"$ref": "#/$defs/HarnessSpec"})
     data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
     _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
     _open(data, "eval", NOTHING, *source["anyOf"], {"type": "array", "items": source, "minItems": 1})

@@ -110,6 +110,8 @@ def widen(data: dict[str, Any], *, of_run: bool = False) -> dict[str, Any]:
             out[section] = {key: out[section]}
     if isinstance(tools := sections.get("environment", {}).get("tools"), str):
         out["environment"] = out["environment"] | {"tools": [tools]}
+    if isinstance(command := sections.get("environment", {}).get("harness"), str):
+        out["environment"] = out["environment"] | {"harness": {"command": command}}
     for section, keys in (("data", ("train", "eval")), ("prefer", ("data",))):
         given = sections.get(section, {})
         if found := {key: _sources(given[key]) for key in keys if key in given}:
@@ -204,7 +206,9 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
             verify[name] = {"weight": 0} | one
     given = [one for one in verify.values() if isinstance(one, dict)]
     # the outcome of an environment is a verdict, unless the model's answer is judged
+    harness = (world or {}).get("harness")
     is_answer = bool(verify) and world is not None and ("tools" in world or "trl" in world)
+    is_answer |= bool(verify) and isinstance(harness, dict) and harness.get("score") is None
     if world is not None and not is_answer and not any(one.get("kind") == "environment" for one in given):
         verify["environment"] = {"kind": "environment"}
         given.append(verify["environment"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -121,6 +122,13 @@ def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, d
         # what is not there yet (a model that will be downloaded) is not compared; what is gone raises where it is read
         if files := _digests(one, recipe, base):
             found[one.key] = files
+    if recipe.environment is not None and (harness := recipe.environment.harness) is not None:
+        key = "environment.harness.command"
+        words = shlex.split(harness.command)
+        code = [NamedThing(key, Names.CODE, f"{word}:main") for word in words if word.endswith(".py")]
+        named = [*code, *(NamedThing(key, Names.FILE, word) for word in words if not word.endswith(".py"))]
+        if files := {name: digest for one in named for name, digest in _digests(one, recipe, base).items()}:
+            found[key] = files
     return found
 
 

@@ -160,7 +160,9 @@ def sample_record(
         ],
         values=values,
         # the environment wrote the remaining ids, which are in no loss
-        env_tokens=len(completion.token_ids) - completion.sampled_tokens,
+        env_tokens=sum(c.mask.count(0) for c in completion.rows),
+        rows=[{"parent": b.parent, "at": b.at, "why": b.why} for c in completion.rows if (b := c.branch) is not None],
+        endpoint={} if episode is None else episode.counts,
         primary=judgement.primary,
     )
 

@@ -23,10 +23,11 @@ from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_cli.reward.errors import FailureLines
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, combine, outcome, primary_of, without_skipped
-from grpo_verifiers.verdict import floored
+from grpo_verifiers.verdict import error, floored
 from grpo_verifiers.verifier import Played
 
 if TYPE_CHECKING:
+    from grpo_cli.environments.harness import Harness
     from grpo_cli.recipe.sections.recipe import Combine, Environment, Recipe, Verify
 
 
@@ -67,8 +68,23 @@ def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def worlds_of(spec: Environment, base: Path | None) -> Worlds:
-    """The environments of a recipe's `environment` section, not started."""
+def worlds_of(spec: Environment, base: Path | None) -> Worlds | Harness:
+    """The environments of a recipe's `environment` section, or the program that plays, not started."""
+    if (harness := spec.harness) is not None:
+        from grpo_cli.environments.harness import Harness
+
+        return Harness(
+            harness.command,
+            harness.given,
+            harness.score,
+            base=base,
+            timeout_s=spec.timeout_s,
+            memory_mb=spec.memory_mb,
+            workers=spec.workers,
+            env=spec.env,
+            episode_s=spec.endpoint.episode_s,
+        )
+    assert spec.kind != "harness"
     return Worlds(
         spec.named,
         spec.options,
@@ -102,7 +118,7 @@ class Judge:
         specs: Mapping[str, Verify],
         base: Path | None = None,
         rule: CombineRule = SUM,
-        worlds: Worlds | None = None,
+        worlds: Worlds | Harness | None = None,
     ) -> None:
         """`base` is the recipe's folder: functions of the user are also looked for there."""
         self.specs, self.rule, self.worlds = dict(specs), rule, worlds
@@ -178,6 +194,10 @@ class Judge:
             indices = [
                 i for i, task in enumerate(tasks) if self.rule.method != "by" or task.golds.get(name) is not None
             ]
+            lost = {i: one for i in indices if played and (one := played[i]) is not None and one.is_lost}
+            for i, one in lost.items():
+                verdicts[i][name] = error(one.reason, one.problem)
+            indices = [i for i in indices if i not in lost]
             samples = [
                 Sample(
                     completions[i],

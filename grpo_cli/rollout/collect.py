@@ -16,6 +16,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.engine import Completion, Engine, OnFinish, Request, SamplingSettings
+from grpo_cli.rollout.episodes.harness import HarnessEpisodes
 from grpo_cli.rollout.episodes.play import Episodes
 
 Encode = Callable[[Row], list[int]]
@@ -75,7 +76,7 @@ class Collect(Generic[G]):
         encode: Encode,
         progress: Progress,
         ranks: Ranks | None = None,
-        episodes: Episodes | None = None,
+        episodes: Episodes | HarnessEpisodes | None = None,
     ) -> None:
         """`episodes` plays the recipe's environment, if it has one; each sample is then an episode."""
         self.recipe, self.rows, self.engine, self.judges = recipe, rows, engine, judges

@@ -10,8 +10,8 @@ abilities of an engine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
@@ -51,6 +51,8 @@ class Turn:
     """Number of tokens at its start that are a plan; only set if credit treats plans separately."""
     value: float | None = None
     """The chance of a right answer before it, as the policy gives it; only where credit asks for it."""
+    row: int = 0
+    """Which row of the episode it stands in, where a harness has rewritten the history."""
 
     @property
     def tokens(self) -> int:
@@ -74,6 +76,10 @@ class Episode:
     """The judged text of an episode with tools: the turn without a call. None: the whole transcript is judged."""
     over_limit: bool = False
     """Whether its actions exceeded a limit of the environment, or broke it."""
+    is_lost: bool = False
+    """It was not played to its end, so that nothing in it is judged."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What an endpoint counted of it."""
 
     @property
     def judged(self) -> str:
@@ -88,7 +94,7 @@ class Episode:
     @property
     def played(self) -> Played:
         """The result of the episode that a verifier gets."""
-        return Played(self.outcome, self.reason, self.problem, self.over_limit)
+        return Played(self.outcome, self.reason, self.problem, self.over_limit, self.is_lost)
 
     @property
     def transcript(self) -> str:
@@ -103,10 +109,15 @@ class Episode:
     def mask(self, length: int) -> list[int]:
         """1 for each of the completion's `length` tokens that the model generated, 0 for the environment's."""
         # observations between turns were not sampled: their log-probs must not enter a loss
-        mask = [0] * length
-        for turn in self.turns:
-            mask[turn.start : turn.end] = [1] * turn.tokens
-        return mask
+        return spanned([(turn.start, turn.end) for turn in self.turns], length)
+
+
+def spanned(spans: Sequence[tuple[int, int]], length: int) -> list[int]:
+    """1 in these spans of `length` places, 0 elsewhere."""
+    mask = [0] * length
+    for start, end in spans:
+        mask[start:end] = [1] * (end - start)
+    return mask
 
 
 Finish = Literal["stop", "length"]
@@ -166,6 +177,18 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """A row of an episode whose requests a harness wrote: its own prompt, and the `spans` of its tokens that the model generated.
+    `why` it began behind `at` messages that it shares with the row `parent`."""
+
+    prompt_ids: list[int]
+    spans: tuple[tuple[int, int], ...]
+    parent: int | None = None
+    at: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it.
 
@@ -180,11 +203,22 @@ class Completion:
     """Parts of a one-turn answer that get separate credit; in order they contain all of its tokens."""
     mixtures: tuple[Mixture, ...] = ()
     """The tokens whose input was mixed, in order."""
+    branch: Branch | None = None
+    """Only of a harness's episode, whose main row this is."""
+    more: tuple[Completion, ...] = ()
+    """The episode's further rows, each with its branch."""
+
+    @property
+    def rows(self) -> tuple[Completion, ...]:
+        """What the update reads of it: the completion itself, but for an episode of several rows."""
+        return self, *self.more
 
     @property
     def mask(self) -> list[int]:
         """1 for each token that the model drew, 0 for one that an environment put between its turns, or that was written undrawn."""
         length = len(self.token_ids)
+        if self.branch is not None:
+            return spanned(self.branch.spans, length)
         mask = [1] * length if self.episode is None else self.episode.mask(length)
         for one in self.mixtures:
             mask[one.at] = int(not one.is_forced)
@@ -193,7 +227,7 @@ class Completion:
     @property
     def is_drawn(self) -> bool:
         """Whether the model drew all of its tokens."""
-        return self.episode is None and not any(one.is_forced for one in self.mixtures)
+        return self.episode is None and self.branch is None and not any(one.is_forced for one in self.mixtures)
 
     @property
     def sampled_tokens(self) -> int:

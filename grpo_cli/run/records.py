@@ -35,6 +35,9 @@ OWN_KEYS = frozenset(
 TURN_KEYS = frozenset(["turns", "env_tokens"])
 """Ours too, on the line of an episode; elsewhere a row's columns may be named so."""
 
+ENDPOINT_KEYS = frozenset(["rows", "endpoint"])
+"""Ours on the line of a harness's episode: a list and an object."""
+
 LATER_KEYS = frozenset(["values", "outcome_reward"])
 """Ours on lines that have `fields`, if they hold what we write: a number for the answer or for each turn, and a number."""
 
@@ -75,6 +78,10 @@ class SampleRecord:
     """The critic's value before the answer, or before each turn of an episode; empty where there is none."""
     env_tokens: int = 0
     """Tokens that an environment put between the turns; `tokens` are the model's own."""
+    rows: Sequence[Mapping[str, Any]] = ()
+    """Of a harness's episode, `parent, at, why` of each row that is learned from: why it began behind how many messages of which."""
+    endpoint: Mapping[str, int] = field(default_factory=dict)
+    """What the endpoint counted of it."""
     outcome_reward: float | None = None
     """The part of the reward that the outcome pays; None if training did not pay it, and in lines of older versions."""
     primary: str = field(default="", compare=False)
@@ -117,6 +124,8 @@ class SampleRecord:
             "completion": self.completion,
         }
         own = OWN_KEYS | TURN_KEYS if self.turns else OWN_KEYS
+        if has_rows := bool(self.turns and self.rows):
+            own |= ENDPOINT_KEYS
         is_later = bool(self.values) or self.outcome_reward is not None
         if is_later or not own.isdisjoint(fields):
             own |= LATER_KEYS
@@ -136,6 +145,8 @@ class SampleRecord:
             line["begun"] = self.assistant_prefix
         if self.turns:
             line["turns"], line["env_tokens"] = [dict(turn) for turn in self.turns], self.env_tokens
+        if has_rows:
+            line["rows"], line["endpoint"] = [dict(row) for row in self.rows], dict(self.endpoint)
         if self.values:
             line["values"] = list(self.values)
         return line
@@ -166,6 +177,10 @@ class SampleRecord:
         own = OWN_KEYS
         if episode:
             own |= TURN_KEYS
+        rows, endpoint = line.get("rows"), line.get("endpoint")
+        has_rows = episode and isinstance(rows, list) and isinstance(endpoint, dict)
+        if has_rows:
+            own |= ENDPOINT_KEYS
         if values:
             own |= {"values"}
         if type(outcome_reward) is float:
@@ -192,6 +207,8 @@ class SampleRecord:
             turns=turns,
             values=values,
             env_tokens=_whole(line, "env_tokens") if episode else 0,
+            rows=rows if has_rows and rows is not None else (),
+            endpoint={name: _whole(endpoint, name) for name in endpoint} if has_rows and endpoint is not None else {},
         )
 
 

@@ -10,6 +10,21 @@ from grpo_cli.run.records import SampleRecord
 ENVIRONMENT = "environment"
 """The name that the verifier of an environment's outcome has where the recipe gives it no other."""
 
+ENDPOINT = (
+    "endpoint/requests",
+    "endpoint/rows",
+    "endpoint/fork/history",
+    "endpoint/fork/tools",
+    "endpoint/fork/template",
+    "endpoint/root",
+    "endpoint/sibling",
+    "endpoint/retry",
+    "endpoint/cancelled",
+    "endpoint/untrained",
+    "endpoint/overridden",
+)
+"""What an endpoint counts of an episode."""
+
 
 def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:
     """Statistics of the samples that are episodes; empty without episodes.
@@ -17,7 +32,8 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
     `turns/mean` and `turns/max` over episodes; `turns/cut` the share of them that the token budget ended; `env/invalid` the
     share of all turns that their environments called invalid; `env/no_verdict` the share of episodes without an outcome.
     `env/milestones` is how many milestones an episode reaches, each counted once; `env/milestones_again` the share of the
-    turns that name a milestone whose episode had reached that one before, None where no turn names any.
+    turns that name a milestone whose episode had reached that one before, None where no turn names any. `endpoint/…` are what the
+    endpoint counted, means over the episodes of a harness.
     """
     episodes = [sample for sample in samples if sample.turns]
     if not episodes:
@@ -28,7 +44,12 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
     invalid = sum(not turn.get("valid", True) for sample in episodes for turn in sample.turns)
     outcomes = ((sample, sample.verdicts.get(ENVIRONMENT)) for sample in episodes)
     unjudged = [sample.reward is None if own is None else own.score is None for sample, own in outcomes]
-    return {
+    asked = [sample.endpoint for sample in episodes if sample.endpoint]
+    endpoint = {
+        name: sum(one.get(name.rpartition("/")[2], 0) for one in asked) / len(asked)
+        for name in (ENDPOINT if asked else ())
+    }
+    return endpoint | {
         "turns/mean": sum(turns) / len(turns),
         "turns/max": max(turns),
         "turns/cut": math.fsum(sample.truncated for sample in episodes) / len(episodes),

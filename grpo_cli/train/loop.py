@@ -37,7 +37,7 @@ from grpo_cli.reward.group_judge import GroupJudge
 from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
-from grpo_cli.rollout.episodes.play import Episodes
+from grpo_cli.rollout.episodes.harness import episodes_of
 from grpo_cli.rollout.mixing import mix_metrics
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
@@ -97,7 +97,8 @@ class StepAccount:
         logps = [
             p
             for group in before.groups
-            for c in group.completions
+            for completion in group.completions
+            for c in completion.rows
             for p, own in zip(c.logps, c.mask, strict=True)
             if own
         ]
@@ -140,7 +141,7 @@ def judged_rollouts(parts: RolloutParts, progress: Progress) -> Collect[Group]:
         RecipeError: a shaping term with an option that it does not have.
     """
     recipe, judge, policy = parts.recipe, parts.judge, parts.policy
-    episodes = Episodes.where_asked(
+    episodes = episodes_of(
         recipe.environment, judge.worlds, parts.engine, policy, partial(progress.timed, "environment")
     )
     assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
@@ -304,7 +305,12 @@ class Loop:
         if self.utilisation is not None and phases["update"] > 0:
             # groups without signal need no FLOPs: computing their rows anyway does not count as utilisation
             trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
-            lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
+            lengths = [
+                (len(g.prompt_ids if c.branch is None else c.branch.prompt_ids), len(c.token_ids))
+                for g in trained
+                for completion in g.completions
+                for c in completion.rows
+            ]
             done_share = self.utilisation.share(lengths, self.recipe.train.inner_epochs, phases["update"])
             metrics["mfu"] = done_share / self.ranks.world  # every process has one GPU and an equal share of the rows
         metrics |= timing_stats(

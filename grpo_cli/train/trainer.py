@@ -225,7 +225,8 @@ class Trainer(ShardedTrainer):
                 penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
                 before = replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
         self.before = before
-        put_credit(out, before.credit, samples.places, prunes=self.objective.kept < 1)
+        prunes = self.objective.kept < 1
+        put_credit(out, before.credit, samples.of_rows, prunes=prunes, loss=self.objective.loss)
         if self.critic is not None:
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
         return out
@@ -234,7 +235,14 @@ class Trainer(ShardedTrainer):
     def samples(self) -> RankSamples:
         """This rank's part of the batch."""
         places = self.loop.ranks.share(sum(len(group.rewards) for group in self.before.groups))
-        return RankSamples.of(self.before, self.loop.rows, places)
+        world = self.loop.recipe.environment
+        if world is None or world.harness is None:
+            return RankSamples.of(self.before, self.loop.rows, places)
+        parts = int(self.args.steps_per_generation)
+        # as many on every rank, for they gather
+        return RankSamples.of(
+            self.before, self.loop.rows, places, lambda rows: -(-self.loop.ranks.largest(rows) // parts) * parts
+        )
 
     def _generate(self, prompts: list[Prompt]) -> Generated:
         return self.samples.generated(with_logps=self.use_vllm)

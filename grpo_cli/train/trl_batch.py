@@ -8,7 +8,7 @@ tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,9 @@ from accelerate.utils import gather
 from numpy.typing import NDArray
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.algorithm.loss import loss_mask
+from grpo_cli.algorithm.loss import PER_ROW, loss_mask
 from grpo_cli.data.rows import Row
-from grpo_cli.rollout.engine import Completion
+from grpo_cli.rollout.engine import Branch, Completion
 from grpo_cli.train.log_probs import Batch
 from grpo_cli.train.step import StepBatch
 
@@ -61,29 +61,43 @@ class EmptyRows:
 
 @dataclass(frozen=True)
 class RankSamples:
-    """This rank's part of a batch; a group may continue on the next rank."""
+    """This rank's part of a batch; a group may continue on the next rank. Of a harness's episode each row is a completion, and
+    `of_rows` are the places of the samples that they belong to."""
 
     completions: list[Completion]
     texts: list[str]
     prompt_ids: list[list[int]]
     prompts: list[Prompt]
     places: range
+    of_rows: list[int]
 
     @classmethod
-    def of(cls, before: StepBatch, rows: Sequence[Row], places: range) -> RankSamples:
-        """The samples at these indices of the batch, counted group by group."""
+    def of(
+        cls, before: StepBatch, rows: Sequence[Row], places: range, whole: Callable[[int], int] = lambda n: n
+    ) -> RankSamples:
+        """The samples at these indices of the batch, counted group by group; `whole` rounds up the number of rows."""
         # group by group, the order of `A_PG.flatten()`: an index means the same sample everywhere
         flat = [
             (completion, text, group.prompt_ids, rows[group.row])
             for group in before.groups
             for completion, text in zip(group.completions, group.texts, strict=True)
         ][places.start : places.stop]
+        found = [
+            (one, text, ids if one.branch is None else one.branch.prompt_ids, row, place)
+            for place, (completion, text, ids, row) in zip(places, flat, strict=True)
+            for one in completion.rows
+        ]
+        # rows that count for nothing: the batch is cut into micro-batches of one size
+        first, _, ids, row, place = found[0]
+        empty = Completion(first.token_ids[:1], first.logps[:1], "stop", branch=Branch(ids[:1], ()))
+        found += [(empty, "", ids[:1], row, place)] * (whole(len(found)) - len(found))
         return cls(
-            [completion for completion, _, _, _ in flat],
-            [text for _, text, _, _ in flat],
-            [ids for _, _, ids, _ in flat],
-            [row.messages or row.prompt for _, _, _, row in flat],
+            [completion for completion, _, _, _, _ in found],
+            [text for _, text, _, _, _ in found],
+            [ids for _, _, ids, _, _ in found],
+            [row.messages or row.prompt for _, _, _, row, _ in found],
             places,
+            [place for _, _, _, _, place in found],
         )
 
     def generated(self, with_logps: bool) -> Generated:
@@ -116,22 +130,44 @@ def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Ac
     out["num_items_in_batch"] = accelerator.gather(loss_mask(out).sum()).sum()
 
 
-def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bool) -> dict[str, Any]:
-    """This rank's batch with its advantages, (B,) or (B, T), and with `places`, the indices of its samples in the whole
-    batch.
+def put_credit(
+    out: dict[str, Any], credit: Credit, places: Sequence[int], *, prunes: bool, loss: str = ""
+) -> dict[str, Any]:
+    """This rank's batch, whose rows belong to the samples at `places` of the whole, with advantages, (B,) or (B, T), and those
+    places. Rows of one episode share its advantage, by `episode_weights` of the `loss`.
 
     `prunes`: samples that are left out do not count in the normaliser either. Every rank must call this.
     """
     # a group may be split over ranks: places count through the whole batch
-    own, mask = slice(places.start, places.stop), loss_mask(out)
-    # TRL has computed its own advantages. Ours are float64 up to here; the loss multiplies them by float32
-    out["advantages"] = credit.rows(own, mask.shape[1]).to(mask.device, torch.float32)
+    own, mask = torch.tensor(places), loss_mask(out)
+    A = credit.rows(own, mask.shape[1]).to(mask.device)
+    if (weights_B := episode_weights(mask, own.to(mask.device), loss)) is not None:
+        A = A * weights_B.view(-1, *[1] * (A.dim() - 1))
+    # TRL has computed its own advantages. Ours are float64 up to here: the loss multiplies them by float32
+    out["advantages"] = A.to(torch.float32)
     if prunes:
         # TRL divides by the tokens of the whole batch, counted before anything was left out
         counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)
         out["num_items_in_batch"] = gather(counted.sum()).sum()
-    out["sample"] = torch.arange(places.start, places.stop, device=mask.device)
+    out["sample"] = own.to(mask.device)
     return out
+
+
+def episode_weights(mask_BT: torch.Tensor, places_B: torch.Tensor, loss: str) -> torch.Tensor | None:
+    """(B,) float64 what makes a loss that averages B rows average their E episodes, each over all its tokens that count; None where
+    nothing is to be changed.
+
+    The loss of a row is proportional to its advantage. grpo and sapo divide a row's sum by its own tokens n and by B: times
+    n B / (N E), with N tokens of the episode, that is a mean over episodes. dr_grpo and luspo divide by B alone.
+    """
+    rows, episodes = len(places_B), len(set(places_B.tolist()))
+    if loss not in PER_ROW or rows == episodes:
+        return None
+    tokens_B, number_B = mask_BT.sum(dim=1).double(), places_B - places_B.min()
+    if loss not in ("grpo", "sapo"):
+        return torch.full_like(tokens_B, rows / episodes)
+    whole = tokens_B.new_zeros(int(number_B.max()) + 1).index_add(0, number_B, tokens_B)
+    return tokens_B / whole[number_B].clamp(min=1) * (rows / episodes)
 
 
 def reward(**_: object) -> list[float]:

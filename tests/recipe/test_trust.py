@@ -152,3 +152,20 @@ def test_trust_lets_it_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "came with a model" not in told.output
     assert (file.parent / "RAN").exists()
     assert os.environ[TRUSTS] == "1"  # for the processes of ranks and runs that it starts
+
+
+@pytest.mark.parametrize("command", ["python reward.py", "./agent", "agent --fast"])
+def test_a_program_of_a_recipe_that_came_with_a_model_is_not_run(command: str, tmp_path: Path) -> None:
+    said = recipe(environment={"harness": {"command": command, "pass": ["question"]}}, verify={"numeric": {}})
+    said["data"].pop("plain")
+    with pytest.raises(RecipeError, match="came with a model"):
+        load(write(tmp_path / "model", said))
+    assert load(write(tmp_path / "own", said, weights=None)).environment is not None
+
+
+def test_a_program_inside_a_model_folder_is_not_run(tmp_path: Path) -> None:
+    write(tmp_path / "model", recipe())
+    said = recipe(environment={"harness": "python ../model/reward.py"}, verify={"numeric": {}})
+    said["data"].pop("plain")
+    with pytest.raises(RecipeError, match="came with a model"):
+        load(write(tmp_path / "own", said, weights=None))

@@ -106,6 +106,16 @@ KEYS: dict[str, tuple[dict[str, Any], str, str]] = {
         "verify.regex.pattern.1",
         "patterns.txt",
     ),
+    "a harness": (
+        {"environment": {"harness": "python agent.py --fast"}, "verify": {"numeric": {}}},
+        "environment.harness.command",
+        "agent.py",
+    ),
+    "a file of a harness": (
+        {"environment": {"harness": {"command": "node agent.js"}}, "verify": {"numeric": {}}},
+        "environment.harness.command",
+        "agent.js",
+    ),
     "a reward model": ({"verify": {"reward_model": {"model": "MODEL"}}}, "verify.reward_model.model", "config.json"),
 }  # fmt: skip
 

@@ -38,12 +38,14 @@ class Played(NamedTuple):
 
     With `over_limit` its actions exceeded a limit of the environment or broke it: the number is the sum of rewards
     until then, but at most 0.
+    One that `is_lost` was not played to its end: no verifier judges what there is of it.
     """
 
     outcome: float | None
     reason: str = ""
     problem: str = ""
     over_limit: bool = False
+    is_lost: bool = False
 
 
 class Sample(NamedTuple):

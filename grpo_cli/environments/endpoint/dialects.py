@@ -113,21 +113,11 @@ def _stop(body: Body, key: str) -> tuple[str, ...]:
     return tuple(clean(text) for text in texts if text)
 
 
-def _sampling(body: Body) -> dict[str, Any]:
-    return {name: body[name] for name in SAMPLING if body.get(name) is not None}
-
-
 def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> str:
     if not name:
         raise Refused("a tool has no name")
     function = {"name": name, "description": description, "parameters": parameters}
     return canonical({"type": "function", "function": function})
-
-
-def _choice(choice: object) -> tuple[tuple[str, ...], bool]:
-    """What cannot be done of a `tool_choice`, and whether calls are read: nothing makes the model call a tool."""
-    kind = choice.get("type") if isinstance(choice, dict) else choice
-    return (() if kind in (None, "auto") else ("tool_choice",)), kind != "none"
 
 
 def _nothing_of(body: Body, keys: Mapping[str, str]) -> None:
@@ -136,10 +126,36 @@ def _nothing_of(body: Body, keys: Mapping[str, str]) -> None:
             raise Refused(f"`{key}` is not served: {said}")
 
 
-def _filled(messages: Sequence[tuple[Message, Sequence[str], str]]) -> tuple[Message, ...]:
+Messages = list[tuple[Message, list[str], str]]
+"""Each with the ids of its calls, and the id of the call that it answers."""
+
+
+def _asked(body: Body, messages: Messages, tools: list[str], limit: int | None, stop: str = "", **more: Any) -> Asked:
+    """The request, with what all dialects write alike; `stop` is the key of its stop texts."""
     if not messages:
         raise Refused("there are no messages")
-    return numbered(messages)
+    choice = body.get("tool_choice")
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    return Asked(
+        numbered(messages),
+        tuple(tools),
+        limit,
+        _stop(body, stop) if stop else (),
+        _of(body, "stream", bool, False),
+        _names(body, "model", MODEL),
+        {name: body[name] for name in SAMPLING if body.get(name) not in (None, {})},
+        # nothing makes the model call a tool, or keeps it from that
+        ignored=() if kind in (None, "auto") else ("tool_choice",),
+        reads_calls=kind != "none",
+        **more,
+    )
+
+
+def _role(held: Body, *allowed: str) -> str:
+    role = _names(held, "role", "").replace("developer", "system")
+    if role not in allowed:
+        raise Refused(f"a message has the role `{role[:40]}`")
+    return role
 
 
 def _names(body: Body, key: str, default: str) -> str:
@@ -155,14 +171,10 @@ def _read_chat(body: Body) -> Asked:
     form = _of(body, "response_format", dict, {}).get("type", "text")
     if form != "text":
         raise Refused(f"`response_format` of the type `{str(form)[:40]}` is not served: decoding is not constrained")
-    old = "say `tools`, of which functions are the old form"
-    _nothing_of(body, {"functions": old, "function_call": old, "audio": "only text is made"})
-    messages = []
+    _nothing_of(body, {"functions": "`tools` are, of which it is the old form", "audio": "only text is made"})
+    messages: Messages = []
     for held in _objects(body, "messages"):
-        role = _names(held, "role", "")
-        role = "system" if role == "developer" else role
-        if role not in ("system", "user", "assistant", "tool"):
-            raise Refused(f"a message has the role `{role[:40]}`")
+        role = _role(held, "system", "user", "assistant", "tool")
         text = _text(held.get("content"), ("text", "refusal"), f"`content` of a message of `{role}`")
         calls, ids = [], []
         for call in _objects(held, "tool_calls") if role == "assistant" else ():
@@ -182,22 +194,11 @@ def _read_chat(body: Body) -> Asked:
                 _of(function, "parameters", dict, {"type": "object", "properties": {}}),
             )
         )
-    ignored, reads_calls = _choice(body.get("tool_choice"))
     shows = {"logprobs"} if body.get("logprobs") else set[str]()
     shows |= {"token_ids"} if body.get("return_token_ids") else set()
     shows |= {"usage"} if _of(body, "stream_options", dict, {}).get("include_usage") else set()
-    return Asked(
-        _filled(messages),
-        tuple(tools),
-        _limit(body, "max_completion_tokens", "max_tokens"),
-        _stop(body, "stop"),
-        _of(body, "stream", bool, False),
-        _names(body, "model", MODEL),
-        _sampling(body),
-        frozenset(shows),
-        ignored,
-        reads_calls,
-    )
+    limit = _limit(body, "max_completion_tokens", "max_tokens")
+    return _asked(body, messages, tools, limit, "stop", shows=frozenset(shows))
 
 
 def _usage(reply: Reply) -> dict[str, int]:
@@ -274,28 +275,18 @@ def _error_openai(err: Refused) -> dict[str, Any]:
 
 
 def _read_responses(body: Body) -> Asked:
-    _nothing_of(
-        body,
-        {
-            "previous_response_id": "send the whole conversation as `input`",
-            "conversation": "send the whole conversation as `input`",
-            "background": "answers are made while you wait",
-            "prompt": "prompts are not kept here",
-        },
-    )
+    whole = "send the whole conversation as `input`"
+    _nothing_of(body, {"previous_response_id": whole, "conversation": whole, "background": "answers come at once"})
     if (_of(_of(body, "text", dict, {}), "format", dict, {})).get("type", "text") != "text":
         raise Refused("`text.format` other than text is not served: decoding is not constrained")
-    messages: list[tuple[Message, list[str], str]] = []
+    messages: Messages = []
     if instructions := _names(body, "instructions", ""):
         messages.append((Message("system", instructions), [], ""))
     given = body.get("input")
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else _objects(body, "input"):
         kind = item.get("type", "message")
         if kind == "message":
-            role = _names(item, "role", "")
-            role = "system" if role == "developer" else role
-            if role not in ("system", "user", "assistant"):
-                raise Refused(f"a message has the role `{role[:40]}`")
+            role = _role(item, "system", "user", "assistant")
             parts = ("input_text", "output_text", "text")
             messages.append((Message(role, _text(item.get("content"), parts, "`content`")), [], ""))
         elif kind == "function_call":
@@ -318,18 +309,7 @@ def _read_responses(body: Body) -> Asked:
             raise Refused(f"the tool `{str(tool.get('type'))[:40]}` is not served: only functions are")
         parameters = _of(tool, "parameters", dict, {"type": "object", "properties": {}})
         tools.append(_tool(_names(tool, "name", ""), _names(tool, "description", ""), parameters))
-    ignored, reads_calls = _choice(body.get("tool_choice"))
-    return Asked(
-        _filled(messages),
-        tuple(tools),
-        _limit(body, "max_output_tokens"),
-        (),
-        _of(body, "stream", bool, False),
-        _names(body, "model", MODEL),
-        _sampling(body),
-        ignored=ignored,
-        reads_calls=reads_calls,
-    )
+    return _asked(body, messages, tools, _limit(body, "max_output_tokens"))
 
 
 def _response_items(reply: Reply, name: str) -> list[dict[str, Any]]:
@@ -355,13 +335,9 @@ def _answer_responses(reply: Reply, asked: Asked, name: str) -> dict[str, Any]:
         "status": "incomplete" if is_cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
         "error": None,
-        "instructions": None,
-        "metadata": {},
         "model": asked.model,
         "output": _response_items(reply, name),
         "parallel_tool_calls": True,
-        "temperature": None,
-        "top_p": None,
         "tool_choice": "auto",
         "tools": [],
         "usage": {
@@ -410,13 +386,11 @@ def _events_responses(reply: Reply, asked: Asked, name: str) -> Iterator[Event]:
 def _read_messages(body: Body) -> Asked:
     if _of(body, "thinking", dict, {}).get("type", "disabled") != "disabled":
         raise Refused("`thinking` is not served: what the model thinks stands in its text")
-    messages: list[tuple[Message, list[str], str]] = []
+    messages: Messages = []
     if system := _text(body.get("system"), ("text",), "`system`"):
         messages.append((Message("system", system), [], ""))
     for held in _objects(body, "messages"):
-        role, content = _names(held, "role", ""), held.get("content")
-        if role not in ("user", "assistant"):
-            raise Refused(f"a message has the role `{role[:40]}`")
+        role, content = _role(held, "user", "assistant"), held.get("content")
         parts = _objects(held, "content") if isinstance(content, list) else None
         calls, ids, texts = [], [], []
         for part in parts or ():
@@ -440,18 +414,7 @@ def _read_messages(body: Body) -> Asked:
             raise Refused(f"the tool `{str(tool['type'])[:40]}` is not served: only tools of yours are")
         schema = _of(tool, "input_schema", dict, {"type": "object", "properties": {}})
         tools.append(_tool(_names(tool, "name", ""), _names(tool, "description", ""), schema))
-    ignored, reads_calls = _choice(body.get("tool_choice"))
-    return Asked(
-        _filled(messages),
-        tuple(tools),
-        _limit(body, "max_tokens"),
-        _stop(body, "stop_sequences"),
-        _of(body, "stream", bool, False),
-        _names(body, "model", MODEL),
-        _sampling(body),
-        ignored=ignored,
-        reads_calls=reads_calls,
-    )
+    return _asked(body, messages, tools, _limit(body, "max_tokens"), "stop_sequences")
 
 
 def _read_sized(body: Body) -> Asked:
@@ -508,15 +471,12 @@ def _error_messages(err: Refused) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kinds.get(err.status, "invalid_request_error"), "message": text}}
 
 
-def _counted(read: Callable[[Body], Asked]) -> Callable[[Body], Asked]:
-    def only(body: Body) -> Asked:
-        asked = read(body)
-        return Asked(asked.messages, asked.tools, model=asked.model, only_counts=True)
-
-    return only
+def _read_counted(body: Body) -> Asked:
+    asked = _read_messages(body)
+    return Asked(asked.messages, asked.tools, model=asked.model, only_counts=True)
 
 
-def _count(reply: Reply, asked: Asked, name: str) -> dict[str, Any]:
+def _answer_counted(reply: Reply, asked: Asked, name: str) -> dict[str, Any]:
     return {"input_tokens": len(reply.prompt_ids)}
 
 
@@ -524,7 +484,7 @@ DIALECTS = {
     "chat/completions": Dialect(_read_chat, _answer_chat, _events_chat, _error_openai),
     "responses": Dialect(_read_responses, _answer_responses, _events_responses, _error_openai),
     "messages": Dialect(_read_sized, _answer_messages, _events_messages, _error_messages),
-    "messages/count_tokens": Dialect(_counted(_read_messages), _count, _events_messages, _error_messages),
+    "messages/count_tokens": Dialect(_read_counted, _answer_counted, _events_messages, _error_messages),
 }
 """By what stands behind `/v1/` in the address."""
 

@@ -108,13 +108,14 @@ class Endpoint:
             "ANTHROPIC_API_KEY": key,
         }
 
-    def end(self, episode: str) -> tuple[int, int]:
-        """Ends an episode: its token is void. How many retries it had, and how many requests nobody got an answer to."""
+    def end(self, episode: str, refusal: Refused | None = None) -> tuple[int, int]:
+        """Ends an episode: its key is void, and what still waits gets the refusal. How many retries it had, and how many requests
+        got no answer."""
         with self.lock:
             found = self._open.pop(episode)
         for ticket in found.every:
             if not ticket.done.is_set():
-                ticket.settle(_OVER)
+                ticket.settle(refusal or _OVER)
         sent = {ticket.body for ticket in found.every if ticket.was_sent}
         return found.retries, len({ticket.body for ticket in found.every} - sent)
 

@@ -174,7 +174,7 @@ class Tree:
         self, messages: tuple[Message, ...], tools: Tools, path: Sequence[_Node]
     ) -> tuple[int | None, int, str]:
         """The row that shares most with a request that begins anew, how many messages, and why it does."""
-        if not self._roots:
+        if not self.rows:
             return None, 0, ""
         others = [(_walk(root, messages)[0], other != tools) for other, root in self._roots.items()]
         shared, is_other = max(others, key=lambda one: (len(one[0]), not one[1]))

@@ -12,9 +12,12 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from resource import RUSAGE_CHILDREN, getrusage
+from types import SimpleNamespace
+from typing import Any, cast
 
 from grpo_cli.data.rows import Row
+from grpo_cli.environments.harness import Harness
 from grpo_cli.environments.pool import Fault, Worlds
 from grpo_cli.environments.tools.calls import as_action
 from grpo_cli.errors import UserError
@@ -23,11 +26,13 @@ from grpo_cli.jobs.check.prompts import PromptLengths
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker
 from grpo_cli.jobs.rows import offered
-from grpo_cli.policy.prompts.conversation import Conversation, call_form
+from grpo_cli.policy.prompts.conversation import WORDS, Conversation, call_form
 from grpo_cli.policy.turns import TurnSuffixes
+from grpo_cli.recipe.engines import ENGINES
 from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.reward.judge import worlds_of
+from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.episodes.running import refuse_undemonstrated, same_observation, with_observation
 
 MOST_REPEATS = 20
@@ -57,6 +62,8 @@ def check_episodes(
     if world is None:
         return Beginnings()
     worlds = worlds_of(world, base)
+    if isinstance(worlds, Harness):
+        return (yield from _check_harness(maker, rows, worlds, world, recipe))
     try:
 
         def encode(text: str) -> list[int]:
@@ -101,6 +108,83 @@ def check_episodes(
     return begun
 
 
+class _Scripted:
+    """Policy and engine in one, without weights: every turn is the same words. For a trial of a program that asks for turns."""
+
+    kind, model, context = ENGINES["graph"], None, None
+
+    def __init__(self, maker: PromptMaker) -> None:
+        self.maker, self.prompts, self.end_ids = maker, maker.prompts, frozenset(maker.ends)
+        self.turn = [*self.tokenizer(WORDS).input_ids, *sorted(self.end_ids)[:1]]
+
+    def tokenizer(self, text: str, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(input_ids=self.maker.encodes.ids([text], True)[0])
+
+    def encode(self, row: Row) -> list[int]:
+        return self.maker.ids([row])[0]
+
+    def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
+        return [WORDS] * len(token_ids)
+
+    decode_whole = decode
+
+    def generate(self, requests: Sequence[Request], settings: SamplingSettings) -> list[list[Completion]]:
+        return [[Completion(self.turn, [0.0] * len(self.turn), "stop")] for _ in requests]
+
+
+def _check_harness(
+    maker: PromptMaker, rows: Sequence[Row], harness: Harness, spec: Environment, recipe: Recipe
+) -> Generator[CheckFinding, None, Beginnings]:
+    """Whether its program is there, its score loads and the rows have what it is passed; and what it does on the first row, played
+    twice with the same answers."""
+    from grpo_cli.rollout.episodes.harness import HarnessEpisodes  # with torch, which other recipes are checked without
+
+    harness.episode_s = min(harness.episode_s, TRIED_S)
+    try:
+        harness.start()
+        for row in rows:
+            harness.passed(row.fields, row.place)
+        counts, scripted = maker.counts(rows), cast(Any, _Scripted(maker))
+        began = sum(getrusage(RUSAGE_CHILDREN)[:2])
+        play = HarnessEpisodes(spec, harness, scripted, scripted).open(rows[:1], 2, 0)
+        (tries,) = play.generate(SamplingSettings.of(recipe.sample, 0))
+        cpu_s = (sum(getrusage(RUSAGE_CHILDREN)[:2]) - began) / 2
+    except UserError as err:
+        yield failed("episodes", err)
+        return Beginnings()
+    finally:
+        harness.close()
+    one, other = (played.episode for played in tries)
+    assert one is not None and other is not None
+    passed = ", ".join(f"`{name}`" for name in harness.given) or "nothing"
+    said = f"`{harness.name}`, which is passed {passed}, asks {one.counts['requests']} times on the first row"
+    whys = {
+        name: one.counts[name] for name in ("history", "tools", "template", "root", "sibling") if one.counts.get(name)
+    }
+    if whys:
+        said += f", in {one.counts['rows']} rows ({', '.join(f'{name} {n}' for name, n in whys.items())})"
+    repeats = (one.transcript, one.answer, one.outcome) == (other.transcript, other.answer, other.outcome)
+    said += f"; {cpu_s * recipe.sample.prompts * recipe.sample.group:.0f} CPU s a step"
+    data = {
+        "requests": one.counts["requests"],
+        "rows": one.counts["rows"],
+        "why": whys,
+        "repeats": repeats,
+        "cpu_s": cpu_s,
+    }
+    if one.reason:
+        hint = "episodes that end so have no verdict; here every answer was the one word `sure`"
+        yield CheckFinding("episodes", Level.WARN, f"{said}: {one.problem}", data=data, hint=hint)
+    elif not repeats:
+        hint = "the same answers led elsewhere: samples of a row are not compared by what the policy does alone"
+        yield CheckFinding("episodes", Level.NOTE, said, data=data, hint=hint)
+    else:
+        yield CheckFinding("episodes", Level.OK, said, data=data)
+    return Beginnings(rows[0], PromptLengths.of(counts, len(rows), counts, list(rows)))
+
+
+TRIED_S = 30.0
+"""Seconds that a program may take in a trial."""
 SHOWN_TWICE = 32
 
 

@@ -61,7 +61,7 @@ class Conversation:
         if suffix == self.parted(self.observation("heard"), WORDS)[1]:
             raise self._refusal(f"leaves out what a `{self.role}` message says")
         for answer in ANSWERS:
-            turn, shown = self._turn(answer, seen), self._messages(seen)
+            turn, shown = self._turn(answer, _names(seen)), self._messages(seen)
             said, behind = self.parted(seen, answer)
             twice = self._rendered(turn, *shown, turn, *shown, opens=True)
             is_kept = self.encode(twice)[: len(said)] == said and behind == suffix
@@ -80,9 +80,18 @@ class Conversation:
         Raises:
             SetupError: the conversation does not contain the turn as the model wrote it.
         """
-        turn = self._turn(answer, observation)
-        ids = self.encode(self._rendered(turn, *self._messages(observation), opens=True))
-        called = () if isinstance(observation, str) else tuple(name for name, _ in observation)
+        return self.parted_by(self._messages(observation), answer, _names(observation))
+
+    def parted_by(
+        self, messages: Sequence[Mapping[str, Any]], answer: str, called: tuple[str, ...] = ()
+    ) -> tuple[list[int], list[int]]:
+        """The same where these messages follow a turn that calls the tools of these names.
+
+        Raises:
+            SetupError: as `parted`.
+        """
+        turn = self._turn(answer, called)
+        ids = self.encode(self._rendered(turn, *messages, opens=True))
         found = self._turns.get((answer, called))
         if found is None:
             # the turn as the last one, as the model saw it while generating
@@ -129,10 +138,10 @@ class Conversation:
             for i, (name, text) in enumerate(observation)
         ]
 
-    def _turn(self, answer: str, called: str | Results = "") -> dict[str, Any]:
-        """A turn with the text `answer`; it calls tools if `called` holds their results."""
-        if self.form is not None and not isinstance(called, str):
-            return turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
+    def _turn(self, answer: str, called: tuple[str, ...] = ()) -> dict[str, Any]:
+        """A turn with the text `answer`, which calls the tools of these names."""
+        if self.form is not None and called:
+            return turn_with_calls(called, "{}" if self.form.as_text else {}, answer)
         return {"role": "assistant", "content": answer}
 
     def _rendered(self, *turns: Mapping[str, Any], opens: bool = False) -> str:
@@ -157,6 +166,10 @@ class Conversation:
             "closes a turn with no token that ends a completion",
             "set `eos_token` of its tokenizer to the token that the template closes a turn with",
         )
+
+
+def _names(observation: str | Results) -> tuple[str, ...]:
+    return () if isinstance(observation, str) else tuple(name for name, _ in observation)
 
 
 def call_form(prompts: Prompts, name: str) -> CallForm:

@@ -7,11 +7,14 @@ way out. `CREDITS` holds the words of `grpo explain` for each method of credit, 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from grpo_cli.recipe.checking.values import IsSet, RecipeFinding
 from grpo_cli.recipe.sections.fields import Path
+from grpo_cli.recipe.sections.inputs import HarnessSpec
+from grpo_cli.recipe.sections.method import acts_on_every_row
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_verifiers.verifier import BadOption, Verifier
@@ -38,12 +41,13 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
                 said = f"`verify.{name}` is the outcome of an environment, and the recipe has none"
                 yield RecipeFinding(("verify", name), said, "add `environment: FILE.py:CLASS`", at_key=True)
         return
-    given = [key for key in ("python", "tools", "trl", "verifiers") if getattr(world, key) is not None]
+    given = [key for key in ("python", "tools", "trl", "verifiers", "harness") if getattr(world, key) is not None]
     if len(given) != 1:
         yield RecipeFinding(
             ("environment",),
             f"`environment` has {' and '.join(f'`{key}`' for key in given) or 'no world'}",
-            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS` and `verifiers: ID`",
+            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS`, `verifiers: ID` and"
+            " `harness: COMMAND`",
         )
     forms = {
         "python": "`FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
@@ -63,6 +67,11 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             "functions say nothing of how good an answer is, and there is no verifier",
             "add one under `verify`: it judges the turn in which the model calls no tool",
         )
+    if world.harness is not None:
+        yield from _check_harness(recipe, world.harness, is_set)
+    elif is_set(("environment", "endpoint")):
+        said = "`environment.endpoint` has no effect without a `harness`: worlds ask no endpoint"
+        yield RecipeFinding(("environment", "endpoint"), said, "leave it out", idle=("environment", "endpoint"))
     if world.history == "last":
         yield RecipeFinding(
             ("environment", "history"),
@@ -97,6 +106,53 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if recipe.train.select == "screen":
         said = "`select: screen` plays part of a group and goes on with it later, which episodes cannot yet"
         yield RecipeFinding(("train", "select"), said, "choose another, such as `uniform`")
+
+
+def _check_harness(recipe: Recipe, harness: HarnessSpec, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """What rows of their own prompts, and episodes of several of them, cannot go with."""
+    key: Path = ("environment", "harness")
+    try:
+        words = shlex.split(harness.command)
+    except ValueError as err:
+        words = []
+        yield RecipeFinding((*key, "command"), f"`{harness.command}` is no command line: {err}")
+    if not words and harness.command.isspace():
+        yield RecipeFinding((*key, "command"), "`command` has no words")
+    if harness.score is not None and not all(harness.score.rpartition(":")[::2]):
+        said = f"`{harness.score}` is not `FILE.py:FUNCTION` or `MODULE:FUNCTION`"
+        yield RecipeFinding((*key, "score"), said)
+    if harness.score is None and any(one.kind == "environment" for one in recipe.verify.values()):
+        said = "nothing says how good an episode of this program is"
+        mend = "add a verifier under `verify`, which judges the last line that it prints, or `score: FILE.py:FUNCTION`"
+        yield RecipeFinding(key, said, mend)
+    for name in ("options", "role", "invalid_penalty", "over_limit"):
+        if is_set(("environment", name)):
+            said = f"`environment.{name}` is for worlds that are acted in, and a `harness` plays by itself"
+            yield RecipeFinding(("environment", name), said, "leave it out", idle=("environment", name))
+    train = recipe.train
+    rows = "an episode of a `harness` may be several rows"
+    refused: list[tuple[Path, object, str, str]] = [
+        (("train", "credit"), train.credit, "and turns are credited within one", "leave `train.credit` out"),
+        (("train", "critic"), train.critic, "and a critic reads one", "say another `train.algorithm`"),
+        (("train", "kl"), train.kl.beta, "of which the KL would be averaged one by one", "leave `train.kl` out"),
+        (("train", "ratio"), train.ratio != "token", "and its ratio would be of one", "say `ratio: token`"),
+        (
+            ("train", "trl"),
+            acts_on_every_row(train.trl),
+            "of which that term would be averaged one by one",
+            "leave it out",
+        ),
+        (
+            ("warmup",),
+            any(not one.demonstration for one in recipe.warmup or ()),
+            "of which it shows none",
+            "say `demonstration`",
+        ),
+        (("sample", "engine"), recipe.sample.engine_kind.through_trl, "with limits of their own", "say `engine: auto`"),
+    ]
+    for path, is_asked, why, mend in refused:
+        if is_asked:
+            yield RecipeFinding(path, f"{rows}, {why}", mend)
 
 
 CREDITS = {

@@ -128,8 +128,35 @@ class Data(Section):
     """More inputs for verifiers: name to template or column."""
 
 
+class HarnessSpec(Section):
+    """A program that plays an episode by asking our endpoint for turns, as it would ask OpenAI's or Anthropic's."""
+
+    command: Words
+    """Its command line, split as a shell does, without a shell. It finds the endpoint in `OPENAI_BASE_URL`, `OPENAI_API_KEY` and
+    Anthropic's two; `python` is the interpreter of this program, and names of files count from the recipe's folder."""
+    given: list[Words] = Field(default_factory=list, alias="pass")
+    """Columns of the row that it reads on stdin, as one JSON object; others it does not see."""
+    score: CodeName | None = None
+    """A function of yours that returns the outcome of an episode, `FILE.py:FUNCTION` or `MODULE:FUNCTION`, called with the row, the
+    episode's folder and its transcript. Left out, `verify` judges the last line that the program printed."""
+
+
+class EndpointSpec(Section):
+    """The endpoint that a `harness` asks."""
+
+    gather_ms: Least0 = 5.0
+    """Milliseconds without a new request after which those that wait are answered together, unless every episode waits before. At a
+    value that is never reached, each answer waits for all episodes and a run repeats bit for bit."""
+    max_rows: Whole = 8
+    """Rows of an episode: each time its history is rewritten one begins. More end the episode, which is judged."""
+    train_rows: Literal["main", "all"] = "main"
+    """`main` learns from rows with the system message and tools of the first request; `all` from titles and summaries too."""
+    episode_s: Above0 = 300.0
+    """Seconds after which a program that has not ended is killed, those in which it waits for the model not counted: no verdict."""
+
+
 class Environment(Section):
-    """A world in which the model acts turn by turn: one of `python`, `tools`, `trl` and `verifiers`. A plain word means
+    """A world in which the model acts turn by turn: one of `python`, `tools`, `trl`, `verifiers` and `harness`. A plain word means
     `python`."""
 
     python: CodeName | None = None
@@ -144,6 +171,10 @@ class Environment(Section):
     verifiers: CodeName | None = None
     """The id of an environment of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, 0.1), or
     `MODULE:FUNCTION` that loads one."""
+    harness: HarnessSpec | None = None
+    """A program that plays an episode by asking an endpoint for turns of the model. A plain word is its command."""
+    endpoint: EndpointSpec = Field(default_factory=EndpointSpec)
+    """How the endpoint of a `harness` answers."""
     options: dict[str, Any] = Field(default_factory=dict)
     """What the class, or the environment, is made with."""
     env: list[str] = Field(default_factory=list)
@@ -169,8 +200,10 @@ class Environment(Section):
     """Worker processes; left out, one a core."""
 
     @property
-    def kind(self) -> Literal["python", "tools", "trl", "verifiers"]:
-        """Which of the four it is."""
+    def kind(self) -> Literal["python", "tools", "trl", "verifiers", "harness"]:
+        """Which of the five it is."""
+        if self.harness is not None:
+            return "harness"
         if self.tools is not None:
             return "tools"
         if self.trl is not None:
@@ -182,7 +215,8 @@ class Environment(Section):
         """What is said under that key."""
         if self.tools is not None:
             return tuple(self.tools)
-        return (self.trl or self.verifiers or self.python or "",)
+        command = self.harness.command if self.harness is not None else ""
+        return (command or self.trl or self.verifiers or self.python or "",)
 
     @property
     def has_calls(self) -> bool:

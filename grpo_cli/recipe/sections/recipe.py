@@ -27,7 +27,7 @@ from grpo_cli.recipe.sections.course import (
     WarmupPhase,
 )
 from grpo_cli.recipe.sections.fields import Path, Section, Words
-from grpo_cli.recipe.sections.inputs import Data, Environment, Lora, Model, Source
+from grpo_cli.recipe.sections.inputs import Data, EndpointSpec, Environment, HarnessSpec, Lora, Model, Source
 from grpo_cli.recipe.sections.method import (
     AdsSpec,
     Algorithm,
@@ -51,9 +51,10 @@ from grpo_cli.recipe.widening import complete
 from grpo_verifiers.strict_json import loads
 
 __all__ = [
-    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "Environment",
-    "Estimator", "Eval", "Gate", "Kl", "KlMonitor", "Launch", "Lora", "Loss", "MixSpec", "Model", "Monitor", "Prefer",
-    "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping", "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
+    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "EndpointSpec",
+    "Environment", "Estimator", "Eval", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
+    "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping",
+    "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
     "Verify", "WarmupPhase",
 ]  # fmt: skip
 

@@ -200,3 +200,53 @@ def test_few_demonstrations_that_are_shown_often_are_noted(draws: str, said: boo
     assert [one.message for one in notes] == [
         "2 demonstrations, each shown 21 times: they will be learned by heart"
     ] * said
+
+
+AGENT = """\
+import json, os, random, sys, urllib.request
+question = json.load(sys.stdin)["question"]
+def ask(*messages):
+    body = json.dumps({"messages": [{"role": role, "content": text} for role, text in messages]}).encode()
+    key = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    answer = urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, key))
+    return json.load(answer)["choices"][0]["message"]["content"]
+said = ask(("user", question))
+LINE
+print(said)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "level", "part", "data"),
+    [
+        (
+            'ask(("user", question), ("assistant", said), ("user", "x"))',
+            "ok",
+            "asks 2 times",
+            {"rows": 1, "repeats": True},
+        ),
+        ('ask(("user", question), ("assistant", "no"), ("user", "x"))', "ok", "in 2 rows (history 1)", {"rows": 2}),
+        ("said = random.random()", "note", "asks 1 times", {"repeats": False}),
+        ("sys.exit('no such tool')", "warn", "ended with code 1: no such tool", {"requests": 1}),
+    ],
+)
+def test_a_harness_is_tried_twice_on_the_first_row(line: str, level: str, part: str, data: Any, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT.replace("LINE", line))
+    recipe = Recipe.model_validate(
+        {
+            "model": "builtin:tiny",
+            "data": {"train": {"from": "tasks:addition3", "limit": 4}, "prompt": "{question}", "answer": "{answer}"},
+            "environment": {"harness": {"command": "python agent.py", "pass": ["question"]}},
+            "verify": {"numeric": {}},
+            "train": {"steps": 1},
+        }
+    )
+    rows = load_rows(recipe.data, "train")
+    (one,) = check_episodes(prompt_maker(recipe.model), rows, recipe, tmp_path)
+    assert (one.level, part in one.message) == (level, True), one
+    assert one.data is not None and one.data.items() >= data.items()
+
+
+def test_a_program_that_is_not_there_is_a_finding() -> None:
+    one = found(python=None, harness={"command": "no-such-agent"})
+    assert one is not None and (one.level, "no program `no-such-agent`" in one.message) == ("fail", True)

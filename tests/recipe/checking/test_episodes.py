@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
+from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Recipe
 
@@ -102,3 +103,51 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, sets: list[str], part: 
 
 def test_vllm_in_the_same_process_plays_episodes(tmp_path: Path) -> None:
     assert read(tmp_path, "sample.engine=vllm", "sample.vllm.mode=colocate").sample.engine == "vllm"
+
+
+HARNESS = BASE.replace("env.py:Grid", "{harness: python agent.py}") + "verify: {math: }\n"
+SCORED = BASE.replace("env.py:Grid", "{harness: {command: a b, pass: [question], score: 's.py:f'}}")
+
+
+def test_a_harness_is_judged_by_its_last_line_or_by_a_score(tmp_path: Path) -> None:
+    recipe = read(tmp_path, text=HARNESS)
+    assert recipe.environment is not None and recipe.environment.harness is not None
+    assert (recipe.environment.kind, recipe.environment.named) == ("harness", ("python agent.py",))
+    assert list(recipe.verify) == ["math"]
+    assert list(read(tmp_path, text=SCORED).verify) == ["environment"]
+    assert list(read(tmp_path, text=SCORED + "verify: {math: }\n").verify) == ["math", "environment"]
+    again = to_yaml(recipe)
+    assert to_yaml(read(tmp_path, text=again)) == again
+
+
+@pytest.mark.parametrize(
+    ("sets", "part"),
+    [
+        (["verify=null"], "nothing says how good an episode of this program is"),
+        (["environment.harness.command='a \"b'"], "is no command line"),
+        (["environment.harness.command=' '"], "has no words"),
+        (["environment.harness.score=f"], "is not `FILE.py:FUNCTION`"),
+        (["environment.python=a.py:B"], "`environment` has `python` and `harness`"),
+        (["environment.options={a: 1}"], "a `harness` plays by itself"),
+        (["environment.invalid_penalty=1"], "a `harness` plays by itself"),
+        (["environment.endpoint.max_rows=0"], "must be above 0"),
+        (["environment.endpoint.train_rows=some"], "must be one of main, all"),
+        (["train.credit=gigpo"], "turns are credited within one"),
+        (["train.algorithm=ppo"], "a critic reads one"),
+        (["train.kl.beta=0.1"], "averaged one by one"),
+        (["train.algorithm=gspo"], "its ratio would be of one"),
+        (["train.trl.entropy_coef=0.1"], "averaged one by one"),
+        (["sample.engine=vllm", "sample.vllm.mode=colocate"], "with limits of their own"),
+        (["warmup={steps: 1, lr: 1}"], "of which it shows none"),
+        (["train.method=prefer"], "would learn what the environment said too"),
+    ],
+)
+def test_what_cannot_go_with_a_harness_is_refused(tmp_path: Path, sets: list[str], part: str) -> None:
+    with pytest.raises(RecipeError) as err:
+        read(tmp_path, *sets, text=HARNESS)
+    assert part in str(err.value)
+
+
+def test_keys_of_the_endpoint_without_a_harness_have_no_effect(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="has no effect without a `harness`"):
+        read(tmp_path, "environment.endpoint.max_rows=3")
