@@ -17,8 +17,8 @@ from grpo_cli.environments.endpoint.messages import (
     Asked,
     Call,
     Message,
-    Refused,
     Reply,
+    RequestRefused,
     arguments_of,
     canonical,
     clean,
@@ -50,7 +50,7 @@ class Dialect:
     read: Callable[[Body], Asked]
     answer: Callable[[Reply, Asked, str], dict[str, Any]]
     events: Callable[[Reply, Asked, str], Iterator[Event]]
-    error: Callable[[Refused], dict[str, Any]]
+    error: Callable[[RequestRefused], dict[str, Any]]
 
 
 # Reading what may be anything.
@@ -60,21 +60,21 @@ def _of(body: Body, key: str, kind: type, default: Any) -> Any:
     """The value of a key, which may be left out or null.
 
     Raises:
-        Refused: it is of another type.
+        RequestRefused: it is of another type.
     """
     value = body.get(key)
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         words = {str: "text", list: "a list", dict: "an object", int: "a whole number", bool: "true or false"}
-        raise Refused(f"`{key}` must be {words[kind]}")
+        raise RequestRefused(f"`{key}` must be {words[kind]}")
     return clean(value) if isinstance(value, str) else value
 
 
 def _objects(body: Body, key: str) -> list[Mapping[str, Any]]:
     found = _of(body, key, list, [])
     if not all(isinstance(one, dict) for one in found):
-        raise Refused(f"`{key}` must be a list of objects")
+        raise RequestRefused(f"`{key}` must be a list of objects")
     return list(found)
 
 
@@ -82,17 +82,17 @@ def _text(content: object, types: Sequence[str], where: str) -> str:
     """A text, or parts of these types joined.
 
     Raises:
-        Refused: another type of part, such as an image.
+        RequestRefused: another type of part, such as an image.
     """
     if content is None:
         return ""
     if isinstance(content, str):
         return clean(content)
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise Refused(f"{where} must be text or a list of parts")
+        raise RequestRefused(f"{where} must be text or a list of parts")
     for part in content:
         if part.get("type") not in types:
-            raise Refused(f"{where} has a part of the type `{str(part.get('type'))[:40]}`: only text is taken")
+            raise RequestRefused(f"{where} has a part of the type `{str(part.get('type'))[:40]}`: only text is taken")
     return "".join(_of(part, "text", str, "") for part in content)
 
 
@@ -100,7 +100,7 @@ def _limit(body: Body, *keys: str) -> int | None:
     for key in keys:
         if (found := _of(body, key, int, None)) is not None:
             if found < 1:
-                raise Refused(f"`{key}` must be 1 or more")
+                raise RequestRefused(f"`{key}` must be 1 or more")
             return int(found)
     return None
 
@@ -109,13 +109,13 @@ def _stop(body: Body, key: str) -> tuple[str, ...]:
     found = body.get(key)
     texts = [found] if isinstance(found, str) else _of(body, key, list, [])
     if len(texts) > 16 or not all(isinstance(text, str) for text in texts):
-        raise Refused(f"`{key}` must be a text or a list of at most 16")
+        raise RequestRefused(f"`{key}` must be a text or a list of at most 16")
     return tuple(clean(text) for text in texts if text)
 
 
 def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> str:
     if not name:
-        raise Refused("a tool has no name")
+        raise RequestRefused("a tool has no name")
     function = {"name": name, "description": description, "parameters": parameters}
     return canonical({"type": "function", "function": function})
 
@@ -123,7 +123,7 @@ def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> str:
 def _nothing_of(body: Body, keys: Mapping[str, str]) -> None:
     for key, said in keys.items():
         if body.get(key):
-            raise Refused(f"`{key}` is not served: {said}")
+            raise RequestRefused(f"`{key}` is not served: {said}")
 
 
 Messages = list[tuple[Message, list[str], str]]
@@ -133,7 +133,7 @@ Messages = list[tuple[Message, list[str], str]]
 def _asked(body: Body, messages: Messages, tools: list[str], limit: int | None, stop: str = "", **more: Any) -> Asked:
     """The request, with what all dialects write alike; `stop` is the key of its stop texts."""
     if not messages:
-        raise Refused("there are no messages")
+        raise RequestRefused("there are no messages")
     choice = body.get("tool_choice")
     kind = choice.get("type") if isinstance(choice, dict) else choice
     return Asked(
@@ -154,7 +154,7 @@ def _asked(body: Body, messages: Messages, tools: list[str], limit: int | None, 
 def _role(held: Body, *allowed: str) -> str:
     role = _names(held, "role", "").replace("developer", "system")
     if role not in allowed:
-        raise Refused(f"a message has the role `{role[:40]}`")
+        raise RequestRefused(f"a message has the role `{role[:40]}`")
     return role
 
 
@@ -167,10 +167,12 @@ def _names(body: Body, key: str, default: str) -> str:
 
 def _read_chat(body: Body) -> Asked:
     if _of(body, "n", int, 1) != 1:
-        raise Refused("`n` must be 1: send the request again for another answer")
+        raise RequestRefused("`n` must be 1: send the request again for another answer")
     form = _of(body, "response_format", dict, {}).get("type", "text")
     if form != "text":
-        raise Refused(f"`response_format` of the type `{str(form)[:40]}` is not served: decoding is not constrained")
+        raise RequestRefused(
+            f"`response_format` of the type `{str(form)[:40]}` is not served: decoding is not constrained"
+        )
     _nothing_of(body, {"functions": "`tools` are, of which it is the old form", "audio": "only text is made"})
     messages: Messages = []
     for held in _objects(body, "messages"):
@@ -186,7 +188,7 @@ def _read_chat(body: Body) -> Asked:
     for tool in _objects(body, "tools"):
         function = _of(tool, "function", dict, {})
         if tool.get("type") != "function":
-            raise Refused(f"a tool of the type `{str(tool.get('type'))[:40]}` is not served: only functions are")
+            raise RequestRefused(f"a tool of the type `{str(tool.get('type'))[:40]}` is not served: only functions are")
         tools.append(
             _tool(
                 _names(function, "name", ""),
@@ -266,7 +268,7 @@ def _events_chat(reply: Reply, asked: Asked, name: str) -> Iterator[Event]:
     yield "", "[DONE]"
 
 
-def _error_openai(err: Refused) -> dict[str, Any]:
+def _error_openai(err: RequestRefused) -> dict[str, Any]:
     kind = "invalid_request_error" if err.status < 500 else "server_error"
     return {"error": {"message": str(err), "type": kind, "param": None, "code": err.code}}
 
@@ -278,7 +280,7 @@ def _read_responses(body: Body) -> Asked:
     whole = "send the whole conversation as `input`"
     _nothing_of(body, {"previous_response_id": whole, "conversation": whole, "background": "answers come at once"})
     if (_of(_of(body, "text", dict, {}), "format", dict, {})).get("type", "text") != "text":
-        raise Refused("`text.format` other than text is not served: decoding is not constrained")
+        raise RequestRefused("`text.format` other than text is not served: decoding is not constrained")
     messages: Messages = []
     if instructions := _names(body, "instructions", ""):
         messages.append((Message("system", instructions), [], ""))
@@ -302,11 +304,13 @@ def _read_responses(body: Body) -> Asked:
             text = _text(item.get("output"), ("input_text", "output_text", "text"), "`output`")
             messages.append((Message("tool", text), [], _names(item, "call_id", "")))
         else:
-            raise Refused(f"an item of the type `{str(kind)[:40]}` is not served: messages and function calls are")
+            raise RequestRefused(
+                f"an item of the type `{str(kind)[:40]}` is not served: messages and function calls are"
+            )
     tools = []
     for tool in _objects(body, "tools"):
         if tool.get("type") != "function":
-            raise Refused(f"the tool `{str(tool.get('type'))[:40]}` is not served: only functions are")
+            raise RequestRefused(f"the tool `{str(tool.get('type'))[:40]}` is not served: only functions are")
         parameters = _of(tool, "parameters", dict, {"type": "object", "properties": {}})
         tools.append(_tool(_names(tool, "name", ""), _names(tool, "description", ""), parameters))
     return _asked(body, messages, tools, _limit(body, "max_output_tokens"))
@@ -385,7 +389,7 @@ def _events_responses(reply: Reply, asked: Asked, name: str) -> Iterator[Event]:
 
 def _read_messages(body: Body) -> Asked:
     if _of(body, "thinking", dict, {}).get("type", "disabled") != "disabled":
-        raise Refused("`thinking` is not served: what the model thinks stands in its text")
+        raise RequestRefused("`thinking` is not served: what the model thinks stands in its text")
     messages: Messages = []
     if system := _text(body.get("system"), ("text",), "`system`"):
         messages.append((Message("system", system), [], ""))
@@ -404,14 +408,14 @@ def _read_messages(body: Body) -> Asked:
             elif kind == "text":
                 texts.append(part)
             else:
-                raise Refused(f"a part of the type `{str(kind)[:40]}` in a message of `{role}` is not served")
+                raise RequestRefused(f"a part of the type `{str(kind)[:40]}` in a message of `{role}` is not served")
         text = _text(content if parts is None else texts, ("text",), f"`content` of a message of `{role}`")
         if parts is None or texts or calls or not parts:
             messages.append((Message(role, text, tuple(calls)), ids, ""))
     tools = []
     for tool in _objects(body, "tools"):
         if tool.get("type", "custom") != "custom":
-            raise Refused(f"the tool `{str(tool['type'])[:40]}` is not served: only tools of yours are")
+            raise RequestRefused(f"the tool `{str(tool['type'])[:40]}` is not served: only tools of yours are")
         schema = _of(tool, "input_schema", dict, {"type": "object", "properties": {}})
         tools.append(_tool(_names(tool, "name", ""), _names(tool, "description", ""), schema))
     return _asked(body, messages, tools, _limit(body, "max_tokens"), "stop_sequences")
@@ -419,7 +423,7 @@ def _read_messages(body: Body) -> Asked:
 
 def _read_sized(body: Body) -> Asked:
     if body.get("max_tokens") is None:
-        raise Refused("`max_tokens` is missing")
+        raise RequestRefused("`max_tokens` is missing")
     return _read_messages(body)
 
 
@@ -465,7 +469,7 @@ def _events_messages(reply: Reply, asked: Asked, name: str) -> Iterator[Event]:
     yield event("message_stop")
 
 
-def _error_messages(err: Refused) -> dict[str, Any]:
+def _error_messages(err: RequestRefused) -> dict[str, Any]:
     kinds = {401: "authentication_error", 413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error"}
     text = f"prompt is too long: {err}" if err.code == "context_length_exceeded" else str(err)
     return {"type": "error", "error": {"type": kinds.get(err.status, "invalid_request_error"), "message": text}}

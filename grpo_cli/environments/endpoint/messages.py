@@ -76,7 +76,7 @@ class Reply:
     pieces: Sequence[str] = ()
 
 
-class Refused(ValueError):
+class RequestRefused(ValueError):
     """A request that is not served: its HTTP status, a stable code, and a sentence for the harness's author."""
 
     def __init__(self, text: str, *, status: int = 400, code: str = "invalid_request") -> None:
@@ -88,12 +88,12 @@ def canonical(value: object) -> str:
     """JSON with sorted keys and no blanks.
 
     Raises:
-        Refused: it is nested too deeply.
+        RequestRefused: it is nested too deeply.
     """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (RecursionError, ValueError) as err:
-        raise Refused("the request is nested too deeply") from err
+        raise RequestRefused("the request is nested too deeply") from err
 
 
 def arguments_of(value: object) -> str:
@@ -115,7 +115,7 @@ def numbered(messages: Sequence[tuple[Message, Sequence[str], str]]) -> tuple[Me
     """Results of tools with the number and name of the call that each answers; of each message its calls' ids, and the id it answers.
 
     Raises:
-        Refused: a result answers no call of the turn before it.
+        RequestRefused: a result answers no call of the turn before it.
     """
     found, calls = [], dict[str, tuple[int, str]]()
     for message, ids, answered in messages:
@@ -123,7 +123,7 @@ def numbered(messages: Sequence[tuple[Message, Sequence[str], str]]) -> tuple[Me
             calls = {one: (i, call.name) for i, (one, call) in enumerate(zip(ids, message.calls, strict=True))}
         if message.role == "tool":
             if answered not in calls:
-                raise Refused(
+                raise RequestRefused(
                     f"a result of a tool answers the call `{answered[:80]}`, which the turn before does not make"
                 )
             number, name = calls[answered]

@@ -26,7 +26,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from grpo_cli.environments.endpoint.dialects import DIALECTS, Dialect, Event, models
-from grpo_cli.environments.endpoint.messages import Asked, Refused, Reply
+from grpo_cli.environments.endpoint.messages import Asked, Reply, RequestRefused
 
 log = logging.getLogger("grpo_verifiers")
 
@@ -55,7 +55,7 @@ class Ticket:
     """A digest of the request, equal for its retries."""
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     reply: Reply | None = None
-    refusal: Refused | None = None
+    refusal: RequestRefused | None = None
     waiting: int = 0
     was_sent: bool = False
     done: threading.Event = field(default_factory=threading.Event)
@@ -65,9 +65,9 @@ class Ticket:
         """Whether nobody waits for it any more."""
         return self.waiting == 0
 
-    def settle(self, outcome: Reply | Refused) -> None:
+    def settle(self, outcome: Reply | RequestRefused) -> None:
         """Gives all that wait their answer."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RequestRefused):
             self.refusal = outcome
         else:
             self.reply = outcome
@@ -108,7 +108,7 @@ class Endpoint:
             "ANTHROPIC_API_KEY": key,
         }
 
-    def end(self, episode: str, refusal: Refused | None = None) -> tuple[int, int]:
+    def end(self, episode: str, refusal: RequestRefused | None = None) -> tuple[int, int]:
         """Ends an episode: its key is void, and what still waits gets the refusal. How many retries it had, and how many requests
         got no answer."""
         with self.lock:
@@ -129,9 +129,9 @@ class Endpoint:
         self._server.server_close()
 
     def admit(self, episode: str, given: str) -> None:
-        """Raises Refused where the key is not that of the episode (401), or the episode is not open (409)."""
+        """Raises RequestRefused where the key is not that of the episode (401), or the episode is not open (409)."""
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.token(episode).encode()):
-            raise Refused("the key is not that of this address", status=401, code="invalid_api_key")
+            raise RequestRefused("the key is not that of this address", status=401, code="invalid_api_key")
         with self.lock:
             if episode not in self._open:
                 raise _OVER
@@ -140,7 +140,7 @@ class Endpoint:
         """The ticket of a request: a new one, or that of the request it repeats.
 
         Raises:
-            Refused: the episode is over (409), or too many requests are under way (429).
+            RequestRefused: the episode is over (409), or too many requests are under way (429).
         """
         with self.lock:
             found = self._open.get(episode)
@@ -154,7 +154,9 @@ class Endpoint:
                 old.waiting += 1
                 return old
             if sum(not ticket.done.is_set() and not ticket.is_gone for ticket in found.every) >= MOST_OPEN:
-                raise Refused(f"more than {MOST_OPEN} requests are under way", status=429, code="too_many_requests")
+                raise RequestRefused(
+                    f"more than {MOST_OPEN} requests are under way", status=429, code="too_many_requests"
+                )
             ticket = Ticket(episode, asked, body, waiting=1)
             found.tickets[key or body] = ticket
             found.every.append(ticket)
@@ -162,7 +164,7 @@ class Endpoint:
         return ticket
 
 
-_OVER = Refused("this episode is over", status=409, code="episode_over")
+_OVER = RequestRefused("this episode is over", status=409, code="episode_over")
 
 
 class _Server(ThreadingHTTPServer):
@@ -213,8 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             _, route = self._admitted()
             if route not in ("models", "models/policy"):
-                raise Refused(f"no `{route}` to get here", status=404, code="not_found")
-        except Refused as err:
+                raise RequestRefused(f"no `{route}` to get here", status=404, code="not_found")
+        except RequestRefused as err:
             self._refuse(err, DIALECTS["chat/completions"])
             return
         found = models(self.server.endpoint.context)
@@ -228,22 +230,22 @@ class _Handler(BaseHTTPRequestHandler):
             episode, route = self._admitted()
             if route not in DIALECTS:
                 served = ", ".join(f"`{name}`" for name in DIALECTS)
-                raise Refused(f"no `{route}` here: {served} are served", status=404, code="not_found")
+                raise RequestRefused(f"no `{route}` here: {served} are served", status=404, code="not_found")
             dialect = DIALECTS[route]
             raw = self._body()
             digest = hashlib.sha256(route.encode() + b" " + raw).hexdigest()
             try:
                 body = json.loads(raw)
             except (ValueError, RecursionError) as err:
-                raise Refused("the body is no JSON") from err
+                raise RequestRefused("the body is no JSON") from err
             if not isinstance(body, dict):
-                raise Refused("the body is no JSON object")
+                raise RequestRefused("the body is no JSON object")
             key = (self.headers.get("Idempotency-Key") or "")[:256]
             retried = self.headers.get("X-Stainless-Retry-Count", "0")
             ticket = self.server.endpoint.ticket(
                 episode, dialect.read(body), digest, key, is_retry=retried not in ("", "0")
             )
-        except Refused as err:
+        except RequestRefused as err:
             self._refuse(err, dialect)
             return
         try:
@@ -261,15 +263,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Episode and route of a request that may be answered.
 
         Raises:
-            Refused: another host is meant, there is no such address, or the key is wrong.
+            RequestRefused: another host is meant, there is no such address, or the key is wrong.
         """
         endpoint = self.server.endpoint
         # a page of the web whose name was pointed at this address says so
         if self.headers.get("Host") not in (f"{LOOPBACK}:{endpoint.port}", f"localhost:{endpoint.port}"):
-            raise Refused("this host is not served", status=403, code="wrong_host")
+            raise RequestRefused("this host is not served", status=403, code="wrong_host")
         found = _PATH.fullmatch(self.path.partition("?")[0])
         if found is None:
-            raise Refused("there is no such address", status=404, code="not_found")
+            raise RequestRefused("there is no such address", status=404, code="not_found")
         bearer = self.headers.get("Authorization", "").removeprefix("Bearer ")
         endpoint.admit(found[1], bearer or self.headers.get("X-Api-Key", ""))
         return found[1], found[2].removesuffix("/")
@@ -277,17 +279,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length")
         if length is None or self.headers.get("Transfer-Encoding"):
-            raise Refused("a request needs a `Content-Length`", status=411, code="length_required")
+            raise RequestRefused("a request needs a `Content-Length`", status=411, code="length_required")
         if not (length.isascii() and length.isdigit()):
-            raise Refused("`Content-Length` is no number")
+            raise RequestRefused("`Content-Length` is no number")
         if len(length) > 12 or int(length) > LARGEST:
-            raise Refused(f"a request may have {LARGEST:,} bytes", status=413, code="too_large")
+            raise RequestRefused(f"a request may have {LARGEST:,} bytes", status=413, code="too_large")
         try:
             raw = self.rfile.read(int(length))
         except OSError as err:
-            raise Refused("the request did not come to its end", status=408, code="timeout") from err
+            raise RequestRefused("the request did not come to its end", status=408, code="timeout") from err
         if len(raw) < int(length):
-            raise Refused("the request did not come to its end", status=408, code="timeout")
+            raise RequestRefused("the request did not come to its end", status=408, code="timeout")
         self.was_read = True
         return raw
 
@@ -333,7 +335,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk(f"{f'event: {kind}{chr(10)}' if kind else ''}data: {text}\n\n".encode())
         self._chunk(b"")
 
-    def _refuse(self, err: Refused, dialect: Dialect) -> None:
+    def _refuse(self, err: RequestRefused, dialect: Dialect) -> None:
         # a body that was not read would be taken for the next request
         self.close_connection = self.close_connection or (self.command == "POST" and not self.was_read)
         self._send(err.status, dialect.error(err))

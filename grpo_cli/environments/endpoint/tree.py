@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from grpo_cli.environments.endpoint.messages import Message, Refused
+from grpo_cli.environments.endpoint.messages import Message, RequestRefused
 
 Tools = tuple[str, ...]
 Render = Callable[[Sequence[Message], Tools], list[int]]
@@ -27,7 +27,7 @@ again, and messages that begin with other words."""
 
 
 @dataclass(slots=True)
-class Row:
+class TokenRow:
     """One row: `ids` from `start` on follow its prompt, and `spans` of those were sampled. `why` it began behind `at` messages that
     it shares with the row `parent`."""
 
@@ -59,7 +59,7 @@ class _Node:
 
 
 @dataclass(slots=True)
-class Plan:
+class RowPlan:
     """How a request is answered: behind these ids, in the row `extends` or in a new one."""
 
     prompt_ids: list[int]
@@ -77,16 +77,16 @@ class Tree:
 
     def __init__(self, render: Render, suffix: Suffix, max_rows: int) -> None:
         self.render, self.suffix, self.max_rows = render, suffix, max_rows
-        self.rows: list[Row] = []
+        self.rows: list[TokenRow] = []
         self._roots: dict[Tools, _Node] = {}
         self._first: tuple[Tools, Message | None] | None = None
         self._under_way = 0
 
-    def plan(self, messages: tuple[Message, ...], tools: Tools) -> Plan:
+    def plan(self, messages: tuple[Message, ...], tools: Tools) -> RowPlan:
         """Where a request goes.
 
         Raises:
-            Refused: it would begin one row too many.
+            RequestRefused: it would begin one row too many.
             whatever `render` raises.
         """
         system = messages[0] if messages[0].role == "system" else None
@@ -94,13 +94,13 @@ class Tree:
         plan = self._going_on(messages, path)
         if plan is None:
             parent, at, why = self._reason(messages, tools, path)
-            plan = Plan(self.render(messages, tools), None, _Node(), messages, parent, at, why)
+            plan = RowPlan(self.render(messages, tools), None, _Node(), messages, parent, at, why)
         if plan.extends is not None:
             self.rows[plan.extends].is_taken = True
         else:
             if len(self.rows) + self._under_way >= self.max_rows:
                 said = f"the episode is over: its history was rewritten into {self.max_rows} rows"
-                raise Refused(said, code="episode_over")
+                raise RequestRefused(said, code="episode_over")
             self._under_way += 1
         # only now does the tree grow: a request that is refused leaves no trace
         self._first = self._first or (tools, system)
@@ -113,11 +113,13 @@ class Tree:
             node.row = plan.extends if plan.extends is not None else plan.parent
         return plan
 
-    def commit(self, plan: Plan, ids: Sequence[int], logps: Sequence[float], said: Sequence[Message]) -> int:
+    def commit(self, plan: RowPlan, ids: Sequence[int], logps: Sequence[float], said: Sequence[Message]) -> int:
         """Puts what was sampled behind a plan's prompt and returns its row; `said` are the forms in which the harness may show it."""
         if plan.extends is None:
             self._under_way -= 1
-            row = Row(list(plan.prompt_ids), len(plan.prompt_ids), [], [], plan.parent, plan.at, plan.why, plan.is_main)
+            row = TokenRow(
+                list(plan.prompt_ids), len(plan.prompt_ids), [], [], plan.parent, plan.at, plan.why, plan.is_main
+            )
             number = len(self.rows)
             self.rows.append(row)
         else:
@@ -140,7 +142,7 @@ class Tree:
                 turn.row, turn.end = number, len(row.ids)
         return number
 
-    def abort(self, plan: Plan) -> None:
+    def abort(self, plan: RowPlan) -> None:
         """The request came to nothing."""
         if not any(child.end for child in plan.node.children.values()):
             plan.node.asked = None
@@ -149,10 +151,10 @@ class Tree:
         else:
             self.rows[plan.extends].is_taken = False
 
-    def _going_on(self, messages: tuple[Message, ...], path: Sequence[_Node]) -> Plan | None:
+    def _going_on(self, messages: tuple[Message, ...], path: Sequence[_Node]) -> RowPlan | None:
         """A plan that takes up ids that are there; None where there are none to take up."""
         if len(path) == len(messages) + 1 and (asked := path[-1].asked) is not None:
-            return Plan(asked, None, path[-1], (), path[-1].row, len(messages), "sibling")
+            return RowPlan(asked, None, path[-1], (), path[-1].row, len(messages), "sibling")
         # path[0] is the root: the node of messages[i] is path[i + 1]
         deepest = next((i for i in range(len(path) - 1, 0, -1) if path[i].end is not None), None)
         if deepest is None:
@@ -167,8 +169,8 @@ class Tree:
             return None
         prompt = [*row.ids[: turn.end], *behind]
         if turn.end == len(row.ids) and not row.is_taken:
-            return Plan(prompt, turn.row, turn, tail)
-        return Plan(prompt, None, turn, tail, turn.row, deepest, "sibling")
+            return RowPlan(prompt, turn.row, turn, tail)
+        return RowPlan(prompt, None, turn, tail, turn.row, deepest, "sibling")
 
     def _reason(
         self, messages: tuple[Message, ...], tools: Tools, path: Sequence[_Node]

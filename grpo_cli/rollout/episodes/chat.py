@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from grpo_cli.environments.endpoint.messages import Asked, Call, Message, Refused, Reply, canonical
+from grpo_cli.environments.endpoint.messages import Asked, Call, Message, Reply, RequestRefused, canonical
 from grpo_cli.environments.tools.calls import CallForm, call_id, read_calls, turn_with_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
@@ -49,17 +49,17 @@ class Chat:
         """The ids of a whole request.
 
         Raises:
-            Refused: the template does not take it.
+            RequestRefused: the template does not take it.
             SetupError: there is no template, or it bursts its limits.
         """
         if tools and self.form is None:
-            raise Refused("the model's chat template does not say how tools are called: ask without `tools`")
+            raise RequestRefused("the model's chat template does not say how tools are called: ask without `tools`")
         shown, offered = [self._shown(one) for one in messages], [json.loads(one) for one in tools]
         assert self.prompts.chat is not None
         try:
             return self._encode(self.prompts.chat.render(shown, offered))
         except TemplateRefuses as err:
-            raise Refused(f"the model's chat template refuses these messages: {err}") from err
+            raise RequestRefused(f"the model's chat template refuses these messages: {err}") from err
 
     def suffix(self, turn: Message, last: int, tail: Sequence[Message]) -> list[int] | None:
         """The ids behind a turn that ended with the id `last`, as `tree.Suffix`."""

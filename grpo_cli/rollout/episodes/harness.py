@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.rows import Row
-from grpo_cli.environments.endpoint.messages import Asked, Message, Refused, Reply
+from grpo_cli.environments.endpoint.messages import Asked, Message, Reply, RequestRefused
 from grpo_cli.environments.endpoint.server import Endpoint, Ticket
-from grpo_cli.environments.endpoint.tree import Plan, Tree
+from grpo_cli.environments.endpoint.tree import RowPlan, Tree
 from grpo_cli.environments.harness import Harness, Running, scratch
 from grpo_cli.environments.pool import Fault, Worlds
 from grpo_cli.policy.policy import Policy
@@ -172,7 +172,7 @@ class HarnessPlay:
                             on_progress(total - len(waiting) - len(live), total)
             except BaseException:
                 for episode in live.values():
-                    endpoint.end(episode.name, Refused("the engine failed", status=503, code="engine_failed"))
+                    endpoint.end(episode.name, RequestRefused("the engine failed", status=503, code="engine_failed"))
                     if episode.running is not None:
                         episode.running.kill()
                 raise
@@ -213,12 +213,12 @@ class HarnessPlay:
         """Answers what waits, one request an episode and call: the next of an episode may go on where this one ends."""
         while asking := [episode for episode in live if episode.waiting]:
             began = time.monotonic()
-            calls: dict[tuple[tuple[str, ...], int], list[tuple[LiveHarness, Ticket, Plan, Request]]] = {}
+            calls: dict[tuple[tuple[str, ...], int], list[tuple[LiveHarness, Ticket, RowPlan, Request]]] = {}
             for episode in asking:
                 ticket = episode.waiting.pop(0)
                 try:
                     planned = self._planned(episode, ticket, settings)
-                except Refused as err:
+                except RequestRefused as err:
                     ticket.settle(err)
                     continue
                 if planned is not None:
@@ -242,11 +242,11 @@ class HarnessPlay:
 
     def _planned(
         self, episode: LiveHarness, ticket: Ticket, settings: SamplingSettings
-    ) -> tuple[tuple[tuple[str, ...], int], Plan, Request] | None:
+    ) -> tuple[tuple[tuple[str, ...], int], RowPlan, Request] | None:
         """The stop texts and limit of the call that answers a request, with its plan; None where nothing is sampled for it.
 
         Raises:
-            Refused: the episode is over, or the context is full.
+            RequestRefused: the episode is over, or the context is full.
         """
         asked, spec = ticket.asked, self.of.spec
         if asked.only_counts:
@@ -259,10 +259,10 @@ class HarnessPlay:
         longest = spec.turn_tokens or settings.max_tokens
         if len(episode.turns) >= spec.max_turns or episode.sampled >= settings.max_tokens:
             episode.is_cut = True
-            raise Refused("the episode is over: its turns or tokens are used up", code="episode_over")
+            raise RequestRefused("the episode is over: its turns or tokens are used up", code="episode_over")
         try:
             plan = episode.tree.plan(asked.messages, asked.tools)
-        except Refused as err:
+        except RequestRefused as err:
             episode.is_cut = episode.is_cut or err.code == "episode_over"
             raise
         prompt, context = plan.prompt_ids, self.of.policy.context
@@ -272,12 +272,12 @@ class HarnessPlay:
             episode.tree.abort(plan)
             episode.was_full = True
             said = f"this model's maximum context length is {context} tokens, and the messages have {len(prompt)}"
-            raise Refused(said, code="context_length_exceeded")
+            raise RequestRefused(said, code="context_length_exceeded")
         limit = limit if context is None else min(limit, context - len(prompt))
         if limit < 1:
             episode.tree.abort(plan)
             episode.is_cut = True
-            raise Refused("the episode is over: its tokens are used up", code="episode_over")
+            raise RequestRefused("the episode is over: its tokens are used up", code="episode_over")
         self._note_overridden(episode, asked, settings)
         digest = hashlib.blake2b(repr(prompt).encode(), digest_size=16).hexdigest()
         seed = mixed(episode.seed, digest, episode.seen[digest])
@@ -288,7 +288,7 @@ class HarnessPlay:
             return (stop, longest), plan, Request(prompt[:at], 1, seed, tuple(prompt[at:]))
         return (stop, limit), plan, Request(prompt, 1, seed)
 
-    def _take(self, episode: LiveHarness, ticket: Ticket, plan: Plan, sampled: Completion) -> None:
+    def _take(self, episode: LiveHarness, ticket: Ticket, plan: RowPlan, sampled: Completion) -> None:
         """Puts what was sampled for a request into its episode, and answers."""
         if ticket.is_gone:
             episode.tree.abort(plan)

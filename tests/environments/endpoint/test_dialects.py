@@ -7,7 +7,7 @@ import json
 import pytest
 
 from grpo_cli.environments.endpoint.dialects import DIALECTS, models
-from grpo_cli.environments.endpoint.messages import Call, Message, Refused, Reply
+from grpo_cli.environments.endpoint.messages import Call, Message, Reply, RequestRefused
 
 CHAT, RESPONSES, MESSAGES = (DIALECTS[name] for name in ("chat/completions", "responses", "messages"))
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -145,7 +145,7 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "http://x"}}]
     ],
 )
 def test_what_is_not_served_is_refused_with_a_sentence(name, change, said):
-    with pytest.raises(Refused) as err:
+    with pytest.raises(RequestRefused) as err:
         DIALECTS[name].read(changed(name, change))
     assert said in str(err.value) and err.value.status == 400
     shown = DIALECTS[name].error(err.value)
@@ -182,7 +182,7 @@ def test_lone_surrogates_and_deep_nesting_are_no_crash():
     deep: list = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(Refused, match="nested too deeply"):
+    with pytest.raises(RequestRefused, match="nested too deeply"):
         CHAT.read(chat() | {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": deep}}}]})
     while deep:  # a list that is freed whole would recurse as deep
         deep = deep[0]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.environments.endpoint import server
-from grpo_cli.environments.endpoint.messages import Message, Refused, Reply
+from grpo_cli.environments.endpoint.messages import Message, Reply, RequestRefused
 from grpo_cli.environments.endpoint.server import Endpoint, Ticket
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
@@ -31,7 +31,7 @@ class Owner:
         self.seen: list[Ticket] = []
         self.hold = threading.Event()
         self.hold.set()
-        self.refusal: Refused | None = None
+        self.refusal: RequestRefused | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -212,7 +212,7 @@ def test_a_stream_comes_after_the_turn_and_a_refusal_has_its_own_status(owner, m
     assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks if c["choices"]) == "answer 1"
     assert chunks[-1]["usage"]["completion_tokens"] == 1
     # on the same connection: the stream has ended where it said so
-    owner.refusal = Refused("too long", code="context_length_exceeded")
+    owner.refusal = RequestRefused("too long", code="context_length_exceeded")
     connection.request("POST", "/e/1-0/v1/chat/completions", raw, headers)
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())["error"]["code"]) == (400, "context_length_exceeded")

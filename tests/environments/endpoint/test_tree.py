@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grpo_cli.environments.endpoint.messages import Call, Message, Refused
+from grpo_cli.environments.endpoint.messages import Call, Message, RequestRefused
 from grpo_cli.environments.endpoint.tree import Tree
 
 END = 0
@@ -145,7 +145,7 @@ def test_an_episode_of_too_many_rows_is_over():
     tree = a_tree(max_rows=2)
     play(tree, ASK)
     under_way = tree.plan((user("two"),), ())
-    with pytest.raises(Refused, match="rewritten into 2 rows") as err:
+    with pytest.raises(RequestRefused, match="rewritten into 2 rows") as err:
         tree.plan((user("three"),), ())
     assert err.value.code == "episode_over"
     tree.abort(under_way)
@@ -166,7 +166,7 @@ def test_of_random_harnesses_every_sampled_id_stands_in_one_span_behind_the_prom
                 history = (*history, user(chance.choice("rst")))
             try:
                 plan = tree.plan(history, chance.choice([(), (), ("f",)]))
-            except Refused:
+            except RequestRefused:
                 continue
             under_way.append((plan, history))
             chance.shuffle(under_way)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from grpo_cli.environments.endpoint.messages import Asked, Call, Message, Refused
+from grpo_cli.environments.endpoint.messages import Asked, Call, Message, RequestRefused
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level
 from grpo_cli.rollout.engine import Completion
@@ -96,7 +96,7 @@ def test_arguments_that_a_template_writes_as_text_have_the_types_of_their_schema
 
 
 def test_a_template_without_calls_refuses_tools() -> None:
-    with pytest.raises(Refused, match="does not say how tools are called"):
+    with pytest.raises(RequestRefused, match="does not say how tools are called"):
         chat_of(CHAT_TEMPLATE).render([ASK], TOOLS)
 
 
@@ -104,7 +104,7 @@ def test_a_template_that_refuses_the_messages_is_quoted() -> None:
     template = "{{ raise_exception('one turn only') if messages | length > 1 }}" + CHAT_TEMPLATE
     chat = chat_of(template)
     assert chat.render([ASK], ())
-    with pytest.raises(Refused, match="one turn only"):
+    with pytest.raises(RequestRefused, match="one turn only"):
         chat.render([ASK, ASK], ())
     assert chat.suffix(Message("assistant", "x"), 1, [ASK]) is None
 
