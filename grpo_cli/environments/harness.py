@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.environments.endpoint.server import Endpoint
+from grpo_cli.environments.endpoint.server import EpisodeEndpoint
 from grpo_cli.environments.pool import Fault
 from grpo_cli.environments.step import read_number
 from grpo_cli.errors import RecipeError, SetupError
@@ -113,7 +113,7 @@ class Harness:
         self._pool = score and Pool(
             task, {"spec": score, "path": path}, limits=limits, on_print=self._prints, secrets=self.env
         )
-        self._endpoint: Endpoint | None = None
+        self._endpoint: EpisodeEndpoint | None = None
         self._lock = threading.Lock()
         self.command: list[str] = []
         self.overridden = set[str]()
@@ -168,10 +168,10 @@ class Harness:
         if endpoint is not None:
             endpoint.close()
 
-    def endpoint(self, context: int | None) -> Endpoint:
+    def endpoint(self, context: int | None) -> EpisodeEndpoint:
         """The endpoint, made when first asked for."""
         with self._lock:
-            self._endpoint = self._endpoint or Endpoint(context)
+            self._endpoint = self._endpoint or EpisodeEndpoint(context)
             return self._endpoint
 
     def passed(self, fields: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The HTTP side: requests of harnesses on the loopback interface, each with the token of its episode, and the answers to them.
 
-How this works. `Endpoint` binds a free port of 127.0.0.1 and serves each connection in a thread. A request that belongs to an open
+How this works. `EpisodeEndpoint` binds a free port of 127.0.0.1 and serves each connection in a thread. A request that belongs to an open
 episode and makes sense becomes a `Ticket` in a queue; its thread waits until the owner of the queue has settled it, and watches
 meanwhile whether the client is still there. Threads touch neither model nor tokenizer. A retry, as the SDKs mark them, joins the
 request it repeats or is sent the same answer. Standard library only: a few dozen harnesses of this machine are served, not the web.
@@ -83,7 +83,7 @@ class _Open:
     retries: int = 0
 
 
-class Endpoint:
+class EpisodeEndpoint:
     """Serves until `close`; `context` is that of the model, for the list of models."""
 
     def __init__(self, context: int | None) -> None:
@@ -172,7 +172,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: EpisodeEndpoint) -> None:
         self.endpoint = endpoint
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((LOOPBACK, 0), _Handler)

@@ -23,7 +23,7 @@ from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.endpoint.messages import Asked, Message, Reply, RequestRefused
-from grpo_cli.environments.endpoint.server import Endpoint, Ticket
+from grpo_cli.environments.endpoint.server import EpisodeEndpoint, Ticket
 from grpo_cli.environments.endpoint.tree import RowPlan, Tree
 from grpo_cli.environments.harness import Harness, Running, scratch
 from grpo_cli.environments.pool import Fault, Worlds
@@ -185,7 +185,7 @@ class HarnessPlay:
                 on_finish(episode.row, episode.sample - self.first, completion)
         return found
 
-    def _gather(self, endpoint: Endpoint, live: dict[str, LiveHarness]) -> None:
+    def _gather(self, endpoint: EpisodeEndpoint, live: dict[str, LiveHarness]) -> None:
         """Until every live episode waits or has ended, or nothing arrived for `gather_ms` and something waits or has ended."""
         quiet_s, arrived = self.of.spec.endpoint.gather_ms / 1000, time.monotonic()
         looked = arrived
@@ -319,7 +319,7 @@ class HarnessPlay:
                 self.of.harness.overridden.add(name)
                 log.warning("environment: the harness sets `%s`, and samples are drawn as the recipe says", name)
 
-    def _close(self, endpoint: Endpoint, episode: LiveHarness) -> None:
+    def _close(self, endpoint: EpisodeEndpoint, episode: LiveHarness) -> None:
         """What became of an episode whose program has ended."""
         running = episode.running
         assert running is not None

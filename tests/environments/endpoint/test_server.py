@@ -16,7 +16,7 @@ import pytest
 
 from grpo_cli.environments.endpoint import server
 from grpo_cli.environments.endpoint.messages import Message, Reply, RequestRefused
-from grpo_cli.environments.endpoint.server import Endpoint, Ticket
+from grpo_cli.environments.endpoint.server import EpisodeEndpoint, Ticket
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
 
@@ -25,7 +25,7 @@ class Owner:
     """Answers what arrives, as a play does, with the number of the request; `hold` keeps it from answering."""
 
     def __init__(self) -> None:
-        self.endpoint = Endpoint(512)
+        self.endpoint = EpisodeEndpoint(512)
         self.env = self.endpoint.open("1-0")
         self.key = self.env["OPENAI_API_KEY"]
         self.seen: list[Ticket] = []
