@@ -65,7 +65,12 @@ class Credit:
         # A_PG is then a mean over tokens, in which advantages of both signs cancel
         return self.A_PG.abs() * tokens_PG if self.A_PGT is None else self.A_PGT.abs().sum(dim=-1)
 
-    def rows(self, own: slice | Tensor, width: int) -> Tensor:
+    @property
+    def alive_PG(self) -> Tensor:
+        """(P, G) bool, whether a sample has an advantage that is not 0 on some token."""
+        return self.A_PG != 0 if self.A_PGT is None else (self.A_PGT != 0).any(dim=-1)
+
+    def rows(self, own: Sequence[int] | Tensor, width: int) -> Tensor:
         """(B,) or (B, width) advantages of the samples with these indices in the batch, once for each time an index is given;
         rows are padded to `width` tokens."""
         if self.A_PGT is None:

@@ -11,7 +11,7 @@ An episode of many turns is one row in which observations stand between the mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,18 +103,14 @@ PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
 PER_TOKEN = {"bnpo"}  # a mean over this micro-batch's tokens
 
 
-def drop_dead_rows(
-    inputs: dict[str, Any], loss: str, most: Callable[[int], int] = lambda n: n
-) -> tuple[dict[str, Any], float]:
+def drop_dead_rows(inputs: dict[str, Any], loss: str) -> tuple[dict[str, Any], float]:
     """The batch without rows of zero advantage, and the factor that restores the loss of the whole batch.
 
-    At least one row stays, so that there is a graph to differentiate; with several processes as many as `most` returns
-    (the largest count of any), since TRL gathers per-row statistics over all of them.
+    One row stays where all are dead, so that there is a graph to differentiate.
 
     Args:
         inputs: one of TRL's micro-batches: tensors whose first axis is B are cut, the rest stays.
         loss: TRL's name of the loss.
-        most: turns the number of rows kept by this process into the number that every process keeps.
 
     Raises:
         ValueError: for this loss no factor restores the loss of all rows.
@@ -122,18 +118,17 @@ def drop_dead_rows(
     alive = inputs["advantages"] != 0
     if alive.dim() > 1:
         alive = alive.any(dim=1)
-    n = len(alive)
-    keep = most(max(1, int(alive.sum())))
+    n, keep = len(alive), int(alive.sum())
+    if not keep:
+        alive[0], keep = True, 1
     if keep == n:
         return inputs, 1.0
-    # fill up with rows of advantage 0 to the number that all ranks keep: they cost time but change nothing
-    alive[torch.nonzero(~alive).flatten()[: keep - int(alive.sum())]] = True
     mask = loss_mask(inputs)
     if loss in PER_BATCH:
         share = 1.0
     elif loss in PER_ROW:
         # a mean over fewer rows is too large by n / kept
-        share = int(alive.sum()) / n
+        share = keep / n
     elif loss in PER_TOKEN:
         share = int(mask[alive].sum()) / max(int(mask.sum()), 1)
     else:

@@ -1,6 +1,6 @@
 """Several processes in one run: the rank of this process, and the exchanges on which all ranks must agree.
 
-Every rank loads the same rows and chooses the same ones; each samples and judges its own slice of the batch. Rank 0
+Every rank loads the same rows and chooses the same ones; each samples, judges and trains on its own part of the batch. Rank 0
 alone owns the run folder and the display, and decides when the run stops.
 """
 
@@ -90,9 +90,9 @@ class Ranks:
         broadcast_object_list(box, from_process=0)
         return box[0]  # type: ignore[no-any-return]
 
-    def largest(self, n: int) -> int:
-        """The largest n of any rank."""
-        return max(self.gathered([n]))
+    def largest(self, counts: Sequence[int]) -> list[int]:
+        """The largest of any rank, of each of as many counts on all ranks."""
+        return [max(each) for each in zip(*self.gathered([counts]), strict=True)]
 
     def wait(self) -> None:
         """Until every rank is here."""
@@ -111,11 +111,6 @@ class Ranks:
         finally:
             if self.is_main:
                 self.wait()
-
-    def share(self, n: int) -> range:
-        """This rank's stretch of n things; n divides by `world`."""
-        each = n // self.world
-        return range(self.rank * each, (self.rank + 1) * each)
 
 
 ALONE = Ranks()

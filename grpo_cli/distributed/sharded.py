@@ -2,9 +2,9 @@
 learning rate of a resumed run whose number of steps has changed.
 
 The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded, in the same folder. With FSDP2 they
-are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
-With ZeRO they are in the precision it computes in; DeepSpeed keeps those it trains with its state, and reads them back
-on as many ranks as wrote them.
+are the ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
+With DeepSpeed's ZeRO they are in the precision it computes in; it keeps those it trains with its state, and reads them back
+on as many ranks as wrote them. With `zero1` weights and optimizer state are those of one process.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from accelerate import PartialState
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, save_fsdp_optimizer
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from transformers.trainer import SCHEDULER_NAME
 from trl import GRPOTrainer
 
+from grpo_cli.distributed.exchange import FlatGradients
 from grpo_cli.errors import DataError
+from grpo_cli.recipe.sections.course import keeps_whole
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +49,12 @@ def trainer_fields(strategy: Strategy) -> dict[str, Any]:
             # every rank has loaded the same weights itself
             "cpu_ram_efficient_loading": False,
         }
-        return {"fsdp": True, "fsdp_config": options}
+        # gradients are shared out after each micro-batch: added up whole, they would be as large as the model
+        return {
+            "fsdp": True,
+            "fsdp_config": options,
+            "accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}},
+        }
     if strategy in ZERO_STAGE:
         zero: dict[str, Any] = {"stage": ZERO_STAGE[strategy], "contiguous_gradients": True, "overlap_comm": True}
         if strategy == "zero3":
@@ -69,6 +78,40 @@ def trainer_fields(strategy: Strategy) -> dict[str, Any]:
     return {}
 
 
+def _inner(optimizer: Any) -> Any:
+    """Torch's optimizer in accelerate's and DeepSpeed's wrappers."""
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _without_masters(accelerator: Accelerator, *made: object) -> Any:
+    """What accelerate makes of model and optimizer for FSDP2, the weights in the precision they have, as on one GPU: in mixed
+    precision it trains copies in float32, which take twice the memory of all the rest."""
+    state, prepare = accelerator.state, type(accelerator)._prepare_fsdp2
+    was, state._mixed_precision = state._mixed_precision, "no"
+    try:
+        return prepare(accelerator, *made)
+    finally:
+        state._mixed_precision = was
+
+
+class SharedState(ZeroRedundancyOptimizer):
+    """Torch's, which each rank's share of the parameters has its state in, as accelerate and a checkpoint use it."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of all ranks after `consolidate_state_dict`; before it, when accelerate asks, one that is empty."""
+        is_whole = bool(self._all_state_dicts)  # type: ignore[attr-defined]
+        return super().state_dict() if is_whole else torch.optim.Optimizer.state_dict(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take this rank's share of a whole one."""
+        super().load_state_dict(state_dict)
+        # torch reads twice: in `optim` it leaves counts of steps on the CPU, where a fused optimizer does not look
+        self.optim.state.update({p: self.state[p] for p in self.optim.state})
+        self.state.clear()
+
+
 class SavedWithModel(Protocol):
     """The interface of a module that learns next to the model, and is saved and loaded with it."""
 
@@ -77,7 +120,7 @@ class SavedWithModel(Protocol):
 
 
 class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
-    """TRL's trainer under a `launch.strategy`; with `ddp` every method is TRL's own."""
+    """TRL's trainer under a `launch.strategy`; with `ddp` on one process every method is TRL's own."""
 
     also_saved: SavedWithModel | None = None
 
@@ -85,6 +128,19 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         self.strategy, self.replica = strategy, replica
         self._rank_memory: dict[str, float] = {}
         super().__init__(**more)
+        self.gradients: FlatGradients | None = None
+        if keeps_whole(strategy) and self.accelerator.num_processes > 1:
+            self.gradients = FlatGradients([p for p in self.model.parameters() if p.requires_grad])
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Transformers' own; with `zero1` one that keeps the state of this rank's share of the parameters."""
+        made: torch.optim.Optimizer = super().create_optimizer(model)
+        if self.strategy == "zero1" and self.accelerator.num_processes > 1:
+            kind, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            # no view of a bucket in a parameter's place: captured graphs and tied weights read it where it is
+            made = SharedState(made.param_groups, kind, parameters_as_bucket_view=False, **settings)
+            self.optimizer = made
+        return made
 
     def create_accelerator_and_postprocess(self) -> None:
         """Have accelerate take its sharded path on gloo ranks of a CPU too, as on GPUs."""
@@ -93,6 +149,18 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
             # accelerate looks for FSDP among accelerators alone, though nothing in it needs one
             shared["distributed_type"] = DistributedType.MULTI_GPU
         super().create_accelerator_and_postprocess()
+        if self.strategy == "fsdp2" and all(p.dtype == torch.bfloat16 for p in self.model.parameters()):
+            self.accelerator._prepare_fsdp2 = partial(_without_masters, self.accelerator)
+        if keeps_whole(self.strategy) and self.accelerator.num_processes > 1:
+            # what accelerate leaves out for a model that is evaluated is the wrapper of DDP alone
+            self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
+
+    def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
+        if self.gradients is not None:
+            # before they are clipped: each rank would clip its own by another norm. No recipe leaves clipping out
+            self.gradients.average()
+        norm: torch.Tensor = super()._clip_grad_norm(model)
+        return norm
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The weights of a plain folder, into a model that is not sharded yet; afterwards they are there already."""
@@ -148,14 +216,16 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     def rank_memory(self) -> dict[str, float]:
         """Parameters and optimizer state that one of several processes holds (rank 0's share), measured after the first update."""
         # which makes the optimizer's state; a batch without signal is none (DeepSpeed steps on it all the same)
-        updated = self.strategy.startswith("zero") or self.optimizer.state
+        own = _inner(self.optimizer)
+        optimizer = getattr(own, "optim", own)  # of a share of the parameters
+        updated = self.strategy in ZERO_STAGE or optimizer.state
         if self._rank_memory or not updated or self.accelerator.num_processes == 1:
             return self._rank_memory
         tensors: list[torch.Tensor] = [*self.model.parameters()]
-        optimizer = self.optimizer
-        while hasattr(optimizer, "optimizer"):  # accelerate's and DeepSpeed's wrappers
-            tensors += getattr(optimizer, "fp32_partitioned_groups_flat", [])  # what ZeRO-3 trains
-            optimizer = optimizer.optimizer
+        wrapper = self.optimizer
+        while hasattr(wrapper, "optimizer"):
+            tensors += getattr(wrapper, "fp32_partitioned_groups_flat", [])  # what ZeRO-3 trains
+            wrapper = wrapper.optimizer
         tensors += [p for group in optimizer.param_groups for p in group["params"]]  # the same of ZeRO-2
         tensors += [v for state in optimizer.state.values() for v in state.values() if torch.is_tensor(v)]
         # once each, by identity; of a split tensor the part that lies here (ZeRO-3 leaves an empty one and keeps its share in it)
@@ -189,6 +259,8 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.also_saved is not None and self.args.should_save:
             self.also_saved.save(Path(output_dir))
+        if isinstance(own := _inner(self.optimizer), SharedState):
+            own.consolidate_state_dict(0)  # the file is that of one process, which any number of them reads
         if self.strategy != "fsdp2":
             super()._save_optimizer_and_scheduler(output_dir)
             return

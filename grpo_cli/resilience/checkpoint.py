@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from grpo_cli.errors import DataError, SetupError, why_unwritten
+from grpo_cli.recipe.sections.course import DEEPSPEED
 from grpo_cli.recipe.sections.fields import Placed, written
 from grpo_cli.run.lines import open_as, refuse_pipe, replace, sync
 from grpo_cli.run.typed import read_typed
@@ -107,7 +108,7 @@ def restore(checkpoint: Path, strategy: str, processes: int) -> TrainState:
         DataError: it is not what a run writes.
     """
     state = TrainState.from_json(read_state(checkpoint))
-    if strategy.startswith("zero") and state.processes not in (None, processes):
+    if strategy in DEEPSPEED and state.processes not in (None, processes):
         wrote = state.processes
         raise SetupError(
             f"`launch.strategy: {strategy}` reads {checkpoint.name} on the {wrote} processes that wrote it, not on {processes}",

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD, plan
+from grpo_cli.recipe.sections.course import keeps_whole
 from grpo_cli.recipe.sections.inputs import Lora
 from grpo_cli.recipe.sections.method import Recompute
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -169,7 +170,7 @@ def _goes_with(recipe: Recipe, rung: Rung) -> bool:
     if model.path.endswith(OFFERED_IN_4BIT):
         return mode == "4-bit"
     is_gguf = model.gguf_file is not None or model.path.endswith(".gguf") or model.path.startswith("builtin:")
-    shards = recipe.launch.strategy != "ddp"
+    shards = not keeps_whole(recipe.launch.strategy)
     return not (mode == "4-bit" and (is_gguf or shards)) and not (recompute == "selective" and shards)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes, local_sizes
 from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD, BatchPlan
-from grpo_cli.recipe.sections.course import splits_parameters
+from grpo_cli.recipe.sections.course import keeps_whole, splits_parameters
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 from grpo_cli.sizing.cards import Gpu
 
@@ -84,7 +84,7 @@ class Work:
         trl, launch = self.recipe.train.trl, self.recipe.launch
         asked = (trl.get(name) for name in ("gradient_checkpointing_kwargs", "torch_compile", "entropy_coef"))
         has_kernels = self.card.half == "bfloat16"  # torch's attention over rows of differing length wants such a card
-        return self.world == 1 and launch.strategy == "ddp" and has_kernels and not any(asked)
+        return keeps_whole(launch.strategy) and has_kernels and not any(asked)
 
     @property
     def is_alone(self) -> bool:
@@ -205,8 +205,9 @@ def held(work: Work) -> dict[str, float]:
     own = trained(recipe, sizes)
     weights, gradients = own.frozen + own.parameters * own.width, own.parameters * own.width
     splits = splits_parameters(strategy)
-    shared, moved = (work.world if splits else 1), (work.world if strategy != "ddp" else 1)
-    found = {"weights": weights / shared, "gradients": gradients / moved, "optimizer": own.moments / moved}
+    shared, summed = (work.world if splits else 1), (1 if keeps_whole(strategy) else work.world)
+    moved = 1 if strategy == "ddp" else work.world
+    found = {"weights": weights / shared, "gradients": gradients / summed, "optimizer": own.moments / moved}
     if splits:
         found["whole copy that generates"] = sizes.parameters * HALF
     elif not own.is_half:

@@ -59,14 +59,20 @@ class CutValues:
             return None
         return cls(loop, spec, DraftScorer(model, autocast), tokenizer, int(tokenizer.eos_token_id))
 
-    def valued(self, trainer: ScoringTrainer, before: StepBatch, out: dict[str, Any]) -> StepBatch:
-        """The batch with a value on each segment, and the credit that comes of it.
+    def valued(
+        self,
+        trainer: ScoringTrainer,
+        before: StepBatch,
+        out: dict[str, Any],
+        places: Sequence[int],
+        back: Sequence[int],
+    ) -> StepBatch:
+        """The batch with a value on each segment, and the credit that comes of it; `places` and `back` as in `RankSamples`.
 
         Raises:
             TrainingError: in the first step nearly no chance of a right answer follows the forced text.
         """
         size = self.loop.recipe.sample.group
-        places = self.loop.ranks.share(len(before.groups) * size)
         spans = self._segments(trainer, out, [before.groups[p // size].completions[p % size] for p in places])
         own = list[tuple[Turn, ...]]()
         at = 0
@@ -77,7 +83,8 @@ class CutValues:
             if before.credit.signal_P[number]:
                 cuts = self._values(group, [group.completions[i] for i in here], cuts)
             own += cuts
-        marks = iter(self.loop.ranks.gathered(own))
+        gathered = self.loop.ranks.gathered(own)
+        marks = iter(gathered[place] for place in back)
         groups = [
             replace(group, completions=[replace(c, marks=next(marks)) for c in group.completions])
             for group in before.groups

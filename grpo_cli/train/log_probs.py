@@ -112,7 +112,6 @@ class RecordedLogProbs:
 
     source: LogProbSource
     scored: MicroBatchLogProbs
-    accelerator: Accelerator
     count: Callable[[Tensor], None]
 
     def __call__(self, request: LogProbRequest) -> LogProbs:
@@ -125,7 +124,7 @@ class RecordedLogProbs:
         size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
         if scored.objective.drop_dead and not scored.inputs["advantages"].any():
             size.zero_()  # a row without gradient that was kept so that the loss has a graph
-        self.count(self.accelerator.reduce(size, reduction="sum"))
+        self.count(size)
         return found
 
 

@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -34,6 +35,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.algorithm.loss import (
     PER_ROW,
+    PER_TOKEN,
     MicroBatchLogProbs,
     Objective,
     aggregate,
@@ -42,12 +44,14 @@ from grpo_cli.algorithm.loss import (
     token_kl,
     trim,
 )
+from grpo_cli.distributed.exchange import LocalStatistics, take_weights
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model, is_in_4bit
 from grpo_cli.policy.positions import needs_positions
+from grpo_cli.recipe.sections.course import DEEPSPEED, keeps_whole
 from grpo_cli.recipe.sections.method import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.collect import step_seed
@@ -77,7 +81,7 @@ from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import StepBatch
-from grpo_cli.train.trl_batch import EmptyRows, Generated, Prompt, RankSamples, leave_out_cut, put_credit, reward
+from grpo_cli.train.trl_batch import EmptyRows, Generated, Prompt, RankSamples, deal, leave_out_cut, put_credit, reward
 from grpo_cli.train.trl_config import autocast_of
 from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, by_length, may_sort, reshuffled
 
@@ -85,8 +89,10 @@ from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, 
 class Trainer(ShardedTrainer):
     """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
 
+    accelerator: Any
     before: StepBatch
-    """The current step: the state that one hook leaves for another."""
+    samples: RankSamples
+    """The current step, and this rank's part of it: the state that one hook leaves for another."""
 
     def __init__(
         self,
@@ -100,6 +106,8 @@ class Trainer(ShardedTrainer):
         replica: Replica | None = None,
     ) -> None:
         self.loop, self.on_checkpoint = loop, on_checkpoint
+        if not loop.ranks.is_alone:
+            take_weights(model)  # before anything copies them: an adapter is drawn by each process
         recipe, whole = loop.recipe, replica.model if replica else model
         train = recipe.train
         self.objective = Objective.of(train, recipe.sample.group)
@@ -139,13 +147,13 @@ class Trainer(ShardedTrainer):
         self.sorts = args.gradient_accumulation_steps > 1 and may_sort(train.loss, acts_on_every_row(train.trl))
         # whether the log-probs that samples were drawn with are those of the policy before the update
         self.takes_logps = bool(
-            self.strategy == "ddp" and not self.use_vllm and are_exact(loop.collect.engine, model, args)
+            keeps_whole(self.strategy) and not self.use_vllm and are_exact(loop.collect.engine, model, args)
         )
         # small operations of the model that run as one kernel during training; none on a CPU
-        fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
+        fuses = self.accelerator.device.type == "cuda" and keeps_whole(self.strategy) and not args.torch_compile
         self.fused: list[Patch] = update_patches(model, autocast_of(args)) if fuses else []
         # what lies in memory between the passes; sharded models leave it to their library
-        self.keeping = Keeping(train.recomputes if self.strategy == "ddp" else "no", train.offload != "no")
+        self.keeping = Keeping(train.recomputes if keeps_whole(self.strategy) else "no", train.offload != "no")
         if self.keeping.recompute != "no" and not repeatable_layers(causal_model(model)):
             raise SetupError(
                 f"`train.recompute: {self.keeping.recompute}` finds no layers that can be made again in this model",
@@ -154,9 +162,9 @@ class Trainer(ShardedTrainer):
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         trl = TrlLogProbs(absolute)
         # our forward pass computes the same from fewer tokens, because each prompt is computed once. These settings
-        # need TRL's own pass: other ranks wait in it, or it computes more than ours
+        # need TRL's own pass: it gathers shards, or it computes more than ours
         shares = (
-            loop.ranks.world == 1
+            keeps_whole(self.strategy)
             and not recipe.sample.mixed
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
@@ -203,7 +211,7 @@ class Trainer(ShardedTrainer):
             engine.make_way()
         # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
-        samples = self.samples
+        samples = self.samples = self._own_samples()
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         width = max(len(c.token_ids) for c in samples.completions)
         mixtures = batch_mixtures(samples.completions, width, self.loop.recipe.sample.mixed, self.accelerator.device)
@@ -217,12 +225,12 @@ class Trainer(ShardedTrainer):
             with self.loop.clock.phase("monitor"):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
         if self.cuts is not None:
-            before = self.cuts.valued(self, before, out)
+            before = self.cuts.valued(self, before, out, samples.places, samples.back)
         if self.reference is not None:
-            penalty = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
-            if penalty is not None:
+            penalty_N = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
+            if penalty_N is not None:
                 # the KL penalty changes the rewards, so baseline and spread change too: compute the credit again
-                penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
+                penalty_PG = penalty_N.cpu()[samples.back].view(before.credit.kept_PG.shape)
                 before = replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
         self.before = before
         prunes = self.objective.kept < 1
@@ -231,17 +239,23 @@ class Trainer(ShardedTrainer):
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
         return out
 
-    @property
-    def samples(self) -> RankSamples:
-        """This rank's part of the batch."""
-        places = self.loop.ranks.share(sum(len(group.rewards) for group in self.before.groups))
+    def _own_samples(self) -> RankSamples:
+        groups, ranks = self.before.groups, self.loop.ranks
+        prompts = [len(group.prompt_ids) for group in groups]
+        lengths = [len(completion.token_ids) for group in groups for completion in group.completions]
+        alive = self.before.credit.alive_PG.flatten().tolist() if self.objective.drop_dead else [True] * len(lengths)
+        if self.objective.loss in PER_TOKEN:
+            # another loss in other micro-batches: the rows stay as they come
+            prompts, lengths, alive = [0] * len(groups), [1] * len(lengths), [True] * len(lengths)
+        # not by each: on another kind of processor the last bit of an advantage may be another, and a row be lost or come twice
+        dealt = ranks.agreed(deal(prompts, lengths, alive, ranks.world))
         world = self.loop.recipe.environment
         if world is None or world.harness is None:
-            return RankSamples.of(self.before, self.loop.rows, places)
+            return RankSamples.of(self.before, self.loop.rows, dealt, ranks.rank)
         parts = int(self.args.steps_per_generation)
         # as many on every rank, for they gather
         return RankSamples.of(
-            self.before, self.loop.rows, places, lambda rows: -(-self.loop.ranks.largest(rows) // parts) * parts
+            self.before, self.loop.rows, dealt, ranks.rank, lambda rows: -(-ranks.largest([rows])[0] // parts) * parts
         )
 
     def _generate(self, prompts: list[Prompt]) -> Generated:
@@ -269,8 +283,16 @@ class Trainer(ShardedTrainer):
         return inputs
 
     def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
-        with self.keeps(model):
-            loss = hooked_loss(self, super()._compute_loss, model, inputs, self.loop.ranks.largest)
+        if self.gradients is not None:
+            self.gradients.collect()
+        shared = self.accelerator
+        if not whole_only(self.args.__dict__):  # these read the tokens of all ranks to make their loss
+            self.accelerator = LocalStatistics(shared)
+        try:
+            with self.keeps(model):
+                loss = hooked_loss(self, super()._compute_loss, model, inputs)
+        finally:
+            self.accelerator = shared
         if self.critic is not None and self.critic.warms:
             loss = loss * 0.0
         self.guard.loss(loss, lambda: self.loop.row_ids(self.before, inputs["sample"].tolist()))
@@ -324,7 +346,7 @@ class Trainer(ShardedTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
             return  # skip transformers' closing summary; the end card shows more
-        self.updates.optimizer_step(logs, self._metrics["train"])
+        self.updates.optimizer_step(logs, self._metrics["train"], self.accelerator.gather)
         if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as the recipe has it
             more = self.rank_memory() | self.mini.metrics()
             learned = self.updates.end_of_batch(skipped_steps=self.guard.skipped, **more)
@@ -356,13 +378,9 @@ class Trainer(ShardedTrainer):
 
 
 def hooked_loss(
-    trainer: Trainer,
-    compute: Callable[[nn.Module, Batch], Tensor],
-    model: nn.Module,
-    inputs: Batch,
-    largest: Callable[[int], int],
+    trainer: Trainer, compute: Callable[[nn.Module, Batch], Tensor], model: nn.Module, inputs: Batch
 ) -> Tensor:
-    """The recipe's loss of one micro-batch: a scalar with its graph.
+    """The recipe's loss of one micro-batch: a scalar with its graph. What it measures is this rank's own.
 
     Before TRL's loss, dead rows and padding are cut; after it, imitation and the KL terms that TRL lacks are added.
     `RecordedLogProbs` keeps the log-probs that TRL requests, with their graph, so the added terms need no forward pass.
@@ -372,7 +390,6 @@ def hooked_loss(
         compute: TRL's own `_compute_loss`.
         model: what TRL passes to it.
         inputs: the micro-batch.
-        largest: returns the maximum of a number over all ranks.
     """
     objective = trainer.objective
 
@@ -380,7 +397,7 @@ def hooked_loss(
         """The rows that go into the loss, without columns of padding, and the factor for the loss."""
         kept, share = inputs, 1.0
         if objective.drop_dead:
-            kept, share = drop_dead_rows(inputs, objective.loss, largest)
+            kept, share = drop_dead_rows(inputs, objective.loss)
         if objective.loss in PER_ROW:
             # a mean over the rows that pruning left, about equally many in each micro-batch
             share /= objective.kept
@@ -398,7 +415,7 @@ def hooked_loss(
         items = float(scored.inputs["num_items_in_batch"]) / int(trainer.accelerator.num_processes)
         tokens, parts = int(scored.mask_BT.sum()), int(trainer.args.steps_per_generation)
         trainer.entropy_coef = trainer.args.entropy_coef * (tokens * parts / max(items, 1.0))
-    recorded = RecordedLogProbs(source, scored, trainer.accelerator, trainer.updates.micro_batch)
+    recorded = RecordedLogProbs(source, scored, trainer.updates.micro_batch)
     # TRL adds its KL term if `beta` is set; set from the start, it would make TRL load a reference of its own
     trainer.beta = objective.trl_beta
     try:
@@ -445,7 +462,7 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
     elif trainer.sorts:
         batches = by_length(batches, window)
     # DeepSpeed steps inside its backward pass, so a gradient can no longer be discarded
-    if not trainer.objective.every_row and not trainer.loop.recipe.launch.strategy.startswith("zero"):
+    if not trainer.objective.every_row and trainer.strategy not in DEEPSPEED:
         trainer.mini.find_empty(batches, trainer.loop.ranks.largest)
     return batches
 
@@ -469,8 +486,8 @@ def packed_source(
     }
     found = [name for name, wanted in asked.items() if wanted]
     why: str | None
-    if trainer.strategy != "ddp" or loop.ranks.world > 1:
-        why = "several processes share it"
+    if not keeps_whole(trainer.strategy):
+        why = f"`launch.strategy: {trainer.strategy}` keeps shares"
     elif found:
         why = f"the recipe asks for {found[0]}"
     else:
@@ -492,4 +509,5 @@ def packed_source(
         if apart is not None:
             note(f"a row alone runs as two sequences: {apart}")
         joins = apart is None
-    return PackedSource(model, numbers, note, TrlLogProbs(absolute), captures=captures, joins=joins)
+    trl = TrlLogProbs(absolute)
+    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=trainer.gradients)

@@ -1,7 +1,7 @@
 """Converts the batch of a step to TRL's data format, and back.
 
 How this works: TRL's data loader delivers empty rows (`EmptyRows`), since the loop chooses the rows itself. This rank's
-part of the groups becomes `RankSamples`, for TRL's `_generate`. TRL pads them, and its advantages and its mask are
+part of the groups (`deal`) becomes `RankSamples`, for TRL's `_generate`. TRL pads them, and its advantages and its mask are
 replaced by ours: `leave_out_cut` takes cut answers out of the loss mask, `put_credit` writes the advantages. B rows, T completion
 tokens.
 """
@@ -24,6 +24,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.rollout.engine import Branch, Completion
 from grpo_cli.train.log_probs import Batch
 from grpo_cli.train.step import StepBatch
+from grpo_cli.train.updates import dealt
 
 Prompt = list[dict[str, Any]] | str
 """A chat, or plain text; a completion takes the same shape."""
@@ -61,30 +62,41 @@ class EmptyRows:
 
 @dataclass(frozen=True)
 class RankSamples:
-    """This rank's part of a batch; a group may continue on the next rank. Of a harness's episode each row is a completion, and
-    `of_rows` are the places of the samples that they belong to."""
+    """This rank's part of a batch; the samples of a group may be on several ranks. Of a harness's episode each row is a completion.
+
+    `places` are the indices of its samples in the batch, counted group by group, in rising order, `of_rows` those of the samples
+    that its rows belong to. `back` is the index of each sample of the batch among the samples gathered from all ranks, one rank
+    after the other.
+    """
 
     completions: list[Completion]
     texts: list[str]
     prompt_ids: list[list[int]]
     prompts: list[Prompt]
-    places: range
+    places: list[int]
     of_rows: list[int]
+    back: list[int]
 
     @classmethod
     def of(
-        cls, before: StepBatch, rows: Sequence[Row], places: range, whole: Callable[[int], int] = lambda n: n
+        cls,
+        before: StepBatch,
+        rows: Sequence[Row],
+        deal: Sequence[list[int]],
+        rank: int,
+        whole: Callable[[int], int] = lambda n: n,
     ) -> RankSamples:
-        """The samples at these indices of the batch, counted group by group; `whole` rounds up the number of rows."""
+        """The samples of `rank`; `deal` has the indices of each rank, counted group by group; `whole` rounds up the number of rows."""
         # group by group, the order of `A_PG.flatten()`: an index means the same sample everywhere
         flat = [
             (completion, text, group.prompt_ids, rows[group.row])
             for group in before.groups
             for completion, text in zip(group.completions, group.texts, strict=True)
-        ][places.start : places.stop]
+        ]
+        order = [place for places in deal for place in places]
         found = [
             (one, text, ids if one.branch is None else one.branch.prompt_ids, row, place)
-            for place, (completion, text, ids, row) in zip(places, flat, strict=True)
+            for place, (completion, text, ids, row) in ((place, flat[place]) for place in deal[rank])
             for one in completion.rows
         ]
         # rows that count for nothing: the batch is cut into micro-batches of one size
@@ -96,8 +108,9 @@ class RankSamples:
             [text for _, text, _, _, _ in found],
             [ids for _, _, ids, _, _ in found],
             [row.messages or row.prompt for _, _, _, row, _ in found],
-            places,
+            deal[rank],
             [place for _, _, _, _, place in found],
+            sorted(range(len(order)), key=order.__getitem__),
         )
 
     def generated(self, with_logps: bool) -> Generated:
@@ -112,6 +125,27 @@ class RankSamples:
         # TRL multiplies its loss by this mask, so that observations of an environment, and tokens that nobody drew, have no gradient
         masks = [c.mask for c in self.completions] if any(not c.is_drawn for c in self.completions) else None
         return _arrays(self.prompt_ids), ids, masks, answers, logps, {}, None, []
+
+
+def deal(prompts: Sequence[int], lengths: Sequence[int], alive: Sequence[bool], world: int) -> list[list[int]]:
+    """The indices of the samples that each of `world` ranks trains on, in rising order: equally many, and about equally many tokens.
+
+    Samples of a prompt stay together if possible, since the packed update computes a prompt once.
+
+    Args:
+        prompts: tokens of the prompt of each group.
+        lengths: tokens of each completion, group by group.
+        alive: whether the update computes the sample; a dropped one costs nothing.
+        world: number of ranks, by which the number of samples is divisible.
+    """
+    size = len(lengths) // len(prompts)
+    groups = [range(at, at + size) for at in range(0, len(lengths), size)]
+    costs = [length if lives else 0 for length, lives in zip(lengths, alive, strict=True)]
+    for prompt, rows in zip(prompts, groups, strict=True):
+        first = next((row for row in rows if alive[row]), None)
+        if first is not None:
+            costs[first] += prompt
+    return [sorted(places) for places in dealt(groups, costs, [len(lengths) // world] * world)]
 
 
 def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:

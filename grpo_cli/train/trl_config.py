@@ -28,6 +28,7 @@ from grpo_cli.distributed.sharded import trainer_fields
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.failures import loading_failures, sentence
 from grpo_cli.recipe.arithmetic import Batching, batching
+from grpo_cli.recipe.sections.course import keeps_whole
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.engine import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
@@ -257,7 +258,7 @@ def grpo_config(
     own = dict(train.trl)
     if train.recomputes != "no":
         # ours makes layers again around each loss (`train/packed/recompute.py`); shards want that of their library
-        own["gradient_checkpointing"] = strategy != "ddp"
+        own["gradient_checkpointing"] = not keeps_whole(strategy)
     config = GRPOConfig(**(fields | trainer_fields(strategy) | own))
     if strategy == "fsdp2" and autocast is not None:
         # parameters travel and compute in half precision; left to itself accelerate also sums gradients and hands out log-probs in it

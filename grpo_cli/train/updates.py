@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -59,9 +60,9 @@ class MiniBatches:
         # with a single mini-batch every pass has the same rows: nothing to shuffle
         return done % self.epochs if self.count > 1 and not within else 0
 
-    def find_empty(self, batches: list[Rows], largest: Callable[[int], int]) -> None:
+    def find_empty(self, batches: list[Rows], largest: Callable[[Sequence[int]], Sequence[int]]) -> None:
         """Record the mini-batches in which no token that counts has an advantage on any rank; `largest` is a maximum
-        over ranks."""
+        over ranks, of each of several numbers."""
         teaches = []
         for batch in batches:
             advantages = batch["advantages"]
@@ -70,7 +71,7 @@ class MiniBatches:
             teaches.append(bool((per_token * loss_mask(batch)).any()))
         windows = [teaches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
         # decide for all ranks together: a rank that steps alone would have different weights from then on
-        self.empty = [largest(sum(window)) == 0 for window in windows]
+        self.empty = [most == 0 for most in largest([sum(window) for window in windows])]
 
     def skips_update(self, micro_steps: int, model: nn.Module) -> bool:
         """Whether the mini-batch that ended after this many micro-batches is skipped; its gradients are discarded."""
@@ -127,24 +128,27 @@ def by_group(batches: list[Rows], window: int, group: int, drops_dead: bool) -> 
         members: dict[int, list[int]] = {}
         for place, sample in enumerate(samples):
             members.setdefault(sample // group, []).append(place)
-        tokens = masks.tolist()
-        # largest group first, each into the micro-batch with fewest tokens and enough room; the remaining rows fill the
-        # gaps
-        largest = sorted(members.values(), key=lambda rows: -sum(tokens[row] for row in rows))
-        room = [len(batch["sample"]) for batch in own]
-        filled: list[list[int]] = [[] for _ in own]
-        rest: list[int] = []
-        for rows in largest:
-            open_ = [i for i, taken in enumerate(filled) if room[i] - len(taken) >= len(rows)]
-            if open_:
-                filled[min(open_, key=lambda i: sum(tokens[row] for row in filled[i]))] += sorted(rows)
-            else:
-                rest += sorted(rows)
-        left = iter(rest)
-        for size, taken in zip(room, filled, strict=True):
-            taken += [next(left) for _ in range(size - len(taken))]
+        filled = dealt(list(members.values()), masks.tolist(), [len(batch["sample"]) for batch in own])
         found += _in_order(own, [row for taken in filled for row in taken])
     return found
+
+
+def dealt(groups: Sequence[Sequence[int]], costs: Sequence[float], room: Sequence[int]) -> list[list[int]]:
+    """The rows of each part, of at most `room` rows. Whole groups, the costliest first, go to the part with the lowest cost
+    that has room; the remaining rows fill the gaps. `costs` are of rows."""
+    costliest = sorted(groups, key=lambda rows: -sum(costs[row] for row in rows))
+    filled: list[list[int]] = [[] for _ in room]
+    rest: list[int] = []
+    for rows in costliest:
+        open_ = [i for i, taken in enumerate(filled) if room[i] - len(taken) >= len(rows)]
+        if open_:
+            filled[min(open_, key=lambda i: sum(costs[row] for row in filled[i]))] += sorted(rows)
+        else:
+            rest += sorted(rows)
+    left = iter(rest)
+    for size, taken in zip(room, filled, strict=True):
+        taken += islice(left, size - len(taken))
+    return filled
 
 
 def _in_order(batches: list[Rows], order: list[int]) -> list[Rows]:
@@ -243,21 +247,37 @@ class UpdateMetrics:
         self._updates: list[dict[str, float]] = []
 
     def micro_batch(self, size_3: Tensor) -> None:
-        """(3,) tokens in the loss of a micro-batch, rows, and rows with such a token, of all ranks."""
+        """(3,) tokens in the loss of a micro-batch, rows, and rows with such a token, of this rank."""
         self._sizes.append(size_3)
 
-    def optimizer_step(self, logs: Mapping[str, float], metrics: dict[str, list[float]]) -> None:
-        """Take the metrics of a finished optimizer step: `logs` is transformers' log, `metrics` are TRL's lists, which
-        are emptied."""
-        tokens, rows, counted = torch.stack(self._sizes).T.tolist()
+    def optimizer_step(
+        self,
+        logs: Mapping[str, float],
+        metrics: dict[str, list[float]],
+        gather: Callable[[Tensor], Tensor] = lambda table: table,
+    ) -> None:
+        """Take the metrics of a finished optimizer step.
+
+        Args:
+            logs: transformers' log.
+            metrics: TRL's lists, which are emptied; those with a number for each micro-batch are of this rank.
+            gather: from a float64 table of shape (1, K, M) to (ranks, K, M), of K numbers for each of M micro-batches.
+        """
+        # lists with a number for each micro-batch are joined over the ranks; the others are of all ranks already
+        named = [key for key in MEASURED if len(metrics.get(key, ())) == len(self._sizes)]
+        sizes = torch.stack(self._sizes).T.double()
+        values = torch.tensor([metrics[key] for key in named], dtype=torch.float64, device=sizes.device)
+        table = gather(torch.cat([sizes, values.view(len(named), -1)])[None])
+        tokens, rows, counted, *lists = table.transpose(0, 1).flatten(1).tolist()
         self._sizes.clear()
-        # with one ratio a row TRL averages clipping over all rows, including masked ones
-        means = {
-            key: _mean(values, rows, counted) if self.by_row and "clip_ratio" in key else _mean(values, tokens, tokens)
-            for key, values in metrics.items()
-        }
+        measured, known = dict(logs), metrics | dict(zip(named, lists, strict=True))
+        for key in MEASURED.keys() & known.keys():
+            # with one ratio a row TRL averages clipping over all rows, including masked ones
+            by_row = self.by_row and "clip_ratio" in key
+            value = _mean(known[key], rows if by_row else tokens, counted if by_row else tokens)
+            if value is not None:
+                measured[key] = value
         metrics.clear()
-        measured = dict(logs) | {key: value for key, value in means.items() if value is not None}
         self._updates.append({ours: measured[name] for name, ours in MEASURED.items() if name in measured})
 
     def end_of_batch(self, **more: float) -> Learned:
@@ -269,7 +289,7 @@ class UpdateMetrics:
         return Learned(found | more)
 
 
-def _mean(values: list[float], sizes: list[int], counted: list[int]) -> float | None:
+def _mean(values: Sequence[float], sizes: Sequence[float], counted: Sequence[float]) -> float | None:
     """The overall mean from means over `sizes` entries of each micro-batch, of which only `counted` entries count.
 
     Micro-batches differ in size, most of all when sorted by length. None if nothing counted: an update of truncated

@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
-STRATEGIES = ("ddp", "fsdp2", "zero2", "zero3")
+STRATEGIES = ("ddp", "zero1", "fsdp2", "zero2", "zero3")
 RECIPE = """\
 grpo: 1
 model: {{path: {model}, dtype: {dtype}{lora}}}

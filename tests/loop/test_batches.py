@@ -57,9 +57,9 @@ def test_rows_of_like_length_share_a_micro_batch_and_the_update_stays(
     widths: list[list[int]] = [[]]
     compute = seam.hooked_loss
 
-    def seen(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any], largest: Any) -> Any:
+    def seen(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any]) -> Any:
         widths[-1].append(int(inputs["completion_mask"].sum(dim=1).max()))
-        return compute(trainer, inner, model, inputs, largest)
+        return compute(trainer, inner, model, inputs)
 
     monkeypatch.setattr(seam, "hooked_loss", seen)
     ours, _ = trained(tmp_path, "sorted", loss=loss)

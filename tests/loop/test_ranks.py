@@ -65,11 +65,12 @@ def test_two_ranks_train_by_each_method_as_one_does(tmp_path: Path, method: str)
 
 
 def have_the_same_critic(one: Path, two: Path, *more: str) -> None:
-    """Two runs of three steps whose critics, and what they measured (`more` too), agree to 1e-4."""
+    """Two runs of three steps whose critics agree to 3e-4, and what they measured (`more` too) to 1e-4."""
     critics = [torch.load(run / "checkpoints/step-000003/critic/critic.pt")["weights"] for run in (one, two)]
     assert len(critics[0]) == len(critics[1]) > 2
     for a, b in zip(*critics, strict=True):
-        assert torch.allclose(a, b, atol=1e-4)
+        # a critic learns ten times as fast, and Adam's first step is a whole one where a gradient is all rounding
+        assert torch.allclose(a, b, atol=3e-4)
     keys = ("critic/explained_variance", "critic/loss", "adv/mean", "adv/std", "return/mean", "grad_norm", *more)
     for left, right in zip(what(one)["metrics"], what(two)["metrics"], strict=True):
         found = [{key: side[key] for key in keys if key in side} for side in (left, right)]

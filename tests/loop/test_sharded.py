@@ -79,6 +79,51 @@ def refuse_a_step(folder: Path, strategy: str) -> None:
         assert 0.5e30 < value.abs().max() < 1.5e30, name  # each update of Adam moves by the learning rate
 
 
+def test_a_state_shared_out_is_that_of_plain_ranks_and_goes_on_alone(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=4, save_every=2)
+    sets = ("monitor.kl=off", "train.trl={weight_decay: 0.1}", "train.schedule=constant", "train.lr=1e-4")
+    alike = tuple(part for one in sets for part in ("--set", one))
+    finish(train(recipe, tmp_path / "plain", *TWO, *alike))
+    finish(train(recipe, tmp_path / "share", *TWO, *alike, "--set", "launch.strategy=zero1"))
+    plain, share, last = tmp_path / "plain/run", tmp_path / "share/run", Path("checkpoints/step-000004")
+    whole = weights(plain, 4)
+    for name, value in whole.items():
+        assert torch.allclose(value, weights(share, 4)[name], rtol=0, atol=1e-7), name
+    state, theirs = (torch.load(run / last / "optimizer.pt") for run in (share, plain))
+    assert state["state"].keys() == theirs["state"].keys() and len(state["param_groups"]) == 2
+    for at, moments in state["state"].items():
+        assert torch.allclose(moments["exp_avg"], theirs["state"][at]["exp_avg"], rtol=0, atol=1e-7)
+        assert moments["step"] == theirs["state"][at]["step"]
+    full_mib = sum(v.numel() * 4 for v in whole.values()) / 2**20
+    assert metrics(share)[-1]["memory/held_mib"] == pytest.approx(full_mib * 2, rel=0.1)
+
+    # two ranks, then one, then two again: from step 2 to 3, and from 3 to 4
+    for step, ranks in ((3, 1), (4, 2)):
+        if step == 3:
+            shutil.rmtree(share / last)
+        said = ("--set", f"launch.cpu_ranks={ranks}", "--set", f"train.steps={step}", "--set", "run.name=run")
+        said += ("--set", "launch.strategy=zero1", "--resume", str(share), "--resume-anyway")
+        finish(train(recipe, tmp_path / "share", *alike, *said))
+    for name, value in whole.items():
+        assert torch.allclose(value, weights(share, 4)[name], rtol=0, atol=1e-5), name
+
+
+def test_shards_of_half_precision_weights_have_no_copies_in_float32(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=2, save_every=2)
+    finish(train(recipe, tmp_path / "first", "--set", "run.name=run"))
+    model = f"model={{path: {tmp_path}/first/run/checkpoints/step-000002, dtype: bfloat16}}"
+    sets = (model, "warmup=[]", "sample.micro_batch=2", "monitor.kl=off")
+    more = (*TWO, *(part for one in sets for part in ("--set", one)))
+    finish(train(recipe, tmp_path / "plain", *more))
+    finish(train(recipe, tmp_path / "shards", *more, "--set", "launch.strategy=fsdp2"))
+    plain, shards = metrics(tmp_path / "plain/run"), metrics(tmp_path / "shards/run")
+    assert shards[-1]["memory/held_mib"] == pytest.approx(plain[-1]["memory/held_mib"] / 2, rel=0.1)
+    saved = weights(tmp_path / "shards/run", 2)
+    assert {value.dtype for value in saved.values()} == {torch.bfloat16}
+    assert shards[0]["loss"] == pytest.approx(plain[0]["loss"], abs=2e-3)
+    assert shards[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=0.05)
+
+
 @pytest.mark.slow
 def test_a_refused_step_leaves_the_shards_alone(tmp_path: Path) -> None:
     refuse_a_step(tmp_path, "fsdp2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from tests.reference.critic import Unit, Values, credited, value_loss, whitened
 from tests.reference.drive import Seen
 from tests.reference.formulas import Answer, Method, is_clipped, kl, mean, token_losses, weight
 from tests.reference.policy import Plain, Said
+
+T = TypeVar("T")
 
 
 def compare(ranks: Sequence[Seen], case: Case) -> Errors:
@@ -29,7 +31,7 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
         updates = [u for u in ranks[0].updates if u.batch == batch]
         if not updates:
             continue
-        said = [one for seen in ranks for one in seen.said[batch]]
+        said = in_order(ranks, batch, [one for seen in ranks for one in seen.said[batch]])
         old = model.take(updates[0].weights).logps(said)
         ref = model.take(start).logps(said)
         records = ranks[0].records[batch]
@@ -73,12 +75,17 @@ def named(gradients: Sequence[Tensor]) -> dict[str, Tensor]:
 
 def _micro(ranks: Sequence[Seen], batch: int, at: int) -> list[list[int]]:
     """Micro-batches of an optimizer step, as places in the whole batch."""
-    found, before = [], 0
+    found = []
     for seen in ranks:
         update = [u for u in seen.updates if u.batch == batch][at]
-        found += [[before + place for place in rows] for rows in update.micro]
-        before += len(seen.said[batch])
+        found += [[seen.places[batch][row] for row in rows] for rows in update.micro]
     return found
+
+
+def in_order(ranks: Sequence[Seen], batch: int, gathered: Sequence[T]) -> list[T]:
+    """What the ranks have of their answers, one rank after the other, in the order of the whole batch."""
+    places = [place for seen in ranks for place in seen.places[batch]]
+    return [gathered[at] for at in sorted(range(len(places)), key=places.__getitem__)]
 
 
 def of_critic(
@@ -98,7 +105,8 @@ def of_critic(
     critic, seen = Values(ranks[0].config), [rank.valued[batch] for rank in ranks]
     with torch.no_grad():
         values = unit.values([critic.take(seen[0].weights).of(one).tolist() for one in said])
-    for answer, row, got in zip(said, values, (row for one in seen for row in one.values), strict=True):
+    got_values = in_order(ranks, batch, [row for one in seen for row in one.values])
+    for answer, row, got in zip(said, values, got_values, strict=True):
         if not (case.mask_truncated and answer.cut):  # left out, also of what is attended to
             errors.take("value", max(abs(a - b) for a, b in zip(row, got, strict=True)))
     rewards = rewards_of(parts_of(said, records, case), [*case.weights, 1.0], records, errors)
@@ -109,10 +117,9 @@ def of_critic(
     found = [next(white) if row else [0.0] * len(one.own) for row, one in zip(gains, said, strict=True)]
     for advantages, record, row in zip(found, records, gains, strict=True):
         errors.take("advantage", abs(record["advantage"] - mean(advantages)) if row or advantages else 0.0)
-    offsets = [sum(len(rank.said[batch]) for rank in ranks[:i]) for i in range(len(ranks))]
     losses: list[tuple[float, int]] = []
     for updates in zip(*(one.updates for one in seen), strict=True):
-        rows = [at + row for at, update in zip(offsets, updates, strict=True) for row in update.rows]
+        rows = [rank.places[batch][row] for rank, update in zip(ranks, updates, strict=True) for row in update.rows]
         loss = value_loss(critic.take(updates[0].weights), said, rows, then, wanted, case.credit.clip)
         assert loss is not None
         added = [torch.stack(part).sum(0) for part in zip(*(u.gradients for u in updates), strict=True)]

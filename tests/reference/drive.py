@@ -98,11 +98,12 @@ class Valued:
 
 @dataclass
 class Seen:
-    """What one rank did; `said` holds the answers of each generation batch, in generation order, `valued` what a critic
-    did with them."""
+    """What one rank did; `said` holds its answers of each generation batch, `places` where they stand in the whole batch,
+    `valued` what a critic did with them."""
 
     config: Any = None
     said: list[list[Said]] = field(default_factory=list)
+    places: list[list[int]] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     valued: list[Valued] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -151,6 +152,7 @@ def watching(seen: Seen) -> Iterator[None]:
     def generated(self: Any, prompts: list[Any]) -> Any:
         out = generate(self, prompts)
         masks = out[2] or [()] * len(out[1])
+        seen.places.append(self.samples.places)
         seen.said.append(
             [
                 Said(tuple(p), tuple(c), tuple(m), made.finish == "length")

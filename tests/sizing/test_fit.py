@@ -205,6 +205,13 @@ def test_shards_are_shared_out() -> None:
     assert parts["whole copy that generates"] == 2 * sizes("1.5b").parameters
 
 
+def test_a_state_that_is_shared_out_leaves_weights_and_gradients_whole() -> None:
+    one = recipe(8, launch={"gpus": 4, "strategy": "zero1"})
+    parts, whole = answer(one, "1.5b").memory.parts, answer(recipe(8), "1.5b").memory.parts
+    assert parts["optimizer"] == whole["optimizer"] / 4 and "whole copy that generates" not in parts
+    assert all(parts[name] == whole[name] for name in ("weights", "gradients"))
+
+
 def test_activations_made_again_take_a_fraction() -> None:
     kept, again = (
         answer(recipe(16, train={"trl": trl}), "7b").memory for trl in ({}, {"gradient_checkpointing": True})

@@ -45,3 +45,20 @@ def test_an_update_in_which_no_token_counts_is_in_no_mean() -> None:
     micro(updates, (0, 4, 0), (0, 4, 0))
     updates.optimizer_step({"loss": 0.0}, {"entropy": [0.0, 0.0], "kl": [0.5]})
     assert updates.end_of_batch().metrics == {"loss": 0.5, "entropy": 2.0, "kl": 0.5}
+
+
+def test_what_other_ranks_measured_is_put_beside_this_ones() -> None:
+    mine, theirs = UpdateMetrics(), UpdateMetrics()
+    micro(mine, (30, 4, 4), (10, 4, 4))
+    micro(theirs, (0, 1, 0), (60, 4, 4))
+    tables: list[torch.Tensor] = []
+
+    def kept(table: torch.Tensor) -> torch.Tensor:
+        tables.append(table)
+        return table
+
+    # a rank all of whose rows are dead goes through one of them, which no token counts in; `kl` is of all ranks already
+    theirs.optimizer_step({"loss": 1.0}, {"entropy": [9.0, 1.0], "kl": [0.5]}, kept)
+    mine.optimizer_step({"loss": 1.0}, {"entropy": [2.0, 4.0], "kl": [0.5]}, lambda own: torch.cat([own, tables[0]]))
+    assert [tuple(table.shape) for table in tables] == [(1, 4, 2)]
+    assert mine.end_of_batch().metrics == {"loss": 1.0, "entropy": (30 * 2 + 10 * 4 + 60 * 1) / 100, "kl": 0.5}

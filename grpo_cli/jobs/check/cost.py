@@ -155,6 +155,7 @@ WHOLE_COPY = "whole copy of the weights on each process"
 SHARED = {
     "fsdp2": "shared out among the processes by",
     "zero3": "shared out among the processes by",
+    "zero1": "Adam's shared out among the processes by",
     "zero2": "all but the weights shared out among the processes by",
 }
 

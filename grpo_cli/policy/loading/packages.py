@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.files import BUILT_IN
+from grpo_cli.recipe.sections.course import DEEPSPEED
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 
@@ -110,7 +111,7 @@ def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
     # from TRL's own fields, which pass through us unread
     if trl.get("use_liger_kernel") or trl.get("use_liger_loss"):
         yield PackageNeed("liger_kernel", "liger-kernel", "the liger kernel")
-    if recipe.launch.strategy.startswith("zero"):
+    if recipe.launch.strategy in DEEPSPEED:
         strategy, otherwise = f"`launch.strategy: {recipe.launch.strategy}`", "say `launch.strategy: fsdp2`"
         yield PackageNeed("deepspeed", "deepspeed", strategy, "deepspeed", otherwise)
     for name in recipe.run.track:

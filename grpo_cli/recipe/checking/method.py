@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.checking.values import IsSet, RecipeFinding, first_set, unknown
+from grpo_cli.recipe.sections.course import DEEPSPEED
 from grpo_cli.recipe.sections.fields import Path, dotted
 from grpo_cli.recipe.sections.method import AdsSpec, CriticSpec, acts_on_every_row, whole_only
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -154,7 +155,7 @@ def check_critic(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if sample.prompts * sample.group % 2:
         said = f"{sample.prompts} x {sample.group} completions a step are an odd number"
         yield RecipeFinding(("sample", "prompts"), said, "make it even")
-    if recipe.launch.strategy.startswith("zero"):
+    if recipe.launch.strategy in DEEPSPEED:
         said = f"a critic was not tried with `launch.strategy: {recipe.launch.strategy}`"
         yield RecipeFinding(("launch", "strategy"), said, "say `ddp` or `fsdp2`")
     spec = train.critic

@@ -23,6 +23,7 @@ from grpo_cli.recipe.checking.method import (
     check_split,
 )
 from grpo_cli.recipe.checking.values import IsSet, RecipeFinding, first_set, shown, unknown
+from grpo_cli.recipe.sections.course import keeps_whole
 from grpo_cli.recipe.sections.fields import Path
 from grpo_cli.recipe.sections.recipe import By, Recipe
 from grpo_cli.run.naming import why_no_name, why_no_place
@@ -205,10 +206,10 @@ def _memory(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         if train.recompute != "no" and train.trl.get(name):
             path: Path = ("train", "trl", name)
             yield RecipeFinding(path, f"`train.recompute: {train.recompute}` is set too", "leave one of the two out")
-    if strategy != "ddp" and train.recompute == "selective":
+    if not keeps_whole(strategy) and train.recompute == "selective":
         said = f"`train.recompute: selective` was not tried with `launch.strategy: {strategy}`"
         yield RecipeFinding(("train", "recompute"), said, "`full` goes with it")
-    if strategy != "ddp" and train.offload != "no":
+    if not keeps_whole(strategy) and train.offload != "no":
         said = f"`train.offload` was not tried with `launch.strategy: {strategy}`"
         yield RecipeFinding(("train", "offload"), said, "leave it out; `train.recompute: full` goes with it")
 
@@ -333,6 +334,12 @@ def _strategy(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     strategy, path = launch.strategy, ("launch", "strategy")
     if strategy == "ddp":
         return
+    optimizer = trl.get("optim", OPTIMIZERS[0])
+    if optimizer not in OPTIMIZERS:
+        said = f"`{optimizer}` was not made for the shards of `launch.strategy: {strategy}`"
+        yield RecipeFinding(("train", "trl", "optim"), said, f"one of {', '.join(OPTIMIZERS)}")
+    if keeps_whole(strategy):
+        return
     if launch.gpus == 1 and launch.cpu_ranks == 1 and launch.nodes == 1:
         said = f"`launch.strategy: {strategy}` spreads the training over processes, and the recipe asks for one"
         yield RecipeFinding(path, said, "raise `launch.gpus`, or leave `launch.strategy` out")
@@ -348,10 +355,6 @@ def _strategy(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if recipe.model.load_in_4bit:
         said = f"`model.load_in_4bit` does not go with `launch.strategy: {strategy}`: weights in 4 bits are not sharded"
         yield RecipeFinding(path, said, "leave one of the two out")
-    optimizer = trl.get("optim", OPTIMIZERS[0])
-    if optimizer not in OPTIMIZERS:
-        said = f"`{optimizer}` was not made for the shards of `launch.strategy: {strategy}`"
-        yield RecipeFinding(("train", "trl", "optim"), said, f"one of {', '.join(OPTIMIZERS)}")
     for name in UNTRIED:
         if trl.get(name):
             yield RecipeFinding(

@@ -146,7 +146,9 @@ class Run(Section):
     """Save and stop after this time, such as `3h50m`."""
 
 
-Strategy = Literal["ddp", "fsdp2", "zero2", "zero3"]
+Strategy = Literal["ddp", "zero1", "fsdp2", "zero2", "zero3"]
+DEEPSPEED = ("zero2", "zero3")
+"""Those that DeepSpeed carries out, in an engine of its own."""
 
 
 class Launch(Section):
@@ -163,9 +165,10 @@ class Launch(Section):
     rendezvous: Annotated[str, Field(pattern=r"^[^\s:]+:\d{1,5}$")] | None = None
     """`host:port` of machine 0, where the others find it; needed where `nodes` is above 1."""
     strategy: Strategy = "ddp"
-    """How the processes share the training. `ddp`: each holds all of it. `fsdp2`, `zero3`: each holds its share of
-    parameters, gradients and optimizer state, beside a whole copy of the weights that generates. `zero2`: gradients and
-    optimizer state are shared out, the weights are not. The ZeRO ones need the extra `deepspeed`."""
+    """How the processes share the training. `ddp`: each holds all of it. `zero1`: the optimizer state is shared out.
+    `fsdp2`, `zero3`: each holds its share of parameters, gradients and optimizer state, beside a whole copy of the weights
+    that generates. `zero2`: gradients and optimizer state are shared out, the weights are not. `zero2` and `zero3` need
+    the extra `deepspeed`."""
 
     @property
     def several(self) -> list[str]:
@@ -208,7 +211,9 @@ class WarmupPhase(Section):
 
 
 STRATEGIES = {
-    "ddp": "Each process holds all parameters, gradients and optimizer state; gradients are averaged (torch's DDP).",
+    "ddp": "Each process holds all parameters, gradients and optimizer state; gradients are averaged once an update.",
+    "zero1": "Each process holds all parameters and gradients, and the optimizer state of its share of the parameters (torch's"
+    " ZeroRedundancyOptimizer). It updates those and sends them to the others. Rollouts read the weights in place.",
     "fsdp2": "Each process holds its share of parameters, gradients and optimizer state (torch's fully_shard, through"
     " accelerate); layers are gathered for their forward and backward pass. A whole copy of the weights beside the"
     " shards, in bfloat16 on a GPU, generates, is evaluated and is the KL's; it is renewed after each update. Each process loads the whole model first.",
@@ -222,9 +227,7 @@ STRATEGIES = {
 
 def check_processes(strategy: str, world: int) -> None:
     """Raises SetupError where the strategy cannot run with so many processes."""
-    if strategy == "ddp":
-        return
-    if world == 1:
+    if world == 1 and not keeps_whole(strategy):
         raise SetupError(
             f"`launch.strategy: {strategy}` spreads the training over processes, and there is one",
             hint="leave it out, or raise `launch.gpus` (on a CPU `launch.cpu_ranks`)",
@@ -234,6 +237,11 @@ def check_processes(strategy: str, world: int) -> None:
 def splits_parameters(strategy: str) -> bool:
     """Whether a process holds only its share of each parameter, so that rollouts need a copy of the whole."""
     return strategy in ("fsdp2", "zero3")
+
+
+def keeps_whole(strategy: str) -> bool:
+    """Whether each process holds all weights and gradients, so that it trains as one process does."""
+    return strategy in ("ddp", "zero1")
 
 
 def describe_strategy(name: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Critic:
         found: Tensor = self.head(states[:, first:].float())[..., 0]
         return found
 
-    def fit(self, out: Batch, target: ValueTarget, places: range, whole: int, seed: int) -> dict[str, float]:
+    def fit(self, out: Batch, target: ValueTarget, places: Sequence[int], whole: int, seed: int) -> dict[str, float]:
         """Learn the returns. Returns metrics of the updates: means over tokens, with the loss in squared units of the
         head.
 
@@ -142,14 +142,15 @@ class Critic:
         loss, clipped, counted = self.numbers.summed(seen).tolist()
         return {"critic/loss": loss / max(counted, 1.0), "critic/clip": clipped / max(counted, 1.0)}
 
-    def _mini_batches(self, places: range, whole: int, seed: int) -> Iterator[Tensor]:
+    def _mini_batches(self, places: Sequence[int], whole: int, seed: int) -> Iterator[Tensor]:
         """This rank's rows in each mini-batch of the whole batch, epoch by epoch; a mini-batch may have none."""
-        order = torch.Generator().manual_seed(seed)
+        order, rows = torch.Generator().manual_seed(seed), torch.full((whole,), -1)
+        rows[list(places)] = torch.arange(len(places))
         for _ in range(self.spec.epochs):
             for part in torch.randperm(whole, generator=order).chunk(self.spec.mini_batches):
-                own = part[(part >= places.start) & (part < places.stop)]
                 # sorted, so that a row's numerics do not depend on its place in the shuffle
-                yield own.sort().values - places.start
+                own = rows[part].sort().values
+                yield own[own >= 0]
 
     def _step(self) -> None:
         """One update with the gradients of all ranks."""

@@ -193,7 +193,7 @@ def worth_of(
 
 def credit_of(before: Credit, worth: Sequence[SampleWorth]) -> Credit:
     """The credit of a whole batch with the critic's results, gathered from all ranks."""
-    # `worth` comes from all ranks in the order of the batch, so it can be split into groups again
+    # `worth` is in the order of the batch, so it can be split into groups again
     P, G = before.A_PG.shape
     rows, pull = (torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True))
     width, A_PGT = max(len(one.of_tokens) for one in worth), None
@@ -273,7 +273,7 @@ class CriticLearning:
         ranks, places = self.loop.ranks, samples.places
         assert isinstance(self.loop.method, Method)
         rewards = [r for group in self.loop.method.by_turn(before.groups) for r in group.rewards]
-        own, mask_BT = rewards[places.start : places.stop], loss_mask(out)
+        own, mask_BT = [rewards[place] for place in places], loss_mask(out)
 
         with self.loop.clock.phase("critic"):
             # compute the values first: policy and critic both learn from the critic before its update
@@ -292,11 +292,13 @@ class CriticLearning:
         if self.objective.imitates:
             # (B, T) weights with which the token mean of the whole batch is one over the tokens of right answers:
             # weight_t = n / n_right on these, since the mean is over all n tokens
-            right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
-            right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
+            right = [j.is_right for group in before.groups for j in group.judgements]
+            right_B = torch.tensor([right[place] for place in places], device=mask_BT.device)
+            right_BT: Tensor = mask_BT * right_B[:, None].to(mask_BT)
             every, good = self.critic.numbers.summed(torch.stack([mask_BT.sum(), right_BT.sum()]).float()).tolist()
             out["imitation"] = right_BT.float() * (every / max(good, 1.0))
-        worth = ranks.gathered(worth_of(samples.completions, found.advantages_BT, values, mask_BT))
+        gathered = ranks.gathered(worth_of(samples.completions, found.advantages_BT, values, mask_BT))
+        worth = [gathered[at] for at in samples.back]
         shown = {**found.metrics, **learned, "critic/mib": self.critic.mib}
         shown["critic/warmup"] = float(self.warms)
         before = replace(before, credit=credit_of(before.credit, worth), measured={**before.measured, **shown})

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from grpo_cli.distributed.exchange import FlatGradients, collect
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.train.packed.layout import STEP, Packed, PackedShape, PackingPlan, shape_for
 from grpo_cli.train.packed.score import ScoreNumerics, score
@@ -62,11 +63,12 @@ class GraphMemory:
 class Graphs:
     """The captured shapes of one model."""
 
-    def __init__(self, model: nn.Module, numbers: ScoreNumerics) -> None:
+    def __init__(self, model: nn.Module, numbers: ScoreNumerics, flat: FlatGradients | None = None) -> None:
+        """`flat`: where the gradients are exchanged with other ranks."""
         self.base: Any = causal_model(model)
-        self.numbers = numbers
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.sums: list[Tensor | None] = [None] * len(self.parameters)
+        self.numbers, self.flat = numbers, flat
+        self.parameters = flat.parameters if flat else [p for p in model.parameters() if p.requires_grad]
+        self.sums: list[Tensor | None] = [*flat.views] if flat else [None] * len(self.parameters)
         self.held: dict[PackedShape, CapturedGraph] = {}
         self.choice = ShapeChoice()
         self.pool = GraphMemory()
@@ -102,20 +104,6 @@ class Graphs:
             torch.cuda.empty_cache()
         self.held[shape] = CapturedGraph(self, plan.fill(shape, self.hook.device))
         return self.held[shape]
-
-    def collect_gradients(self) -> None:
-        """Make the buffers the parameters' gradients; those that are None start at 0, others stay what they are."""
-        fresh = []
-        for parameter, total in zip(self.parameters, self.sums, strict=True):
-            if total is None or parameter.grad is total:
-                continue
-            if parameter.grad is None:
-                fresh.append(total)
-            else:
-                total.copy_(parameter.grad)
-            parameter.grad = total
-        if fresh:
-            torch._foreach_zero_(fresh)
 
 
 class CapturedGraph:
@@ -164,6 +152,8 @@ class CapturedGraph:
         ]
         for parameter, total in zip(parameters, graphs.sums, strict=True):
             parameter.grad = total
+        if graphs.flat and any(total is not view for total, view in zip(graphs.sums, graphs.flat.views, strict=True)):
+            raise NotCaptured("a gradient left the buffer that ranks exchange")
 
     def forward(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """Replayed on these rows: [N] log-probs and entropies, overwritten by the next call."""
@@ -173,7 +163,7 @@ class CapturedGraph:
 
     def backward(self, pull: Tensor) -> None:
         """Adds the gradient of sum(pull * logps) to the parameters'; `pull` is [N]."""
-        self.graphs.collect_gradients()
+        collect(self.graphs.parameters, self.graphs.sums)
         self.pull.copy_(pull)
         self.backward_graph.replay()
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from grpo_cli.distributed.exchange import FlatGradients
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
@@ -39,12 +40,14 @@ class PackedSource:
         *,
         captures: bool,
         joins: bool = True,
+        flat: FlatGradients | None = None,
     ) -> None:
+        """`flat` as in `Graphs`."""
         self.model, self.numbers, self.note, self.trl = model, numbers, note, trl
         self.plan = partial(plan, joins=joins)
         self.base: Any = causal_model(model)
         self.device = next(self.base.parameters()).device
-        self.graphs = Graphs(model, numbers) if captures else None
+        self.graphs = Graphs(model, numbers, flat) if captures else None
         self.aside = _Aside(self.device)
 
     def __call__(self, request: LogProbRequest, laid: PackingPlan | None = None) -> LogProbs:

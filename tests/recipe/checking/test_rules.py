@@ -154,6 +154,7 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["launch.strategy=fsdp2", "sample.engine=vllm"], "does not take weights from"),
         (["launch.strategy=fsdp2", "model.load_in_4bit=true", "model.lora={}"], "are not sharded"),
         (["launch.strategy=fsdp2", "train.trl.optim=adafactor"], "not made for the shards"),
+        (["launch.strategy=zero1", "train.trl.optim=adafactor"], "not made for the shards"),
         (["launch.strategy=fsdp2", "train.trl.torch_compile=true"], "`torch_compile` does not go with"),
         (["train.recompute=full", "train.trl.gradient_checkpointing=true"], "`train.recompute: full` is set too"),
         (["train.recompute=layer"], "`train.recompute` must be one of no, selective, full"),
@@ -176,6 +177,8 @@ def test_a_broken_rule_is_said(tmp_path: Path, sets: list[str], part: str) -> No
     "sets",
     [
         ["sample.micro_batch=16"],
+        ["launch.strategy=zero1", "launch.gpus=1", "train.mini_batches=2"],
+        ["launch.strategy=zero1", "model.load_in_4bit=true", "model.lora={}"],
         ["sample.top_p=0.9", "sample.off_policy_ok=true"],
         ["model.load_in_4bit=true", "model.lora={r: 4}"],
         ["train.recompute=selective", "train.offload=activations"],

@@ -14,6 +14,11 @@ def test_one_process_has_nothing_to_share(strategy: str) -> None:
     with pytest.raises(SetupError, match="and there is one"):
         check_processes(strategy, 1)
     check_processes(strategy, 2)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero1"])
+def test_whole_weights_go_with_one_process(strategy: str) -> None:
+    check_processes(strategy, 1)
     check_processes("ddp", 1)
 
 

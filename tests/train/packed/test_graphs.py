@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
+from grpo_cli.distributed.exchange import FlatGradients, collect
 from grpo_cli.train.packed import graphs as graphs_module
-from grpo_cli.train.packed.graphs import Graphs
+from grpo_cli.train.packed.graphs import CapturedGraph, Graphs, NotCaptured
 from grpo_cli.train.packed.layout import plan
 from grpo_cli.train.packed.score import ScoreNumerics
 from tests.builders.rollout_models import tiny
@@ -57,3 +59,48 @@ def test_a_smaller_shape_runs_in_the_larger_or_beside_it_in_one_memory(graphs: G
     assert small is not large, "padding is never worth a capture"
     assert small.pool is large.pool and small.beside == [large.held.shape]
     assert captured(graphs, 160) is large
+
+
+@pytest.fixture
+def flat_graphs(monkeypatch: pytest.MonkeyPatch) -> Graphs:
+    """Of one of several ranks; what a capture does first runs on a CPU too."""
+    zeros, model = torch.zeros, tiny()
+    monkeypatch.setattr(graphs_module, "GraphMemory", Memory)
+    monkeypatch.setattr(Memory, "working", nullcontext, raising=False)
+    monkeypatch.setattr(torch, "zeros", lambda *size, **named: zeros(*size, **{**named, "device": "cpu"}))
+    return Graphs(model, ScoreNumerics(), FlatGradients([p for p in model.parameters() if p.requires_grad]))
+
+
+def warmed(graphs: Graphs) -> CapturedGraph:
+    laid = plan(*batch(0))
+    assert laid is not None
+    capture = CapturedGraph.__new__(CapturedGraph)
+    capture.graphs, capture.held = graphs, laid.fill(laid.need, torch.device("cpu"))
+    capture.pull = torch.zeros(laid.need.targets)
+    capture._warm(graphs.parameters)
+    return capture
+
+
+def test_a_capture_keeps_gradients_in_the_buffer_that_ranks_exchange(flat_graphs: Graphs) -> None:
+    flat = flat_graphs.flat
+    assert flat is not None
+    collect(flat_graphs.parameters, flat_graphs.sums)
+    for buffer in flat.buffers:
+        buffer.fill_(2.0)  # of the micro-batches before
+    places = [view.data_ptr() for view in flat.views]
+    capture = warmed(flat_graphs)
+    assert [p.grad.data_ptr() for p in flat_graphs.parameters if p.grad is not None] == places
+    assert all(bool((view == 2.0).all()) for view in flat.views)
+    logps, _ = graphs_module.score(flat_graphs.base, capture.held, flat_graphs.numbers)
+    logps.sum().backward()
+    assert [p.grad.data_ptr() for p in flat_graphs.parameters if p.grad is not None] == places
+    assert sum(bool((view != 2.0).any()) for view in flat.views) == len(places)
+
+
+def test_a_gradient_that_leaves_the_buffer_is_no_capture(flat_graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(*_: Any) -> None:
+        flat_graphs.parameters[3].grad = torch.zeros_like(flat_graphs.parameters[3])
+
+    monkeypatch.setattr(torch.autograd, "backward", moved)
+    with pytest.raises(NotCaptured, match="left the buffer"):
+        warmed(flat_graphs)
