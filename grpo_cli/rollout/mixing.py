@@ -153,8 +153,14 @@ def allowed_tokens(base: Any, norms: Tensor, tokenizer: Tokenizer | None, never:
 
 @contextmanager
 def replaced(embed: nn.Module, members_NTk: Tensor, weights_NTk: Tensor) -> Iterator[None]:
-    """Inside, `embed` gives mixed embeddings where the (N, T, k) weights of as many members are not 0; its rows are those of the
-    tensors in order, over all its calls, and the last T columns of its input are theirs."""
+    """Inside, `embed` gives mixed embeddings where the (N, T, k) weights of as many members are not 0.
+
+    Its rows are those of the tensors in order, over all its calls, and the last T columns of its input are theirs.
+
+    Args:
+        members_NTk: (N, T, k) ids of tokens.
+        weights_NTk: (N, T, k) what each counts; 0 throughout where nothing is mixed.
+    """
     offset = 0
     inner = False
 

@@ -33,17 +33,8 @@ from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
-from grpo_cli.algorithm.loss import (
-    PER_ROW,
-    PER_TOKEN,
-    MicroBatchLogProbs,
-    Objective,
-    aggregate,
-    drop_dead_rows,
-    kl_per_token,
-    token_kl,
-    trim,
-)
+from grpo_cli.algorithm import loss as losses
+from grpo_cli.algorithm.loss import PER_ROW, MicroBatchLogProbs, Objective, aggregate, drop_dead_rows
 from grpo_cli.distributed.exchange import LocalStatistics, take_weights
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
@@ -81,7 +72,16 @@ from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import StepBatch
-from grpo_cli.train.trl_batch import EmptyRows, Generated, Prompt, RankSamples, deal, leave_out_cut, put_credit, reward
+from grpo_cli.train.trl_batch import (
+    EmptyRows,
+    Generated,
+    Prompt,
+    RankSamples,
+    leave_out_cut,
+    own_samples,
+    put_credit,
+    reward,
+)
 from grpo_cli.train.trl_config import autocast_of
 from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, by_length, may_sort, reshuffled
 
@@ -211,7 +211,7 @@ class Trainer(ShardedTrainer):
             engine.make_way()
         # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
-        samples = self.samples = self._own_samples()
+        samples = self.samples = own_samples(before, self.loop, self.objective, int(self.args.steps_per_generation))
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         width = max(len(c.token_ids) for c in samples.completions)
         mixtures = batch_mixtures(samples.completions, width, self.loop.recipe.sample.mixed, self.accelerator.device)
@@ -238,25 +238,6 @@ class Trainer(ShardedTrainer):
         if self.critic is not None:
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
         return out
-
-    def _own_samples(self) -> RankSamples:
-        groups, ranks = self.before.groups, self.loop.ranks
-        prompts = [len(group.prompt_ids) for group in groups]
-        lengths = [len(completion.token_ids) for group in groups for completion in group.completions]
-        alive = self.before.credit.alive_PG.flatten().tolist() if self.objective.drop_dead else [True] * len(lengths)
-        if self.objective.loss in PER_TOKEN:
-            # another loss in other micro-batches: the rows stay as they come
-            prompts, lengths, alive = [0] * len(groups), [1] * len(lengths), [True] * len(lengths)
-        # not by each: on another kind of processor the last bit of an advantage may be another, and a row be lost or come twice
-        dealt = ranks.agreed(deal(prompts, lengths, alive, ranks.world))
-        world = self.loop.recipe.environment
-        if world is None or world.harness is None:
-            return RankSamples.of(self.before, self.loop.rows, dealt, ranks.rank)
-        parts = int(self.args.steps_per_generation)
-        # as many on every rank, for they gather
-        return RankSamples.of(
-            self.before, self.loop.rows, dealt, ranks.rank, lambda rows: -(-ranks.largest([rows])[0] // parts) * parts
-        )
 
     def _generate(self, prompts: list[Prompt]) -> Generated:
         return self.samples.generated(with_logps=self.use_vllm)
@@ -401,7 +382,7 @@ def hooked_loss(
         if objective.loss in PER_ROW:
             # a mean over the rows that pruning left, about equally many in each micro-batch
             share /= objective.kept
-        return trim(kept), share
+        return losses.trim(kept), share
 
     source: LogProbSource
     if trainer.packed is not None:
@@ -431,8 +412,8 @@ def hooked_loss(
         return loss
     assert scored.logps_BT is not None
     ref_BT, mask_BT = scored.inputs["ref_per_token_logps"], scored.mask_BT
-    term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
-    kl = token_kl(scored.logps_BT.detach(), ref_BT, mask_BT, trainer.accelerator)
+    term_BT = losses.kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
+    kl = losses.token_kl(scored.logps_BT.detach(), ref_BT, mask_BT, trainer.accelerator)
     trainer._metrics["train"]["kl"].append(kl)
     return loss + objective.own_beta * _averaged(trainer, scored, term_BT)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,12 +19,15 @@ from accelerate.utils import gather
 from numpy.typing import NDArray
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.algorithm.loss import PER_ROW, loss_mask
+from grpo_cli.algorithm.loss import PER_ROW, PER_TOKEN, Objective, loss_mask
 from grpo_cli.data.rows import Row
 from grpo_cli.rollout.engine import Branch, Completion
 from grpo_cli.train.log_probs import Batch
 from grpo_cli.train.step import StepBatch
 from grpo_cli.train.updates import dealt
+
+if TYPE_CHECKING:
+    from grpo_cli.train.loop import Loop
 
 Prompt = list[dict[str, Any]] | str
 """A chat, or plain text; a completion takes the same shape."""
@@ -146,6 +149,23 @@ def deal(prompts: Sequence[int], lengths: Sequence[int], alive: Sequence[bool], 
         if first is not None:
             costs[first] += prompt
     return [sorted(places) for places in dealt(groups, costs, [len(lengths) // world] * world)]
+
+
+def own_samples(before: StepBatch, loop: Loop, objective: Objective, parts: int) -> RankSamples:
+    """This rank's samples; rows of a harness's episodes are as many as divide into `parts`. Every rank must call this."""
+    groups, rows, ranks, world = before.groups, loop.rows, loop.ranks, loop.recipe.environment
+    prompts = [len(group.prompt_ids) for group in groups]
+    lengths = [len(completion.token_ids) for group in groups for completion in group.completions]
+    alive = before.credit.alive_PG.flatten().tolist() if objective.drop_dead else [True] * len(lengths)
+    if objective.loss in PER_TOKEN:
+        # another loss in other micro-batches: the rows stay as they come
+        prompts, lengths, alive = [0] * len(groups), [1] * len(lengths), [True] * len(lengths)
+    # not by each: on another kind of processor the last bit of an advantage may be another, and a row be lost or come twice
+    dealt_to = ranks.agreed(deal(prompts, lengths, alive, ranks.world))
+    if world is None or world.harness is None:
+        return RankSamples.of(before, rows, dealt_to, ranks.rank)
+    # as many on every rank, for they gather
+    return RankSamples.of(before, rows, dealt_to, ranks.rank, lambda n: -(-ranks.largest([n])[0] // parts) * parts)
 
 
 def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:

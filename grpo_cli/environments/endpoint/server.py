@@ -28,6 +28,10 @@ from typing import Any
 from grpo_cli.environments.endpoint.dialects import DIALECTS, Dialect, Event, models
 from grpo_cli.environments.endpoint.messages import Asked, Reply, RequestRefused
 
+Arrived = socket.socket | tuple[bytes, socket.socket]
+Sender = tuple[str, int] | str
+"""As socketserver hands them over."""
+
 log = logging.getLogger("grpo_verifiers")
 
 LOOPBACK = "127.0.0.1"
@@ -177,19 +181,19 @@ class _Server(ThreadingHTTPServer):
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((LOOPBACK, 0), _Handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Arrived, client_address: Sender) -> None:
         if self._room.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: Arrived, client_address: Sender) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._room.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Arrived, client_address: Sender) -> None:
         """Logs what broke a thread; a client that hung up is no error of ours."""
         err = sys.exc_info()[1]
         if not isinstance(err, OSError):

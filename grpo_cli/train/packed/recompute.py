@@ -122,7 +122,9 @@ class _Aside(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.copies = copies
         self.outputs: deque[Any] = deque()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         if func in _attention():
             # detached: autograd is about to attach its graph to the output itself
@@ -140,7 +142,9 @@ class _Taken(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.aside = aside
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if func not in _attention():
             return func(*args, **(kwargs or {}))
         kept = self.aside.outputs.popleft()
