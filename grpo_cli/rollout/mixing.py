@@ -152,14 +152,14 @@ def allowed_tokens(base: Any, norms: Tensor, tokenizer: Tokenizer | None, never:
 
 
 @contextmanager
-def replaced(embed: nn.Module, members_NTk: Tensor, weights_NTk: Tensor) -> Iterator[None]:
-    """Inside, `embed` gives mixed embeddings where the (N, T, k) weights of as many members are not 0.
+def replaced(embed: nn.Module, members_NTK: Tensor, weights_NTK: Tensor) -> Iterator[None]:
+    """Inside, `embed` gives mixed embeddings where the (N, T, K) weights of as many members are not 0.
 
     Its rows are those of the tensors in order, over all its calls, and the last T columns of its input are theirs.
 
     Args:
-        members_NTk: (N, T, k) ids of tokens.
-        weights_NTk: (N, T, k) what each counts; 0 throughout where nothing is mixed.
+        members_NTK: (N, T, K) ids of tokens.
+        weights_NTK: (N, T, K) what each counts; 0 throughout where nothing is mixed.
     """
     offset = 0
     inner = False
@@ -171,7 +171,7 @@ def replaced(embed: nn.Module, members_NTk: Tensor, weights_NTk: Tensor) -> Iter
         rows = len(inputs[0])
         own = slice(offset, offset + rows)
         offset += rows
-        weights, members = weights_NTk[own], members_NTk[own]
+        weights, members = weights_NTK[own], members_NTK[own]
         row, column = (weights.sum(-1) > 0).nonzero(as_tuple=True)
         if not len(row):
             return out

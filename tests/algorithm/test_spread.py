@@ -90,6 +90,7 @@ def test_spans_become_tokens() -> None:
 ATTENDED = {
     "algorithm/loss.py": "the product itself, and the widest row of a micro-batch",
     "train/critic/critic.py": "what is attended to",
+    "train/cuts.py": "what is attended to",
     "train/kl.py": "which tokens TRL took out of the masks",
     "train/log_probs.py": "what is attended to, and a batch as TRL pads it",
     "train/packed/source.py": "what is attended to",

@@ -71,7 +71,7 @@ def test_doctor_names_such_a_card_once_with_what_runs_on_it(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: names[device.index])
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5) if device.index < 2 else (8, 9))
     assert doctor.machine()["no_bfloat16"] == ["Tesla T4"]
-    doctor.examine_machine("process", False, str(tmp_path))
+    doctor.examine_machine("weak", False, str(tmp_path))
     said = capsys.readouterr().out
     assert (
         said.count("no bfloat16") == 1 and "Tesla T4: no bfloat16: products and frozen weights are in float16" in said

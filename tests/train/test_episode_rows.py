@@ -80,7 +80,7 @@ def test_rows_have_prompts_and_masks_of_their_own_and_a_batch_is_filled_up_with_
     main = Completion([1, 2], [-0.1, -0.2], "stop", branch=Branch([3], ((0, 2),)), more=(further,))
     plain = Completion([2, 1], [-0.2, -0.1], "stop", branch=Branch([6], ((0, 2),)))
     rows = [Row("a", "p", None, {}, "x:1")]
-    found = RankSamples.of(a_group(main, plain), rows, range(2), lambda n: -(-n // 4) * 4)
+    found = RankSamples.of(a_group(main, plain), rows, [[0, 1]], 0, lambda n: -(-n // 4) * 4)
     assert found.of_rows == [0, 0, 1, 0]
     prompts, ids, masks, *_ = found.generated(with_logps=False)
     assert [list(one) for one in prompts] == [[3], [7, 8], [6], [3]]
@@ -93,6 +93,6 @@ def test_episodes_of_one_row_are_left_as_they_are() -> None:
     for loss in ("grpo", "dr_grpo", "dapo"):
         assert episode_weights(mask, torch.tensor([4, 5]), loss) is None
     done = [Completion([1, 2], [-0.1, -0.2], "stop"), Completion([3], [-0.1], "length")]
-    found = RankSamples.of(a_group(*done), [Row("a", "p", None, {}, "x:1")], range(2))
+    found = RankSamples.of(a_group(*done), [Row("a", "p", None, {}, "x:1")], [[0, 1]], 0)
     prompts, _, masks, *_ = found.generated(with_logps=False)
     assert masks is None and prompts[0] is prompts[1] and found.of_rows == [0, 1]

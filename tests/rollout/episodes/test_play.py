@@ -103,7 +103,7 @@ def test_a_fault_of_the_environment_is_no_verdict_and_keeps_what_was_said() -> N
     assert done.token_ids == [5, END, 7, 7, 6, END]
     assert done.episode is not None
     assert done.episode.outcome is None
-    assert done.episode.played == (None, "environment_raised", fault.text, False)
+    assert done.episode.played == (None, "environment_raised", fault.text, False, False)
     assert done.episode.turns[-1].text == "6"
 
 
@@ -113,7 +113,7 @@ def test_what_the_actions_provoke_twice_is_a_limit_that_they_burst(paid: float, 
     script = {**ANSWERS, "5": Step("seen", paid), "6": fault}
     done = play(Speaker(TWO), Scripted(script))
     assert done.episode is not None
-    assert done.episode.played == (least, "timeout", fault.text, True)
+    assert done.episode.played == (least, "timeout", fault.text, True, False)
     verifier = EnvironmentVerifier(EnvironmentVerifier.Options())
     mine = verifier.judge([Sample("", None, played=done.episode.played), Sample("", None, played=Played(-1.0))])
     assert mine[0].outcome is Outcome.OVER_LIMIT
