@@ -59,9 +59,9 @@ def test_each_pass_deals_the_rows_out_anew_and_each_row_comes_once(
     seen: list[list[int]] = []
     compute = seam.hooked_loss
 
-    def noted(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any], largest: Any) -> Any:
+    def noted(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any]) -> Any:
         seen.append(sorted(inputs["sample"].tolist()))
-        return compute(trainer, inner, model, inputs, largest)
+        return compute(trainer, inner, model, inputs)
 
     monkeypatch.setattr(seam, "hooked_loss", noted)
     ours, metrics = trained(tmp_path, "run", mini_batches=4, inner_epochs=2, steps=2)
