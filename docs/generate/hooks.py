@@ -24,6 +24,7 @@ PLACES = {
     "CITATION.cff": "CITATION.cff",
     "examples/README.md": "examples/README.md",
     "examples/answers.jsonl": "examples/answers.jsonl",
+    "examples/first_run.ipynb": "examples/first_run.ipynb",
     "examples/hints.py": "examples/hints.py",
     "examples/hints.yaml": "examples/hints.yaml",
     "examples/minimal_grpo.py": "examples/minimal_grpo.py",
