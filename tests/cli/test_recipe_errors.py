@@ -37,7 +37,7 @@ def test_an_unknown_key_is_shown_with_caret_and_hint(tmp_path: Path) -> None:
         "     6 |   groop: 8\n"
         "       |   ^^^^^\n"
         "\n"
-        "hint: did you mean `group`? `sample` has: ban, engine, group, max_tokens, micro_batch, min_p, off_policy_ok,"
+        "hint: did you mean `group`? `sample` has: ban, engine, group, max_tokens, micro_batch, min_p, mix, off_policy_ok,"
         " prompts, repetition_penalty, stop, temperature, top_k, top_p, vllm\n"
     )
 
