@@ -79,8 +79,8 @@ def test_every_gradient_is_that_of_the_formula(
     batches = list[list[Completion]]()
     value = cuts.CutValues.valued
 
-    def watched(self: Any, trainer: Any, before: Any, out: Any) -> Any:
-        found = value(self, trainer, before, out)
+    def watched(self: Any, trainer: Any, before: Any, out: Any, *places: Any) -> Any:
+        found = value(self, trainer, before, out, *places)
         batches.append([c for group in found.groups for c in group.completions])
         return found
 
