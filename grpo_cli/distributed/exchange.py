@@ -1,7 +1,7 @@
 """What ranks exchange while they learn: weights once at the start, gradients and statistics once an optimizer step.
 
-How this works. No rank that holds the whole model wraps it (torch's DDP counts on hooks of autograd, and a replayed graph runs none: ranks would drift
-apart without an error). The gradients of a rank are views of one flat buffer for each type of number, `FlatGradients`.
+How this works. No rank that holds the whole model wraps it: torch's DDP counts on hooks of autograd, and a replayed graph
+runs none, so that ranks would drift apart without an error. The gradients of a rank are views of one flat buffer for each type of number, `FlatGradients`.
 Whatever computes them, a captured graph or a plain backward pass, adds into the views, so that a rank may fall back from one to the
 other alone. Once they are complete, and before they are clipped, `average` exchanges the buffers in slices. Only gradients
 are flat: a rollout points the weights at merged copies of its own.

@@ -5,7 +5,7 @@ Train and test never share a question; each task's module docstring describes ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Literal
 
@@ -52,3 +52,15 @@ def task_rows(name: str, split: Split, options: Mapping[str, Any], place: str) -
             )
     rows: Iterator[dict[str, Any]] = module.rows(split, **options)
     return rows
+
+
+def distinct(draw: Callable[[], tuple[str, dict[str, Any]]], wanted: int) -> Iterator[dict[str, Any]]:
+    """At most `wanted` rows of differing texts; `draw` makes a text and its row. Fewer where nearly all have been drawn."""
+    seen: set[str] = set()
+    for _ in range(20 * wanted):
+        if len(seen) == wanted:
+            return
+        text, row = draw()
+        if text not in seen:
+            seen.add(text)
+            yield row

@@ -9,6 +9,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from grpo_cli.data.tasks import distinct
+
 OPTIONS = ("size", "test_size", "seed")
 TOPICS = (
     "rain", "the sea", "a bicycle", "bread", "winter", "a lighthouse", "bees", "the moon", "a market", "trains",
@@ -49,21 +51,13 @@ def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Ite
     held_out = split == "test"
     draw = random.Random(f"{seed} {split}")
     topics = TOPICS[-HELD_OUT:] if held_out else TOPICS[:-HELD_OUT]
-    wanted, seen = test_size if held_out else size, set[str]()
-    for _ in range(20 * wanted):  # what was drawn before is drawn again: there are only so many
-        if len(seen) == wanted:
-            return
-        chosen = {
-            name.split(":")[0]: (words, name, given)
-            for words, name, given in (instruction(draw) for _ in range(draw.randrange(1, 3)))
-        }
-        said = f"Write one or two sentences about {draw.choice(topics)}. " + " ".join(
-            words for words, _, _ in chosen.values()
-        )
-        if said not in seen:
-            seen.add(said)
-            yield {
-                "question": said,
-                "instruction_id_list": [name for _, name, _ in chosen.values()],
-                "kwargs": [given for _, _, given in chosen.values()],
-            }
+
+    def request() -> tuple[str, dict[str, Any]]:
+        drawn = [instruction(draw) for _ in range(draw.randrange(1, 3))]
+        # of one kind the last: two of them may contradict each other
+        chosen = {name.split(":")[0]: (words, name, given) for words, name, given in drawn}.values()
+        said = f"Write one or two sentences about {draw.choice(topics)}. " + " ".join(words for words, _, _ in chosen)
+        names, given = [name for _, name, _ in chosen], [given for _, _, given in chosen]
+        return said, {"question": said, "instruction_id_list": names, "kwargs": given}
+
+    return distinct(request, test_size if held_out else size)

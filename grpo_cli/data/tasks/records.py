@@ -10,6 +10,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from grpo_cli.data.tasks import distinct
+
 OPTIONS = ("size", "test_size", "seed")
 NAMES = (
     "Ada", "Ben", "Carla", "Dario", "Edith", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Karin", "Luca", "Mona",
@@ -36,10 +38,8 @@ def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Ite
     held_out = split == "test"
     draw = random.Random(f"{seed} {split}")
     names = NAMES[-HELD_OUT:] if held_out else NAMES[:-HELD_OUT]
-    wanted, seen = test_size if held_out else size, set[str]()
-    for _ in range(20 * wanted):  # what was drawn before is drawn again: there are only so many
-        if len(seen) == wanted:
-            return
+
+    def record() -> tuple[str, dict[str, Any]]:
         one = {
             "name": draw.choice(names),
             "age": draw.randrange(19, 80),
@@ -47,6 +47,6 @@ def rows(split: str, size: int = 400, test_size: int = 64, seed: int = 7) -> Ite
             "town": draw.choice(TOWNS),
         }
         text = draw.choice(WORDINGS).format(**one)
-        if text not in seen:
-            seen.add(text)
-            yield {"text": text, "answer": json.dumps(one)}
+        return text, {"text": text, "answer": json.dumps(one)}
+
+    return distinct(record, test_size if held_out else size)
