@@ -358,6 +358,7 @@ class Job:
                     trainer._load_from_checkpoint(str(start))
                 else:
                     trainer.train(resume_from_checkpoint=str(start) if start else None)
+            self.ranks.wait()  # at its end transformers lists the folder that goes here, on every rank
         finally:
             shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
 
