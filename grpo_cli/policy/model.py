@@ -92,6 +92,7 @@ def load_model(
         SetupError: no such model, a file is broken, or a package is missing; and what `accept` raises.
     """
     exclude_cudnn_attention()
+    torch.manual_seed(seed)  # a fresh adapter is drawn from it
     folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
     frozen = not training or spec.lora is not None or folder is not None
     dtype = loaded_dtype(spec.dtype, device, frozen=frozen)

@@ -105,3 +105,17 @@ def test_a_fresh_adapter_is_no_other_start(tmp_path: Path) -> None:
         torch.manual_seed(seed)
         digests.add(weights_digest(attach_lora(policy.model, Lora(r=2))))
     assert len(digests) == 1
+
+
+def test_a_fresh_adapter_is_drawn_from_the_seed(tmp_path: Path) -> None:
+    folder = write_checkpoint("llama", tmp_path)
+    spec = tiny_recipe(tmp_path, ROWS, model={"path": str(folder), "lora": {"r": 2}}).model
+
+    def drawn(seed: int) -> list[torch.Tensor]:
+        torch.rand(seed + 3)  # whatever was drawn before
+        model = load_model(spec, device=torch.device("cpu"), seed=seed).model
+        return [p for name, p in model.named_parameters() if "lora_A" in name]
+
+    one, again, other = drawn(1), drawn(1), drawn(2)
+    assert one and all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(one, other, strict=True))
