@@ -87,6 +87,10 @@ ALWAYS = _by_name(
         "use the commands `train` and `eval`": "do_train do_predict",
         "use `grpo export`": "push_to_hub hub_model_id hub_token hub_strategy hub_always_push",
         "code that comes with a model is never run": "trust_remote_code",
+        "ranks add up their gradients without torch's DDP": "ddp_find_unused_parameters ddp_bucket_cap_mb"
+        " ddp_broadcast_buffers ddp_static_graph",
+        "ranks speak NCCL on GPUs and gloo on a CPU": "ddp_backend",
+        "`stop.lost_s` is how long a silent machine is waited for": "ddp_timeout",
         "TRL calls it `vllm_importance_sampling_clip_max` now: `sample.vllm`": "vllm_importance_sampling_cap",
     }
 )
