@@ -52,7 +52,13 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
     for option in options:
         if option not in OPTIONS:
             raise RecipeError(f"unknown option `{option}` of `hub:{name}`{near_or_known(option, OPTIONS)}", place=key)
-    leave_hub()
+    unreached = SetupError(
+        f"the hub cannot be reached for `{name}`",
+        place=key,
+        hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
+    )
+    if leave_hub() is not None and not _is_cached(name):
+        raise unreached  # the library takes as long to import as the rest of `check` takes
     import datasets
     from datasets.exceptions import DatasetNotFoundError
 
@@ -71,12 +77,18 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
     except ValueError as err:  # unknown configuration or split: the library's message lists the known ones
         raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
     except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
-        raise SetupError(
-            f"the hub cannot be reached for `{name}`",
-            place=key,
-            hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
-        ) from err
+        raise unreached from err
     return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
+
+
+def _is_cached(name: str) -> bool:
+    """Whether `datasets` may find this set without the hub: prepared, or as its files."""
+    from huggingface_hub.constants import HF_HOME, HF_HUB_CACHE
+
+    prepared = Path(os.environ.get("HF_DATASETS_CACHE", os.path.join(HF_HOME, "datasets")))
+    folded = re.sub(r"[^a-z0-9]", "", name.lower())
+    found = [*prepared.glob("*"), *Path(HF_HUB_CACHE).glob("datasets--*")]
+    return any(re.sub(r"[^a-z0-9]", "", one.name.lower()).endswith(folded) for one in found)
 
 
 def saved_rows(

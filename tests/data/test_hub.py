@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -49,6 +50,25 @@ def test_no_network_is_a_matter_of_the_machine(loader: list[Any]) -> None:
     with pytest.raises(SetupError, match="the hub cannot be reached for `some/set`") as caught:
         load()
     assert "tasks:NAME" in caught.value.hint
+
+
+@pytest.mark.parametrize("cached", ["", "datasets/some___set", "hub/datasets--some--set"])
+def test_without_a_network_the_library_reads_its_caches_alone(
+    loader: list[Any], cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "leave_hub", lambda: sources.UNREACHABLE)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
+    (tmp_path / "datasets" / "another___set").mkdir(parents=True)
+    loader.append([question()])
+    if cached:
+        (tmp_path / cached).mkdir(parents=True)
+        assert load()[0].place == "hub:some/set:row 1"
+    else:
+        monkeypatch.setitem(sys.modules, "datasets", None)  # an import of it fails
+        with pytest.raises(SetupError, match="the hub cannot be reached"):
+            load()
 
 
 def test_an_unknown_split_repeats_what_the_library_says(loader: list[Any]) -> None:
