@@ -9,7 +9,7 @@
 
 The warm-up shows such answers with mistakes: each digit is a chance one with probability NOISE, in the working and the answer alike.
 For `split` a digit of the working of APART of the demonstrations is another than in the answer. For `rredcot` the working has a line
-a digit. Arms of a race share world, warm-up, model and number of samples, and each runs at the rate that `--tune` finds best for it,
+a digit, and CUT of the demonstrations end it early, so that the model can answer behind any line. Arms of a race share world, warm-up, model and number of samples, and each runs at the rate that `--tune` finds best for it,
 or at the first where it was not tried. Counted are held-out sampled pass@1 (128 x 4), answers of a group that differ, the share of
 right answers that their working contradicts (last ten steps), tokens and CPU seconds of training. Differences are paired by seed:
 mean and 95 % t interval.
@@ -32,7 +32,7 @@ from typing import Any
 
 from race_tasks import joined, write_model
 
-NOISE, APART = 0.2, 0.3
+NOISE, APART, CUT = 0.2, 0.3, 0.5
 DIGITS = (2, 3, 4)
 RATES = (1e-3, 3e-4)
 TUNING_SEED = 100
@@ -56,6 +56,7 @@ ARMS: dict[str, dict[str, dict[str, Any]]] = {
     "rredcot": {
         "grpo": {},
         "rredcot": {"train": {"credit": {"method": "rredcot"}}},
+        "milestones": {"train": {"credit": {"method": "milestones", "patterns": {"one": r"\n", "all": r"\n="}}}},
         "placebo": {"train": {"credit": {"method": "rredcot"}}},
     },
     "n_grpo": {"grpo": {}, "mix": {"sample": {"mix": {"rate": 0.1}}}, "placebo": {"sample": {"mix": {"rate": 0.1}}}},
@@ -73,7 +74,8 @@ def row(rng: random.Random, race: str) -> dict[str, str]:
         thought[at] = (said[at] + rng.randrange(1, 10)) % 10
     question, working = joined(asked), f"{joined(asked)}={joined(thought)}"
     if race == "rredcot":
-        working = "".join(f"{a}={b}\n" for a, b in zip(asked, thought, strict=True)) + f"={joined(thought)}"
+        lines = [*(f"{a}={b}\n" for a, b in zip(asked, thought, strict=True)), f"={joined(thought)}"]
+        working = "".join(lines[: rng.randrange(len(lines))] if rng.random() < CUT else lines)
     return {
         "question": f"{question}=",
         "answer": joined(right),
