@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
-from grpo_cli.findings.held_out import HeldOutFall, canary_dropped, gold_gap, held_out_fell
+from grpo_cli.findings.held_out import HeldOutScores, canary_dropped, gold_gap, held_out_fell, out_of_band
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn
@@ -99,8 +99,8 @@ def alarms_over_run(
     alarms = Alarms({name: float(recipe.get(f"verify.{name}.right_at") or 1.0) for name in side})
     found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
     found += constant_parts(steps, rewarded, alarms.limits)
-    fall = HeldOutFall()
-    found += [finding for metrics in evaluations for finding in fall.evaluated(metrics)]
+    held_out = HeldOutScores(recipe.get("eval.expect.step"), recipe.get("eval.expect.pass@1", ()))
+    found += [finding for metrics in evaluations for finding in held_out.evaluated(metrics)]
     found += [finding for metrics in canaries for finding in alarms.watched(metrics)]
     return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
 
@@ -205,7 +205,7 @@ def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> F
     return None
 
 
-ALARM_RULES = (gold_gap, canary_dropped, held_out_fell, entropy_gone, repeats_itself, saturated, constant_parts)  # fmt: skip
+ALARM_RULES = (gold_gap, canary_dropped, held_out_fell, out_of_band, entropy_gone, repeats_itself, saturated, constant_parts)  # fmt: skip
 """For `grpo explain`; the rule of W22 stands in `trends`."""
 
 

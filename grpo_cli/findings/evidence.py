@@ -49,6 +49,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W51": ("loss", "grad_norm", "kl"),
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
     "W53": ("eval/pass@1", "eval/greedy", "kl", "right"),
+    "W54": ("eval/pass@1", "eval/greedy", "right"),
     "W61": ("rows/top_share", "rows/seen"),
     "W62": ("shape/alone", "group/all_wrong", "group/all_right", "right", "length/mean"),
     "W63": ("group/inverted", "right", "reward/total/mean"),

@@ -1,6 +1,7 @@
 """Findings of evaluations: of held-out rows, of the gold verifier, of the canary prompts.
 
-Held-out (W53, W40): held-out prompts are answered right less often than before the first step, or verifiers fail on them.
+Held-out (W53, W54, W40): held-out prompts are answered right less often than before the first step, or the score ends outside
+the band that the recipe expects, or verifiers fail on them.
 
 Gold (W70): does the score rise because answers get better, or because the training verifier is being gamed? A second verifier
 that is not rewarded judges the same held-out completions. The gap between the two is paired by sample and clustered by
@@ -64,17 +65,40 @@ def held_out_fell(evaluations: History) -> Finding | None:
     return None
 
 
-class HeldOutFall:
-    """Reports W53 and W40 during a run, each once. It gets every evaluation in order."""
+def out_of_band(evaluations: History, step: int | None, band: Sequence[float]) -> Finding | None:
+    """W54: the held-out pass@1 after the step that `eval.expect` names is outside its band by more than its own interval."""
+    if step is None or not evaluations or evaluations[-1].get("step") != step:
+        return None
+    (low, high), score = band, evaluations[-1].get("eval/pass@1")
+    half = evaluations[-1].get("eval/pass@1/half") or 0.0
+    if score is None or low - half <= score <= high + half:
+        return None
+    text = (
+        f"held-out pass@1 is {score:.3f} ±{half:.3f} after {step} steps, where the recipe expects {low:g} to {high:g}"
+    )
+    hint = "compare model, rows, settings and packages with the first lines of the recipe"
+    if score > high:
+        hint = (
+            "read right samples: does the verifier pay what is not right, or are held-out rows among the training rows?"
+        )
+    return finding_at("W54", evaluations, text, hint)
 
-    def __init__(self) -> None:
+
+class HeldOutScores:
+    """Reports W53, W54 and W40 during a run, each once. It gets every evaluation in order.
+
+    `step` and `band` are those of `eval.expect`.
+    """
+
+    def __init__(self, step: int | None = None, band: Sequence[float] = ()) -> None:
+        self._step, self._band = step, band
         self._evaluations: list[Metrics] = []
         self._said: set[str] = set()
 
     def evaluated(self, metrics: Metrics) -> list[Finding]:
         """New findings at this evaluation."""
         self._evaluations.append(metrics)
-        looks = [held_out_fell(self._evaluations)]
+        looks = [held_out_fell(self._evaluations), out_of_band(self._evaluations, self._step, self._band)]
         samples, failed = (metrics.get(f"eval/{key}") or 0 for key in ("samples", "without_verdict"))
         if failed > Limits().verifier_trouble * samples:
             text = f"verifiers fail on {failed:,} of {samples:,} held-out samples: these count neither as right nor as wrong"

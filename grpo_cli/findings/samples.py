@@ -58,7 +58,7 @@ def samples_behind(code: str, records: Sequence[SampleRecord], most: int = 3) ->
 
 def split_of(code: str) -> Split:
     """Which samples a finding is about."""
-    return {"W53": "eval", "W70": "eval", "W71": "canary"}.get(code, "train")  # type: ignore[return-value]
+    return {"W53": "eval", "W54": "eval", "W70": "eval", "W71": "canary"}.get(code, "train")  # type: ignore[return-value]
 
 
 def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | None:
@@ -121,6 +121,7 @@ PICKS: dict[str, Pick] = {
         r for r in _with(_torn(records), Outcome.WRONG, Outcome.NO_ANSWER, Outcome.OVER_LIMIT) if r.is_right
     ],
     "W53": lambda records: [r for r in records if not r.is_right],
+    "W54": list,
     "W71": lambda records: [r for r in records if not r.is_right],
 }
 """For other codes the samples of least reward are shown."""

@@ -257,6 +257,7 @@ REMEDIES = {
     "W51": "resume from the last checkpoint, which is good, with a lower `train.lr`",
     "W52": "go back to the checkpoint with the best held-out score, with a lower `train.lr`",
     "W53": "keep the weights it began with; a lower `train.lr`, a higher `train.kl.beta`; read what the reward pays for that held-out rows do not",
+    "W54": "compare model, rows, settings and packages with those of the recipe; above the band, read right samples and look for held-out rows among the training rows",
     "W60": "drop the copies: they weigh double, and leak where they are held out; `grpo audit data` shows them",
     "W61": "more rows, or fewer steps; `grpo audit data` shows the rows",
     "W62": "`train.alive_by: outcome`, the default, or a list of the verifiers that may teach while all is wrong; `docs/shaping.md` says why",

@@ -18,7 +18,7 @@ from grpo_cli.findings.alarms import MONITORS, Alarms, ConstantParts
 from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.health import Health
-from grpo_cli.findings.held_out import HeldOutFall, trusted_score
+from grpo_cli.findings.held_out import HeldOutScores, trusted_score
 from grpo_cli.findings.run_data import collect
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -44,7 +44,8 @@ class AlarmActions:
         parts = {n: spec.right_at for n, spec in recipe.verify.items() if spec.weight and not spec.primary}
         self.alarms, self.health = Alarms(parts), Health()
         self.constant = ConstantParts([name for name, spec in recipe.verify.items() if spec.weight])
-        self.fall = HeldOutFall()
+        expect = recipe.eval.expect
+        self.held_out = HeldOutScores(expect.step, expect.pass_1) if expect else HeldOutScores()
         self.raised: list[Finding] = []
         self.action: str | None = None
         self.told: set[tuple[str, int]] = set()
@@ -59,7 +60,7 @@ class AlarmActions:
                 self.constant.step(metrics)
             for metrics in lines:
                 if "eval/pass@1" in metrics:
-                    self.fall.evaluated(metrics)
+                    self.held_out.evaluated(metrics)
             # an alarm of the last step before the run died was recorded, but not acted on
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 
@@ -73,7 +74,7 @@ class AlarmActions:
 
     def evaluated(self, metrics: Metrics) -> None:
         """An evaluation was recorded."""
-        self._advise(self.fall.evaluated(metrics) if self.looks else ())
+        self._advise(self.held_out.evaluated(metrics) if self.looks else ())
         for finding in self.alarms.evaluated(metrics) if self.looks else ():
             self._raise(finding)
 

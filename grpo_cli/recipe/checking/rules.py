@@ -221,6 +221,8 @@ def _evaluation(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(first_set(is_set, ("eval", "k"), ("eval", "samples")), said)
     if e.every is not None and not held_out:
         yield RecipeFinding(("eval", "every"), "`eval.every` needs held-out rows", "name them in `data.eval`")
+    if e.expect is not None and not held_out:
+        yield RecipeFinding(("eval", "expect"), "`eval.expect` needs held-out rows", "name them in `data.eval`")
     if recipe.stop.patience is not None and (e.every is None or not held_out):
         said = "`stop.patience` needs held-out scores during the run"
         yield RecipeFinding(("stop", "patience"), said, "set `eval.every` and `data.eval`")
@@ -231,11 +233,12 @@ def _evaluation(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 
 
 def _course(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
-    gate, run, launch = recipe.gate, recipe.run, recipe.launch
-    if gate is not None and gate.pass_1[0] >= gate.pass_1[1]:
-        low, high = gate.pass_1
-        said = f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between"
-        yield RecipeFinding(("gate", "pass@1"), said, "the lowest share comes first")
+    run, launch = recipe.run, recipe.launch
+    for path, band in ((("gate",), recipe.gate), (("eval", "expect"), recipe.eval.expect)):
+        if band is not None and band.pass_1[0] >= band.pass_1[1]:
+            low, high = band.pass_1
+            said = f"`{'.'.join(path)}.pass@1` is [{low:g}, {high:g}]: nothing lies between"
+            yield RecipeFinding((*path, "pass@1"), said, "the lowest share comes first")
     if launch.nodes > 1 and launch.rendezvous is None:
         said = f"{launch.nodes} machines need `launch.rendezvous` to find each other"
         yield RecipeFinding(("launch", "nodes"), said, "say machine 0's `host:port`, such as `node17:29500`")

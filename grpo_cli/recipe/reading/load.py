@@ -110,6 +110,9 @@ class Layers:
                 for name in [name for name, value in said.items() if value is None and name in known]:
                     self._forget((section, name))
                     del known[name], over[section][name]
+        below = self.data.get("eval")
+        if isinstance(below, dict) and below.pop("expect", None) is not None:
+            self._forget(("eval", "expect"))  # of the recipe below, and not of one that changes it
         self._merge(self.data, over, (), doc)
 
     def set(self, text: str) -> None:

@@ -39,6 +39,17 @@ class Gate(Section):
     """Samples of each prompt. Dead groups are measured up to this size, and extrapolated above it."""
 
 
+class Expect(Section):
+    """What whoever wrote the recipe measured; a run that ends elsewhere has finding W54."""
+
+    step: Whole
+    """The step whose held-out score is compared; a run that ends before it is not."""
+    pass_1: Annotated[
+        list[Share], Field(alias="pass@1", min_length=2, max_length=2), one_of("two shares, `[low, high]`")
+    ]
+    """Lowest and highest held-out sampled pass@1 that is no surprise, over seeds."""
+
+
 class Eval(Section):
     """Held-out measurement."""
 
@@ -59,6 +70,8 @@ class Eval(Section):
     """Also decode every held-out row once, greedily."""
     max_tokens: Whole | None = None
     """Left out, `sample.max_tokens`."""
+    expect: Expect | None = None
+    """The band in which the held-out score should end; left out, no band. A recipe that extends this one has its own or none."""
 
 
 class KlMonitor(Section):

@@ -185,3 +185,16 @@ def test_null_takes_out_a_verifier_of_a_layer_below(tmp_path: Path, said: str) -
 def test_null_takes_out_a_shaping_term(base: Path) -> None:
     recipe = load(base, ["shaping.length={target: 3}", "shaping.length=null"])
     assert not recipe.shaping
+
+
+def test_what_a_recipe_expects_is_not_what_one_that_extends_it_expects(tmp_path: Path) -> None:
+    (tmp_path / "below.yaml").write_text(
+        "grpo: 1\nmodel: builtin:tiny\ndata: {train: t.jsonl, eval: e.jsonl, prompt: q, answer: a}\nverify: {math: {}}\n"
+        "train: {steps: 9}\neval: {samples: 8, expect: {step: 9, pass@1: [0.5, 0.7]}}\n"
+    )
+    (tmp_path / "own.yaml").write_text("extends: below.yaml\ntrain: {lr: 1e-3}\n")
+    (tmp_path / "other.yaml").write_text("extends: below.yaml\neval: {expect: {step: 5, pass@1: [0.1, 0.2]}}\n")
+    below, own, other = (load(tmp_path / f"{name}.yaml").eval for name in ("below", "own", "other"))
+    assert below.expect is not None and below.expect.pass_1 == [0.5, 0.7]
+    assert own.expect is None and own.samples == 8
+    assert other.expect is not None and (other.expect.step, other.expect.pass_1) == (5, [0.1, 0.2])
