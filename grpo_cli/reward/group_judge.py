@@ -154,6 +154,10 @@ FIRST = "first"
 """`plan` if the first turn is the plan."""
 
 
+LONGEST_MARK = 32
+"""Tokens among which the mark that opens a thinking is looked for."""
+
+
 @dataclass(frozen=True)
 class CreditMarker:
     """Puts the marks that a recipe's `train.credit` reads on samples."""
@@ -210,8 +214,12 @@ class CreditMarker:
             ends.append(text.rindex(self.spec.force))
         last = self._tokens(ids, text[: min(ends)]) if ends else len(ids)
         breaks = ["\n" in piece for piece in self.decode([[token] for token in ids])]
-        cuts = [i + 1 for i in range(min(last, len(ids) - 1)) if breaks[i] and not breaks[i + 1]]
-        return tuple(Turn(start, end) for start, end in zip([0, *cuts], [*cuts, len(ids)], strict=True))
+        # the forced text closes the thinking, so an answer can be forced behind what opens it at the earliest
+        first = range(1, min(last, LONGEST_MARK) + 1)
+        opened = next((n for n in first if after_thinking(self.decode([ids[:n]])[0]).is_open), 0)
+        cuts = [i + 1 for i in range(opened, min(last, len(ids) - 1)) if breaks[i] and not breaks[i + 1]]
+        lines = [Turn(start, end) for start, end in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+        return (replace(lines[0], planned=opened), *lines[1:])
 
     def _tokens(self, ids: list[int], text: str) -> int:
         """The smallest number of tokens of `ids` whose text starts with this prefix."""

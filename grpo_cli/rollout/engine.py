@@ -48,7 +48,7 @@ class Turn:
     done: bool = False
     """Whether the environment ended the episode."""
     planned: int = 0
-    """Number of tokens at its start that are a plan; only set if credit treats plans separately."""
+    """Number of tokens at its start that are a plan, or open a thinking; only set if credit treats them separately."""
     value: float | None = None
     """The chance of a right answer before it, as the policy gives it; only where credit asks for it."""
     row: int = 0

@@ -6,7 +6,8 @@ puts values on them. With y the tokens up to a cut, f the forced text and A the 
 
     V(y) = sum over a in A of p(a | prompt, y, f)
 
-is one forward pass over the cuts of a group, without gradients. Its bias is never positive: a right answer in another spelling is
+is one forward pass over the cuts of a group, without gradients. The first cut is behind the mark that opens the thinking, if the
+answer has one. Its bias is never positive: a right answer in another spelling is
 missing. Groups without signal are left out, since there is nothing to divide. Each rank values its own samples. `train/credit.py`
 makes credit of the values.
 """
@@ -122,7 +123,9 @@ class CutValues:
                 assert entropies_BT is not None
                 cuts = kept_cuts(cuts, entropies_BT[row, cuts].tolist(), most)
             ends = [*cuts, len(completion.token_ids)]
-            found.append(tuple(Turn(start, end) for start, end in zip([0, *cuts], ends, strict=True)))
+            lines = [Turn(start, end) for start, end in zip([0, *cuts], ends, strict=True)]
+            opened = completion.marks[0].planned
+            found.append((replace(lines[0], planned=opened), *lines[1:]))
         return found
 
     def _values(
@@ -136,7 +139,7 @@ class CutValues:
             return list(segments)
         forced = self._ids(self.spec.force)
         prefixes = [
-            [*group.prompt_ids, *c.token_ids[: turn.start], *forced]
+            [*group.prompt_ids, *c.token_ids[: turn.start + turn.planned], *forced]
             for c, own in zip(completions, segments, strict=True)
             for turn in own
         ]

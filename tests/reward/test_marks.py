@@ -96,3 +96,19 @@ def test_a_thinking_is_cut_behind_its_lines_and_an_answer_is_not() -> None:
 
 def test_without_marks_of_a_thinking_the_forced_text_ends_it() -> None:
     assert lines("a\nb\nThe answer is 1\n", force="The answer is ") == ["a\n", "b\n", "The answer is 1\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [
+        ("<think>a\nb</think>1", 1),
+        ("\n<think>\na\nb", 2),
+        ("a\nb</think>1", 0),
+        ("<b>a\nb", 0),
+        ("", 0),
+        ("<think></think>1", 1),
+    ],
+)
+def test_the_first_value_is_read_behind_what_opens_the_thinking(text: str, opened: int) -> None:
+    (marked,) = CreditMarker(TurnCredit(method="rredcot"), decode).put([completion(text)])
+    assert [turn.planned for turn in marked.marks] == [opened] + [0] * (len(marked.marks) - 1)
