@@ -215,8 +215,8 @@ class CreditMarker:
         last = self._tokens(ids, text[: min(ends)]) if ends else len(ids)
         breaks = ["\n" in piece for piece in self.decode([[token] for token in ids])]
         # the forced text closes the thinking, so an answer can be forced behind what opens it at the earliest
-        first = range(1, min(last, LONGEST_MARK) + 1)
-        opened = next((n for n in first if after_thinking(self.decode([ids[:n]])[0]).is_open), 0)
+        heads = self.decode([ids[:n] for n in range(1, min(last, LONGEST_MARK) + 1)])
+        opened = next((n for n, head in enumerate(heads, start=1) if after_thinking(head).is_open), 0)
         cuts = [i + 1 for i in range(opened, min(last, len(ids) - 1)) if breaks[i] and not breaks[i + 1]]
         lines = [Turn(start, end) for start, end in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
         return (replace(lines[0], planned=opened), *lines[1:])
