@@ -369,10 +369,7 @@ class Connection(HandedOver):
             self.swallowed = {k: e for k, e in self.swallowed.items() if e is not err}
             return err
         named = about["c"]
-        if type(named) is dict and "k" in named:
-            kind = self.tag("k", named["k"])
-        else:
-            kind = exceptions.library_class(named) if type(named) is list else self._class(named)
+        kind = exceptions.library_class(named) if type(named) is list else self._class(named)
         if not issubclass(kind, BaseException):
             raise values.BadWire("no exception")
         if any(c.__name__ in exceptions.NEVER_PASSED for c in kind.__mro__) and type(named) is dict:
@@ -387,8 +384,6 @@ class Connection(HandedOver):
         err = exceptions.made(kind, args, about, attributes)
         if type(about.get("k")) is dict:
             err.__cause__ = self._exception(about["k"], "value")
-        elif type(about.get("o")) is dict:
-            err.__context__ = self._exception(about["o"], "value")
         self.raised.append(err)
         return err
 

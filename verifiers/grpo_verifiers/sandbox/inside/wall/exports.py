@@ -144,17 +144,13 @@ class Exports(SharingCoder):
             return home
         kind = type(err)
         about: dict[str, Any]
-        if id(kind) in self.homes:
-            about = {"c": self.homes[id(kind)]}
-        elif kind.__module__ == self.module.__name__:
+        if kind.__module__ == self.module.__name__:
             about = {"c": self.class_of(kind), "h": self.number(err)}
         else:
             about = {"c": exceptions.names_of(kind)}
         about |= exceptions.described(err, self.content)
-        for name, linked in (("k", err.__cause__), ("o", err.__context__)):
-            if isinstance(linked, BaseException) and linked is not err:
-                about[name] = self.error(linked)
-                break
+        if isinstance(cause := err.__cause__, BaseException) and cause is not err:
+            about["k"] = self.error(cause)
         return about
 
     def tag(self, tag: str, body: Value) -> Any:
@@ -186,8 +182,6 @@ class Exports(SharingCoder):
             for key, value in body[1]:
                 object.__setattr__(made, key, values.decode(value, self))
             return made
-        if tag == "E":
-            return self._error_class(*body)
         if tag == "x":
             kind, args, number, attributes = body
             cls = values.decode(kind, self)
@@ -197,14 +191,6 @@ class Exports(SharingCoder):
             self.handed_in[-number - 1] = err  # kept alive, as its identity is
             return err
         raise values.BadWire(tag)
-
-    def _error_class(self, number: int, name: str, bases: list[Any]) -> Any:
-        """An exception class of the test."""
-        found = self.handed_in.get(number)
-        if found is None:
-            found = self.handed_in[number] = type(name, tuple(values.decode(b, self) for b in bases), {})
-            self.homes[id(found)] = {"k": number}
-        return found
 
     def _handed_in(self, body: list[Any]) -> Any:
         """A function of the test: one object for a number."""

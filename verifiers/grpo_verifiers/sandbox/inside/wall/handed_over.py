@@ -59,9 +59,6 @@ class HandedOver(SharingCoder):
             name = value.__name__
             if name in self.classes_of_prompt and self.namespace.get(name) is value:
                 return {"S": name}
-            if issubclass(value, BaseException):
-                bases = [values.encode(b, self) for b in value.__bases__]
-                return {"E": [self.number_of(value), name, bases]}
             raise values.NotPlain("a class of the test")
         name = kind.__name__
         if name in self.classes_of_prompt and self.namespace.get(name) is kind:
