@@ -27,8 +27,8 @@ class Exports(SharingCoder):
     """The objects that have been handed out, by number, and the functions that the test has handed in."""
 
     def __init__(self, module: types.ModuleType, classes: tuple[str, ...], call_back: Callable[..., Any]) -> None:
-        super().__init__()
-        self.module, self.classes, self.call_back = module, classes, call_back
+        super().__init__(classes, module.__dict__)
+        self.module, self.call_back = module, call_back
         self.objects, self.ids = dict[int, Any](), dict[int, int]()
         self.last = 0
         self.described, self.new = set[int](), list[int]()
@@ -75,21 +75,16 @@ class Exports(SharingCoder):
         home = self.homes.get(id(value))
         if home is not None:
             return home
-        kind: type = type(value)
-        named = kind.__name__
-        if named in self.classes and self.module.__dict__.get(named) is kind:
-            found = self.seen(value)
-            return found or {"F": [named, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
+        if (found := self.of_prompt(value)) is not None:
+            return found
         if isinstance(value, BaseException):
             return {"x": self.error(value)}
         if isinstance(value, type):
-            name: str = type.__dict__["__name__"].__get__(value)
-            if name in self.classes and self.module.__dict__.get(name) is value:
-                return {"S": name}
+            name = value.__name__
             if value.__module__ == "builtins" and getattr(sys.modules["builtins"], name, None) is value:
                 return {"g": name}
             return {"C": self.class_of(value)}
-        return self.handle(value, kind)
+        return self.handle(value, type(value))
 
     def handle(self, value: Value, kind: type) -> Any:
         """An object by number, with its class and, for a dataclass, its fields."""
