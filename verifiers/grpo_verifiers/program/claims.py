@@ -196,11 +196,6 @@ def _close(claim: Claim, got: object) -> bool:
     return bool(abs(float(value) - expected) <= max(claim.relative * size, claim.absolute))
 
 
-def _almost(claim: Claim, got: object) -> bool:
-    value = _number(got)
-    return bool(value == claim.expected or round(abs(value - claim.expected), int(claim.absolute)) == 0)
-
-
 def _evalplus(claim: Claim, got: object) -> bool:
     """EvalPlus's comparison: exact, or decimals within `absolute`, which is 1e-6 for decimals where the row gives none."""
     expected = claim.expected
@@ -237,6 +232,8 @@ OPS: dict[str, Callable[[Claim, Any], bool]] = {
     "lacks": lambda claim, got: not _contains(claim, got),
     "close": _close,
     "isclose": _close,
-    "almost": _almost,
+    "almost": lambda claim, got: (
+        (value := _number(got)) == claim.expected or round(abs(value - claim.expected), int(claim.absolute)) == 0
+    ),
     "evalplus": _evalplus,
 }

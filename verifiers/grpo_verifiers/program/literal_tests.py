@@ -117,7 +117,7 @@ class Reader(Values):
             elif isinstance(node, ast.FunctionDef | ast.ClassDef):
                 later.pop(node.name, None)  # the last one of a name is the one that is run
                 later[node.name] = node
-            elif not _is_main_guard(node) and not _is_start(node, self.entry) and not _is_metadata(node):
+            elif not _is_left_out(node, self.entry):
                 self.statement(node)
         if "check" in later and len(later) > 1:
             raise NotLiteral
@@ -436,21 +436,15 @@ def _is_assert_true(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value is True
 
 
-def _is_main_guard(node: ast.stmt) -> bool:
-    """`if __name__ == "__main__":` with a call of `unittest.main` or `pytest.main`."""
+def _is_left_out(node: ast.stmt, name: str) -> bool:
+    """What is no test: HumanEval's METADATA, `check(f)` at the end, and what runs the file as a program."""
+    if isinstance(node, ast.Assign):
+        return isinstance(node.targets[0], ast.Name) and node.targets[0].id == "METADATA"
+    if isinstance(node, ast.Expr):
+        return ast.unparse(node) in (f"check({name})", f"check(Solution().{name})")
     if not isinstance(node, ast.If) or ast.unparse(node.test) != "__name__ == '__main__'" or node.orelse:
         return False
     return len(node.body) == 1 and ast.unparse(node.body[0]).startswith(("unittest.main(", "pytest.main("))
-
-
-def _is_metadata(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "METADATA"
-
-
-def _is_start(node: ast.stmt, entry: str) -> bool:
-    """`check(f)`, as some rows end."""
-    name = entry.rpartition(".")[2]
-    return isinstance(node, ast.Expr) and ast.unparse(node) in (f"check({name})", f"check(Solution().{name})")
 
 
 def _is_evalplus(node: ast.FunctionDef) -> bool:

@@ -182,7 +182,9 @@ def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
         steps = 1 if task.calls else len(calls)
         watch = FirstFailure(calls, fds["results"], lane) if stop else None
         report = lane.run("calls", fds, _limits(task, lane.kind, steps), watch)
-        lines = read_file(fds["results"], _most_bytes(task)).split(b"\n")
+        # room for the honest answers and a good deal more
+        most = SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
+        lines = read_file(fds["results"], most).split(b"\n")
     ended = _ended(report)
     trial = Trial(cpu_s=report.cpu_s)
     of_test: dict[int, TestResult] = {}
@@ -223,11 +225,6 @@ class FirstFailure:
                 return
 
 
-def _most_bytes(task: CodeTask) -> int:
-    """How much of the results is read: room for the honest answers and a good deal more."""
-    return SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
-
-
 def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestResult | None) -> TestResult:
     if line is None:
         return ended or TestResult("failed", "left_the_run")
@@ -239,7 +236,8 @@ def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestRes
         if type(answer) is not dict or "v" not in answer:
             return _no_value(call, answer if type(answer) is dict else {})
         if not isinstance(call, LiteralCall):
-            passed = _accepts(call, answer["v"])
+            rule = CompareRule(exact=call.is_exact, tolerance=call.tolerance)
+            passed = any(same(value, answer["v"], rule) for value in call.accepted)
         else:
             passed = not call.raises and all(holds(claim, answer["v"]) for claim in call.claims)
     except Undecided:
@@ -272,11 +270,6 @@ def _raised(expected: tuple[str, ...], name: str) -> TestResult:
     if issubclass(kind, tuple(getattr(builtins, one) for one in expected)):
         return PASSED
     return TestResult("failed", "raised", name)
-
-
-def _accepts(call: Returned, got: object) -> bool:
-    rule = CompareRule(exact=call.is_exact, tolerance=call.tolerance)
-    return any(same(value, got, rule) for value in call.accepted)
 
 
 def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str) -> Trial:

@@ -105,20 +105,14 @@ def _limit(limits: Any) -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES if hard < 0 else min(STACK_BYTES, hard), hard))
 
 
-def new_module(name: str) -> types.ModuleType:
-    """A module registered under its name, so that dataclasses and pickle find their classes."""
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    return module
-
-
 def load(payload: dict[str, Any], name: str, own_frames: int) -> tuple[types.ModuleType, Callable[[], None]] | None:
     """The module to run in and what runs the program in it; None if the completion holds no program."""
     entry = payload.get("entry")
     code = extract.program(payload["code"], entry, payload["prompt"])
     if code is None:
         return None
-    module = new_module(name)
+    # registered under its name, so that dataclasses and pickle find their classes
+    module = sys.modules[name] = types.ModuleType(name)
     module.__file__ = "/tmp/solution.py"
     # as deep as a program started by itself may go: what this harness stands on is added, no more
     sys.setrecursionlimit(1000 + _depth() + own_frames + 1)
