@@ -153,7 +153,10 @@ def is_plain(tree: ast.Module) -> bool:
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             imported |= {(a.asname or a.name).split(".")[0] for a in node.names}
-            if any(m.split(".")[0] not in PLAIN_MODULES or m.startswith(("unittest.", "numpy.")) for m in modules):
+            if any(
+                m.split(".")[0] not in PLAIN_MODULES or m.startswith(("unittest.", "numpy.", "scipy.stats"))
+                for m in modules
+            ):
                 return False
             if modules == ["numpy"] and isinstance(node, ast.ImportFrom):  # of `numpy.random`, whose state stays
                 return False
