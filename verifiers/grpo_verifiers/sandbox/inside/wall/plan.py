@@ -158,7 +158,8 @@ def is_plain(tree: ast.Module) -> bool:
                 for m in modules
             ):
                 return False
-            if modules == ["numpy"] and isinstance(node, ast.ImportFrom):  # of `numpy.random`, whose state stays
+            # of `numpy.random` and `scipy.stats`, whose state stays
+            if modules[0] in ("numpy", "scipy") and isinstance(node, ast.ImportFrom):
                 return False
     for node in nodes:
         name = getattr(node, "attr", getattr(node, "id", ""))
