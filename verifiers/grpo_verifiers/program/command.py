@@ -89,7 +89,8 @@ def language(
     source: str, tags: str, compile: str, run: str, sysroot: str = "", mark: str = "", beside: Mapping[str, str] = {}
 ) -> Language:
     """A language whose tags and commands are written as texts, with blanks between their parts."""
-    return Language(source, *(tuple(text.split()) for text in (tags, compile, run, sysroot)), mark, beside)
+    parts = [tuple(text.split()) for text in (tags, compile, run, sysroot)]
+    return Language(source, parts[0], parts[1], parts[2], parts[3], mark, beside)
 
 
 LANGUAGES = {

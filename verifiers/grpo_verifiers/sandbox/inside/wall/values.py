@@ -290,7 +290,7 @@ def named_tuple(*names: str) -> Any:
     # `namedtuple` makes source text of the names
     if not all(type(f) is str and f.isidentifier() and len(f) < 200 for f in names):
         raise BadWire("bad field names")
-    return collections.namedtuple(names[0], names[1:], rename=True)  # type: ignore[misc]
+    return collections.namedtuple(names[0], names[1:], rename=True)
 
 
 def _zone(value: datetime.timezone) -> list[Any]:
