@@ -200,11 +200,12 @@ def launch(
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
         environ |= meeting_settings(nodes, environ)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, allowed_cores() // world)))
+        # `-P`: no module of the current folder, which may have come with a model, stands in for one of theirs;
         # this interpreter, not a `torchrun` on the path, which may belong to another environment
-        command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
+        command = [sys.executable, "-P", "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
         with (control / "torchrun.log").open("w") as log:
             process = subprocess.Popen(
-                [*command, "-m", "grpo_cli", *argv],
+                [*command, "--no-python", sys.executable, "-P", "-u", "-m", "grpo_cli", *argv],
                 env=environ,
                 stdout=log,
                 stderr=log,

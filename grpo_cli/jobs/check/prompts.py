@@ -20,7 +20,7 @@ from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, prompt_maker
 from grpo_cli.jobs.open_job import splits_of
 from grpo_cli.jobs.rows import prompt_limit
 from grpo_cli.policy.ban import banned_ids
-from grpo_cli.policy.loading.sizes import local_sizes
+from grpo_cli.policy.loading.sizes import ModelSizes, local_sizes, vocabulary_of
 from grpo_cli.policy.prompts.turns import doubles
 from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded, tags_among
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -78,11 +78,11 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
 
 
-def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> None:
+def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, sizes: ModelSizes | None) -> None:
     """Refuse a tokenizer that training would refuse: without a pad token, unfit for `sample.ban`, or different from the
     critic's.
 
-    `known`: the size of the model's vocabulary, where its files have it.
+    `sizes`: those of the model, where its files have them.
 
     Raises:
         RecipeError, SetupError: as training would.
@@ -100,12 +100,15 @@ def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> N
         )
     critic = recipe.train.critic
     other = critic.model(recipe.model) if critic is not None else None
-    if critic is None or other is None or known is None or (sizes := local_sizes(other)) is None:
+    if critic is None or other is None:
+        return
+    known, known_there = vocabulary_of(recipe.model, sizes), vocabulary_of(other, local_sizes(other))
+    if known is None or known_there is None:
         return
     with suppress(UnknownTokens):
         there = prompt_maker(other).encodes.vocabulary()
         said = f"`train.critic.from: {critic.source}`"
-        refuse_other_tokens(said, maker.encodes.vocabulary(), there, known, sizes.vocab)
+        refuse_other_tokens(said, maker.encodes.vocabulary(), there, known, known_there)
 
 
 BARS = 8

@@ -324,7 +324,7 @@ class RecipeCheck:
         if not self._rows_read:
             return
         try:
-            refuse_tokenizer(self.maker, self.recipe, sizes.vocab if sizes else None)
+            refuse_tokenizer(self.maker, self.recipe, sizes)
             prompts = check_prompts(self.maker, self._rows_read, self.recipe)
             yield prompts
             # if the chat template writes the date into prompts, they change from day to day

@@ -145,6 +145,14 @@ def local_sizes(model: Model) -> ModelSizes | None:
     return read_sizes(whole, model_files(whole))
 
 
+def vocabulary_of(model: Model, sizes: ModelSizes | None) -> int | None:
+    """How many tokens a model knows, also where its configuration gives the other sizes names of its family's own."""
+    if sizes is not None:
+        return sizes.vocab
+    known = (model_files(model).json("config.json") or {}).get("vocab_size")
+    return known if isinstance(known, int) else None
+
+
 def full_sizes(model: Model) -> ModelSizes | None:
     """The sizes by way of transformers, which also reads GGUF headers; None where it has no such model."""
     if model.path == "builtin:tiny":

@@ -36,9 +36,10 @@ class Lora(Section):
     """Scale of the adapter, divided by `r`; left out it is twice `r`."""
     dropout: Share = 0.0
     """Dropout on the adapter input; above 0 the sampling and the training policy differ."""
-    targets: Annotated[Literal["all-linear"] | list[Words], one_of("`all-linear` or a list of layer names")] = (
-        "all-linear"
-    )
+    targets: Annotated[
+        Literal["all-linear"] | Annotated[list[Words], Field(min_length=1)],
+        one_of("`all-linear` or a list of layer names"),
+    ] = "all-linear"
     """Which layers carry an adapter."""
 
 

@@ -51,15 +51,22 @@ _END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
-_SECRET = re.compile(r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|credentials?)($|_)|(password|apikey|token)$")
+_SECRET = re.compile(
+    r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|pat|creds|credentials?|webhook)($|_)|(password|apikey|token|_pwd)$"
+)
+_SIGNED = re.compile(r"://[^/\s:@]{0,99}:[^/\s@]{1,999}@")
+"""An address with a password in it."""
 
 
 def without_secrets(environment: Mapping[str, str], readable: Sequence[str]) -> dict[str, str]:
-    """The variables that are no secret by their name (`HF_TOKEN`, `WANDB_API_KEY`, …), and those of `readable`."""
+    """The variables that are no secret by their name (`HF_TOKEN`, `WANDB_API_KEY`, …) and hold no address with a password but
+    a proxy's, and those of `readable`."""
     return {
         name: value
         for name, value in environment.items()
-        if name in readable or not _SECRET.search(name) or name == "TOKENIZERS_PARALLELISM"
+        if name in readable
+        or name == "TOKENIZERS_PARALLELISM"
+        or not (_SECRET.search(name) or (_SIGNED.search(value) and not name.lower().endswith("_proxy")))
     }
 
 
@@ -105,7 +112,7 @@ class Slot:
         if self._on_print is not None:
             environment["PYTHONUNBUFFERED"] = "1"  # keep the output of a killed worker
         here = [os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]]
-        line = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here)))]
+        line = [sys.executable, "-P", "-c", _BOOT, json.dumps(list(dict.fromkeys(here)))]
         try:
             self._keeper = keeper = LinkedProcess(
                 lambda link: [*line, str(link), str(os.getpid())], environment, on_print=self._on_print
