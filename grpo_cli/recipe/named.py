@@ -251,7 +251,7 @@ def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: 
             "sample.vllm": ("prompts", one.sample.vllm.get("server_base_url") or one.sample.vllm.get("server_host")),
         }
         for key, (what, url) in sends.items() if came_with is not None else ():
-            if isinstance(url, str) and url not in own and urlsplit(url).hostname not in HERE and url not in HERE:
+            if isinstance(url, str) and url not in own and _host(url) not in HERE:
                 raise RecipeError(
                     f"`{key}` of a recipe that came with a model (`{came_with}`) would send {what} to `{url}`", hint=HINT
                 )
@@ -266,6 +266,13 @@ def refuse_foreign_options(kind: str, options: Mapping[str, Any]) -> None:
     for named in _of_options(kind, options, ("--option",)) if os.environ.get(TRUSTS) != "1" else ():
         if named.what is Names.CODE:
             _refuse_code(named, FilePath(), None)
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname if "//" in url else url
+    except ValueError:
+        return None
 
 
 def _recipes_in(folder: FilePath) -> str:
