@@ -194,6 +194,10 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
     yield from chain.from_iterable(
         _wrong_values(section) for section in ([config] if text is config else [config, text])
     )
+    ropes, rope = _table("../../modeling_rope_utils.py", "ROPE_INIT_FUNCTIONS") | {"default"}, text.get("rope_scaling")
+    kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else "default"
+    if len(ropes) > 1 and kind not in ropes:
+        yield _wrong("rope_type", kind, f"transformers has {', '.join(sorted(ropes))}")
     hidden, heads, kv_heads = (text.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
         return
@@ -213,6 +217,8 @@ def _ends(model: Model) -> Iterator[ModelFlaw]:
     files = model_files(model)
     for name in ("config.json", "generation_config.json"):
         found = files.json(name)
+        if found is None and name != "config.json" and (path := files.path(name)) is not None:
+            yield ModelFlaw(f"`{path}` cannot be read: it is no JSON object", "is the download whole?")
         for holder in (found, (found or {}).get("text_config")):
             said = holder.get("eos_token_id") if isinstance(holder, dict) else None
             ids = said if isinstance(said, list) else [said] if said is not None else []
@@ -405,6 +411,28 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         if held is not None and not isinstance(held.get(key), kind):
             yield ModelFlaw(f"`{path}` holds no tokenizer: it has no `{key}`", "is the download whole?")
             return
+    settings, name = files.json("tokenizer_config.json"), "tokenizer_config.json"
+    if settings is None:
+        if (path := files.path(name)) is not None:
+            yield ModelFlaw(f"`{path}` cannot be read: it is no JSON object", "is the download whole?")
+        return
+    for key in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        if not isinstance(settings.get(key), str | dict | None):
+            yield _wrong(key, settings[key], "it is the text of a token", name)
+    if not isinstance(most := settings.get("model_max_length"), int | float | None):
+        yield _wrong("model_max_length", most, "it is a number of tokens", name)
+    kind = str(settings.get("tokenizer_class") or "").removesuffix("Fast")
+    if settings.get("auto_map") and (held is None or (kind and not _is_tokenizer(kind))):
+        yield ModelFlaw(
+            f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
+            "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
+        )
+
+
+def _is_tokenizer(name: str) -> bool:
+    """Whether transformers has a tokenizer of this name; true where this version keeps its table elsewhere."""
+    source = "\n".join(map(ast.unparse, _source("models/auto/tokenization_auto.py")))
+    return not source or f"'{name}'" in source or f"'{name}Fast'" in source
 
 
 def _is_local(name: str) -> bool:
@@ -416,12 +444,6 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
     files, config = tokenizer_files(model), model_files(whole).json("config.json")
     tokenizer = files.json("tokenizer.json")
     if tokenizer is None or config is None or whole.gguf_file:
-        own = files.json("tokenizer_config.json") or {}
-        if own.get("auto_map") and files.path("tokenizer.json") is None:
-            yield ModelFlaw(
-                f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
-                "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
-            )
         return
     text = config.get("text_config")
     size = (text if isinstance(text, dict) else config).get("vocab_size")
