@@ -72,8 +72,8 @@ def unended(
     ends: Collection[int],
     stop: Sequence[str],
 ) -> str | None:
-    """Finds a template that ends an answer with a token that does not end completions. None if it does, or if there is
-    no token.
+    """Finds a template that ends an answer with a token or a text that ends no completion. None if it does, or if nothing
+    stands behind an answer.
 
     Raises:
         TemplateRefuses, SetupError: it does not render a question and an answer.
@@ -95,6 +95,11 @@ def unended(
                 f"the chat template ends a turn with `{first}`, and a completion is ended by {named} alone: an answer that"
                 f" closes its turn goes on to `sample.max_tokens`; `sample.stop: ['{first}']` ends it there"
             )
+    if closing := text.rpartition(SAID)[2].strip():
+        return (
+            f"the chat template ends a turn with the text {_end(closing)!r}, which ends no completion: an answer that closes its"
+            f" turn goes on to `sample.max_tokens`; `sample.stop` with that text ends it there"
+        )
     return None
 
 
