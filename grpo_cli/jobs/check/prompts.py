@@ -27,6 +27,9 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.episodes.running import refuse_begun
 from grpo_verifiers.thinking import opening_at_end
 
+EATEN = re.compile(r"\x08(?:oxed|egin|eta|inom|ar)|\x0c(?:rac|orall)|\t(?:ext\{|imes|heta|frac|binom)|\r(?:ho|ight)")
+"""What is left of `\\boxed`, `\\frac`, `\\text`, `\\right`, … with one backslash in JSON."""
+SEEN = 2000
 TOKEN = re.compile(r"</?[A-Za-z][\w:-]*>|<\|[^|>\s]+\|>")
 
 
@@ -61,7 +64,7 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
                 f"`verify.{name}` looks for `{word}`, which is a special token of the model: decoding strips it, no"
                 " completion can hold it"
             )
-    warned += said
+    warned += said + eaten_escapes(rows)
     how = "plain text" if rows[0].messages is None else "the model's chat template"
     if recipe.model.chat_template and rows[0].messages is not None:
         how = "`model.chat_template`"
@@ -76,6 +79,25 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
             "prompt", Level.WARN, warned[0], tuple(warned[1:]), data, "`grpo check --show` prints the prompt"
         )
     return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
+
+
+def eaten_escapes(rows: Sequence[Row]) -> list[str]:
+    """One sentence for the rows whose JSON took the backslash of a TeX command for an escape of its own."""
+    found = [
+        (row.place, key, match)
+        for row in rows[:SEEN]
+        for key, value in row.fields.items()
+        if isinstance(value, str) and (match := EATEN.search(value))
+    ]
+    if not found:
+        return []
+    place, key, match = found[0]
+    code, word = ord(match[0][0]), match[0][1:]
+    more = f"; so do {len(found) - 1} more" if found[1:] else ""
+    return [
+        f"{place}: `{key}` holds U+{code:04X} and `{word}`, a command of TeX whose backslash JSON took for an escape: write two"
+        f" backslashes{more}"
+    ]
 
 
 def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, sizes: ModelSizes | None) -> None:

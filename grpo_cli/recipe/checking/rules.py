@@ -29,7 +29,7 @@ from grpo_cli.recipe.sections.recipe import By, Recipe
 from grpo_cli.run.naming import why_no_name, why_no_place
 from grpo_cli.text import visible
 
-NAME = re.compile(r"[A-Za-z0-9_-]+")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
 def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:

@@ -315,6 +315,7 @@ METHOD_KEYS: tuple[Path, ...] = (
     ("prefer", "loss"),
     ("train", "select"),
     ("train", "credit", "method"),
+    ("train", "reward_combine"),
 )
 """Keys whose values are names of methods, where the nearest name is often another one."""
 

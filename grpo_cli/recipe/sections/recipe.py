@@ -151,7 +151,7 @@ def section(path: Path) -> type[BaseModel] | None:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         if part in fields:
             model = inner_section(fields[part].annotation)
-        elif model.__name__ not in {"Verify", "Shaping"}:
+        elif model.__name__ not in {"Verify", "Shaping", "SplitPart"}:
             return None
     return model
 
