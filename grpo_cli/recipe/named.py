@@ -43,7 +43,8 @@ RUNS = "runs"
 TRUSTS = "GRPO_TRUST"
 """Set to 1 by `--trust`, for this process and those it starts."""
 WEIGHTS = re.compile(
-    r"(?:\.(?:safetensors|gguf|pth?|ckpt|h5|msgpack|onnx)|model\.bin|-of-[0-9]{1,9}\.bin)(?:\.index\.json)?$", re.IGNORECASE
+    r"(?:\.(?:safetensors|gguf|pth?|ckpt|h5|msgpack|onnx)|model\.bin|-of-[0-9]{1,9}\.bin)(?:\.index\.json)?$",
+    re.IGNORECASE,
 )
 """How files of weights end."""
 CODE = (".py", ".pyc", ".so")
@@ -253,7 +254,8 @@ def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: 
         for key, (what, url) in sends.items() if came_with is not None else ():
             if isinstance(url, str) and url not in own and _host(url) not in HERE:
                 raise RecipeError(
-                    f"`{key}` of a recipe that came with a model (`{came_with}`) would send {what} to `{url}`", hint=HINT
+                    f"`{key}` of a recipe that came with a model (`{came_with}`) would send {what} to `{url}`",
+                    hint=HINT,
                 )
 
 

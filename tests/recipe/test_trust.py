@@ -184,7 +184,9 @@ def test_a_run_may_use_what_ones_own_recipe_names(more: dict[str, Any], tmp_path
     (run.parent / "reward.py").unlink()
     assert load(run, base=own.parent)
     own.write_text(json.dumps(recipe(verify={"math": {}})))
-    with pytest.raises(RecipeError, match="came with a model"):  # it names a folder, whose recipe says nothing of the kind
+    with pytest.raises(
+        RecipeError, match="came with a model"
+    ):  # it names a folder, whose recipe says nothing of the kind
         load(run, base=own.parent)
     own.write_text(json.dumps(recipe(**more)))
     (own.parent / "model.safetensors").write_text("")

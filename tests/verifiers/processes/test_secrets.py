@@ -11,7 +11,17 @@ from grpo_verifiers import build
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits, without_secrets
 
 SECRET = ["HF_TOKEN", "WANDB_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "apikey", "GH_PAT", "MYSQL_PWD", "SLACK_WEBHOOK"]  # fmt: skip
-PLAIN = ["PATH", "HOME", "TOKENIZERS_PARALLELISM", "CUDA_VISIBLE_DEVICES", "KEYBOARD", "MONKEY", "PYTHONPATH", "PWD", "OLDPWD"]
+PLAIN = [
+    "PATH",
+    "HOME",
+    "TOKENIZERS_PARALLELISM",
+    "CUDA_VISIBLE_DEVICES",
+    "KEYBOARD",
+    "MONKEY",
+    "PYTHONPATH",
+    "PWD",
+    "OLDPWD",
+]
 
 
 def test_which_names_are_secrets() -> None:
@@ -29,7 +39,9 @@ def test_an_address_with_a_password_is_a_secret_but_a_proxys() -> None:
 def test_a_worker_imports_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)  # it may hold `.`
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])  # as where `grpo` is started, not `python -m`
+    monkeypatch.setattr(
+        sys, "path", [entry for entry in sys.path if entry]
+    )  # as where `grpo` is started, not `python -m`
     for name in ("json", "re", "pathlib", "grpo_verifiers"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w').close()\nraise SystemExit(3)\n")
     pool = Pool("pool_tasks:make", {}, workers=1, limits=ProcessLimits(), path=[str(Path(__file__).parent)])
