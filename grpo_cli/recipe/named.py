@@ -282,7 +282,7 @@ def _recipes_in(folder: FilePath) -> str:
     texts = []
     for entry in _entries(folder):
         if entry.name.endswith((".yaml", ".yml")) and entry.is_file() and entry.stat().st_size <= LARGEST:
-            texts.append(FilePath(entry.path).read_text(errors="replace"))
+            texts.append(FilePath(entry.path).read_text(encoding="utf-8", errors="replace"))
     return "\n".join(texts)
 
 

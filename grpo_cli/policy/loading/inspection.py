@@ -421,8 +421,8 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
             yield _wrong(key, settings[key], "it is the text of a token", name)
     if not isinstance(most := settings.get("model_max_length"), int | float | None):
         yield _wrong("model_max_length", most, "it is a number of tokens", name)
-    kind = str(settings.get("tokenizer_class") or "").removesuffix("Fast")
-    if settings.get("auto_map") and (held is None or (kind and not _is_tokenizer(kind))):
+    named_class = str(settings.get("tokenizer_class") or "").removesuffix("Fast")
+    if settings.get("auto_map") and (held is None or (named_class and not _is_tokenizer(named_class))):
         yield ModelFlaw(
             f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
             "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
