@@ -73,7 +73,7 @@ def _alternates(letters: Iterable[str]) -> bool:
 def _syllables_alternate(text: str, given: Given) -> bool | None:
     """False where two neighbours surely have one syllable each: one vowel, and no syllable without one (`prism`, `isn't`)."""
     ones = [
-        re.fullmatch("[A-Z]?[b-df-hj-np-tv-xz]*[AEIOUYaeiouy][b-df-hj-np-tv-xz]*", word) is not None
+        re.match(r"\A[A-Z]?[b-df-hj-np-tv-xz]*+[AEIOUYaeiouy][b-df-hj-np-tv-xz]*+\Z", word) is not None
         and not word.endswith(("sm", "thm", "dnt", "snt"))
         for word in _bare(text)
     ]

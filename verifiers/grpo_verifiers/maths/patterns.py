@@ -31,6 +31,9 @@ UNIT_BEHIND = re.compile(r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
     r"((?:square |cubic )?(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents?|dollars?|euros?|degrees?|radians?"
     r"|inch(?:es)?|feet|foot|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|kilomet(?:er|re)s?"
     r"|grams?|kilograms?|pounds?|ounces?|lit(?:er|re)s?|millilit(?:er|re)s?|gallons?|[ckm]m|kg|mg|km/h|mph))\b\}?(\^\{?\d\}?)?(?![\w/])", re.I)
+# The name of any unit outside the formula of the box, or set upright in it: there a letter is no variable.
+UNIT_OUTSIDE = re.compile(r"\A\}?\s*+(?:\$|\\[)\]]|\\(?:text|mathrm)(?=\s*+\{))[\s~{]*+((?:square |cubic |sq )?(?!(?:in|am|pm|pt|a|I)\b)[A-Za-zΩμ°]{1,12}"
+    r"(?:\^\{?-?\d\}?|[²³])?(?:\s?[/·]\s?[A-Za-z]{1,12}(?:\^\{?\d\}?|[²³])?)?)(?![\w^/])")
 NUMBER_BEFORE = re.compile(r"(?:\$|\\\()\s*+(\d++:)\Z")
 SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 UNSEEN = re.compile(r"\\(?:[hv]?phantom|label|tag|x?cancel|sout|textcolor\s*\{white\})\s*\{\Z")
@@ -80,7 +83,11 @@ WITHDRAWN = re.compile(r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|h
     r"\b(?:final |correct |right |real |true )?answer\s++(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})", re.I)
 EXTRACT_LABEL = re.compile(r"(?:\bfinal\s++|\bcorrect\s++|\bthe\s++)?\b(?:answer|correct (?:option|choice))\b\s*+(?:is|was|should be|equals|[:=]|\*\*\s*+[:=]|[:=]\s*+\*\*|\*\*\s*+is)"
     r"\s*+:?\s*+(?:\*\*)?"
-    r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]", re.I)
+    r"|^[#*\s>]{1,9}(?:final\s++)?answer[*\s:]{0,9}\n"
+    r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]", re.I | re.M)
+# A last line that concludes, up to the value at its end.
+CONCLUDED = re.compile(r"\A[\s>*-]*+(?=(?:therefore|thus|so|hence|consequently|finally|in conclusion|in total|altogether)\b|[^\n]*\*\*[.!]?\Z)"
+    r"[^\n]{1,300}?(?:\b(?:is|are|equals|was)\b|[=:])\s*+((?:\*\*)?(?:\$[^$\n]{1,80}\$|-?\\?\$?\d[\d.,/]*+(?:\\?%)?)(?:\*\*)?)[.!]?\Z", re.I)
 EXTRACT_SAID = re.compile(r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])", re.I)
 UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 HASHES = re.compile(r"####[ \t]*+([^\s#].*)")
@@ -129,7 +136,7 @@ TOKENS = (r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfil
     rf"{GROUPED}|(?P<continental>{CONTINENTAL})|(?P<comma>\d++\{{,\}}\d++))(?:\.\d*+)?+(?:[eE][+-]?\d++(?![.\d]))?)"
     r"|(?P<num>\d++\.?\d*+(?:[eE][+-]?\d++(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
     r"|(?P<half>[apAP]\.?\s?[mM](?![A-Za-z])\.?)" r"|(?P<word>[A-Za-z]+)" r"|(?P<foreign>[^\W\d_]+)"
-    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)")
+    r"|(?P<op>\{[:=]\}|<=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)")
 # tokens where plain commas mark thousands, and where they part items
 LEX = re.compile(TOKENS.replace("%s", rf"(?<![\d.,]){PLAIN_COMMAS}|"), re.DOTALL)
 LEX_PARTED = re.compile(TOKENS.replace("%s", ""), re.DOTALL)
@@ -156,7 +163,7 @@ UNIT_NAME = r"\{\s*+\\(?:text|mathrm|mbox)\s*+\{\s*+([a-zA-Z]++(?: ++[a-zA-Z]++)
 UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*+{UNIT_NAME}\s*+{UNIT_NAME}")
 OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*+(?:\\(?:mathrm|text)\s*+\{\s*+)?\\Omega\s*+\}?$")
 MONEY = re.compile(r"^(-?)(?:\\(?:text|mathrm)\s*+\{)?\s*+(US\s*+\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*+\}?(?:\s|~|\\[ ,])*+(-?\d[\d.,{}\\!]*)$")
-SENTENCE = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
+SENTENCE = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|there|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
     r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))", re.I)
 KIND_WORD = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:ordered\s++|open\s++|closed\s++)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
     r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))", re.I)

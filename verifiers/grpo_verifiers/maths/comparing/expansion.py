@@ -17,6 +17,7 @@ REGIONS = SETLIKE | {"set", "tuple"}
 _SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
 """Letters whose squares are quantities of their own: variances, coefficients of determination."""
 _INDICES = frozenset("ijkmnpr")
+_VECTORS = frozenset(("tuple", "matrix"))
 
 
 def expand(node: Node) -> Node:
@@ -59,9 +60,37 @@ def expand(node: Node) -> Node:
         return expand(node[1][0][0])
     if node[0] == "*" and len(node) == 3 and node[2][0] == "tuple" and node[1][0] == "s" and node[1][1].isupper():
         return expand(node[2])  # a named point, P(2, 3)
+    if node[0] in ("+", "*", "neg", "/") and contains(node, _VECTORS) and (cells := _combined(node)) is not None:
+        (_, columns), entries = cells
+        if columns == 1:
+            return ("tuple", "(", ")", tuple(entries))
+        return ("matrix", tuple(tuple(entries[i : i + columns]) for i in range(0, len(entries), columns)))
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return expand(node[1])
     return node
+
+
+def _combined(node: Node) -> tuple[tuple[int, int], list[Node]] | None:
+    """Rows and columns and the entries of a sum of multiples of vectors or of matrices, or None."""
+    if node[0] == "tuple" and node[1] in "(<":
+        return (len(node[3]), 1), list(node[3])
+    if node[0] == "matrix":
+        rows, columns = len(node[1]), len(node[1][0])
+        return ((columns, 1) if rows == 1 else (rows, columns)), [cell for row in node[1] for cell in row]
+    parts = [_combined(part) if contains(part, _VECTORS) else None for part in node[1:]]
+    if node[0] == "+" and None not in parts and len({part[0] for part in parts}) == 1:  # type: ignore[index]
+        return parts[0][0], [("+", *terms) for terms in zip(*(part[1] for part in parts), strict=True)]  # type: ignore[index]
+    if (
+        node[0] not in ("neg", "*", "/")
+        or sum(part is not None for part in parts) != 1
+        or (node[0] == "/" and parts[1])
+    ):
+        return None
+    at = next(i for i, part in enumerate(parts, 1) if part is not None)
+    shape, entries = parts[at - 1]  # type: ignore[misc]
+    if any(contains(part, _VECTORS) for i, part in enumerate(node[1:], 1) if i != at):
+        return None
+    return shape, [(node[0], *node[1:at], entry, *node[at + 1 :]) for entry in entries]
 
 
 def plain_value(node: Node) -> Node:

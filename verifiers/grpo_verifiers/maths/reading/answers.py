@@ -186,7 +186,7 @@ def _read(text: str) -> Answer:
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
     if phrase is not None:
         tree = phrase
-    label = label_of(tokens) if words and tree is not None and tree[0] != "list" else ()
+    label = label_of(tokens) if (words or "\\angle" in clean) and tree is not None and tree[0] != "list" else ()
     return Answer(clean, shown, tree, words, as_list, fault, forms.capitals_of(clean), label or called)
 
 

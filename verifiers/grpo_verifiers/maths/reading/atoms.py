@@ -311,6 +311,9 @@ def _read_word(cursor: Cursor, token: Token) -> Node:
     if not words and low == "infinity":
         cursor.at += 1
         return ("inf",)
+    if not words and low in ("constant", "const"):  # of integration, behind a plus
+        cursor.at += 1
+        return ("s", "C")
     if not words and low in ("approximately", "about", "roughly", "exactly", "only", "just"):
         cursor.at += 1
         return cursor.grammar.signed_power(cursor)

@@ -13,7 +13,17 @@ from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading import grouping
 from grpo_verifiers.maths.reading.sums import is_plain_union, read_power, read_signed_power, read_sum
 from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Grammar, Token, Unreadable
-from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
+from grpo_verifiers.maths.reading.tree import (
+    REAL,
+    REAL_LETTERS,
+    SCALARS,
+    WHOLE,
+    Node,
+    contains,
+    rename,
+    replaced,
+    symbols,
+)
 from grpo_verifiers.maths.reading.units import GENERIC, at_rate, read_unit, singular
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS, names
 from grpo_verifiers.maths.reading.words import HEDGES
@@ -22,6 +32,10 @@ _SAYS_NOTHING = GENERIC | names(
     "a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so "
     "solution that the then there therefore this thus to was we where which with answer result value quantity wanted"
 )
+_WHOLE_WORDS = frozenset(("integer", "integers"))
+_REAL_WORDS = frozenset(("constant", "real", "parameter"))
+_RANGE_WORDS = _WHOLE_WORDS | _REAL_WORDS | names("where for with any all every each some arbitrary an a is the number")
+_RANGES = (("in", ("all", "Z")), ("in", ("all", "R")))
 _LEAST_SHORTENED = 3
 _CHOOSING = HEDGES | {"one", "any", "some"}
 
@@ -30,13 +44,17 @@ def label_of(tokens: list[Token]) -> tuple[str, ...]:
     """The words before the first sign of equality or colon that say something, in the singular; none if a value stands before it."""
     words: list[str] = []
     # a name is short; what comes later is a formula with a sign in it
-    for token in tokens[:40]:
+    for at, token in enumerate(tokens[:40]):
         if token.kind == "o" and token.value in ("=", ":"):
             return tuple(words)
         if token.kind == "w":
             word = token.value.lower()
             if word not in _SAYS_NOTHING:
                 words.append(singular(word))
+        elif token.value == "angle":
+            # `\\angle BAC` is `\\angle CAB`
+            corners = "".join(itertools.takewhile(str.isalpha, (t.value for t in tokens[at + 1 : at + 4])))
+            words.append(f"angle {min(corners, corners[::-1])}")
         # `x^2 + 1 = 0`, `a, b = 3`: a value or a list, no name
         elif token.kind in ("n", "c") or token.value in (",", ";"):
             return ()
@@ -302,8 +320,10 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     ):
         return [first, *(("rel", first[1], (("!=", item),)) for item in items[1:])]
     last = items[-1]
-    is_range = last[0] == "rel" and len(last[2]) == 1 and last[2][0] == ("in", ("all", "Z"))
-    if not is_range or last[1][0] not in ("s", "c"):
+    if last[0] != "rel" or len(last[2]) != 1 or last[2][0] not in _RANGES or last[1][0] not in ("s", "c"):
+        return items
+    whole = last[2][0] == _RANGES[0]
+    if not whole and last[1][1] not in REAL_LETTERS:
         return items
     # the `i` of `i in Z` counts: it is no imaginary unit there
     if last[1] == ("c", "i"):
@@ -311,8 +331,40 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     name = items[-1][1][1]
     if all(name in symbols(item) for item in items[:-1]):
         # one name for every spelling of the parameter: `k`, `n` and `m` mean the same
-        return [rename(item, {name: WHOLE}) for item in items[:-1]]
+        return [rename(item, {name: WHOLE if whole else REAL}) for item in items[:-1]]
     return items
+
+
+def _with_range(tokens: list[Token]) -> list[Token]:
+    """`x = k pi` with `k in Z` behind a comma, however it was said: `(k in Z)`, `where k is an integer`, `for any constant c`."""
+    if len(tokens) > 5 and tokens[-1].value == ")" and tokens[-5].value == "(" and tokens[-3].value == "in":
+        return [*tokens[:-5], Token("o", ","), *tokens[-4:-1]]
+    start, words, names_said = len(tokens), set(), []
+    while start and (
+        tokens[start - 1].kind == "w"
+        or (
+            tokens[start - 1].kind == "s"
+            and start > 1
+            and (tokens[start - 2].kind == "w" or tokens[start - 2].value == ",")
+        )
+    ):
+        start -= 1
+        token = tokens[start]
+        if token.kind == "s":
+            names_said.append(token)
+        elif token.value.lower() in _RANGE_WORDS:
+            words.add(token.value.lower())
+        else:
+            return tokens
+    is_whole = bool(words & _WHOLE_WORDS)
+    if (
+        len(names_said) != 1
+        or not start
+        or not (is_whole or (words & _REAL_WORDS and names_said[0].value in REAL_LETTERS))
+    ):
+        return tokens
+    kept = tokens[: start - (tokens[start - 1].value == ",")]
+    return [*kept, Token("o", ","), *names_said, Token("c", "in"), Token("c", "setZ" if is_whole else "setR")]
 
 
 def read(tokens: list[Token]) -> Node:
@@ -323,7 +375,7 @@ def read(tokens: list[Token]) -> Node:
     """
     if not tokens:
         raise Unreadable("nothing to read")
-    cursor = Cursor(list(tokens), _GRAMMAR)
+    cursor = Cursor(_with_range(tokens), _GRAMMAR)
     node = read_listing(cursor)
     if cursor.at < len(cursor.tokens):
         # an answer that was read halfway would be compared by that half

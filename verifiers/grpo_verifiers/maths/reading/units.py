@@ -20,6 +20,7 @@ _POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed"
 _NAMELESS = frozenset(("unit", "units"))
 DIRECTIONS = frozenset(("more", "less"))
 """Words that may be left off beside a number or a unit, but contradict each other."""
+_RENAMED = {"mi / h": "mph", "km / h": "kmh", "degree celsius": "celsius", "degree fahrenheit": "fahrenheit"}
 _DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
 """Powers of length that dimensions measure without saying so."""
 _DIMENSIONS = frozenset(("time", "length", "mass"))
@@ -83,7 +84,7 @@ mph speed 1397/3125
 kmh speed 5/18 kph kmph
 celsius temperature -
 fahrenheit temperature -
-kelvin temperature - kelvins
+kelvin temperature - kelvins K
 square - -
 N force 1 newton newtons
 J energy 1 joule joules
@@ -120,7 +121,7 @@ SCALES: dict[str, Fraction | int] = {
     "hundred": 10**2, "hundreds": 10**2, "thousand": 10**3, "thousands": 10**3, "million": 10**6, "millions": 10**6,
     "billion": 10**9, "billions": 10**9, "bn": 10**9, "trillion": 10**12, "trillions": 10**12,
 }  # fmt: skip
-LETTERS = frozenset("mgshLlNJWVA")
+LETTERS = frozenset("mgshLlNJWVAK")
 """One-letter units; read as units only in upright text or apart from the number."""
 
 SHORT = names(
@@ -178,7 +179,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             out.append(name if power == 1 else f"{name}^{power}")
             power = 1
     text = " ".join(out).rstrip(" /")  # a stroke in front stays: `per hour` is no hour
-    return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
+    return _RENAMED.get(text, text)
 
 
 def _is_raised(words: tuple[str, ...], i: int) -> bool:
@@ -229,6 +230,11 @@ def _powers(name: str) -> dict[str, int]:
         base, _, power = part.partition("^")
         powers[base] = powers.get(base, 0) + sign * (int(power) if power.isdigit() else 1)
     return powers
+
+
+def is_known(name: str) -> bool:
+    """Whether every part of a canonical name is a unit of the table."""
+    return all(part in UNITS for part in _powers(_COMPOSED.get(name, name)))
 
 
 def split_unit(name: str) -> tuple[Unit, int] | None:

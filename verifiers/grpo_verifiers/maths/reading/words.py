@@ -50,7 +50,9 @@ _PHRASES = {
     "all real number": "all real", "set of all real number": "all real", "set of real number": "all real",
     "real number": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
     "infinitely many solution": "infinitely many", "infinite solution": "infinitely many",
-    "infinite number of solution": "infinitely many",
+    "infinite number of solution": "infinitely many", "convergent": "converge", "divergent": "diverge",
+    "right isoscele triangle": "isoscele right triangle", "statement is true": "true", "statement is false": "false",
+    "claim is true": "true", "claim is false": "false", "it is true": "true", "it is false": "false",
 }  # fmt: skip
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
@@ -67,6 +69,7 @@ PLACEHOLDERS = frozenset((
     "reference answer", "correct answer", "result",
 ))  # fmt: skip
 _NUMERALS = frozenset("ivx ")
+_KINDS = frozenset(("function", "number", "integer", "serie", "sequence"))
 
 
 def number_of(words: list[str]) -> int | None:
@@ -125,6 +128,10 @@ def same_words(gold: str, answer: str) -> bool:
         return False
     # spaces within words do not count (`grey hound`), but `i v` is no `iv`
     if a == b or (a.replace(" ", "") == b.replace(" ", "") and not set(a) <= _NUMERALS):
+        return True
+    # `an odd function` for `odd`
+    said, _, kind = max(a, b, key=len).rpartition(" ")
+    if kind in _KINDS and said == min(a, b, key=len) and " " not in said:
         return True
     if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
         return True
