@@ -201,9 +201,9 @@ def _line(text: str) -> Extraction | None:
         return Extraction((marked,), "", "hashes")
     whole = without_end(text, patterns.END_TOKENS).strip()
     last_line = whole[whole.rfind("\n") + 1 :][-400:]
-    concluded = patterns.CONCLUDED.match(last_line)
-    if concluded is not None and not patterns.UNSAID.search(last_line):
-        return Extraction((_first_formula(concluded[1]),), "", "line")
+    concluded = patterns.CONCLUDED.findall(last_line) or patterns.BOLD_VALUE.findall(last_line)
+    if len(concluded) == 1 and not patterns.UNSAID.search(last_line):
+        return Extraction((_first_formula(concluded[0]),), "", "line")
     if len(whole) <= 60 and patterns.BARE.fullmatch(whole):
         return Extraction((whole,), "", "line")
     return None

@@ -85,9 +85,11 @@ EXTRACT_LABEL = re.compile(r"(?:\bfinal\s++|\bcorrect\s++|\bthe\s++)?\b(?:answer
     r"\s*+:?\s*+(?:\*\*)?"
     r"|^[#*\s>]{1,9}(?:final\s++)?answer[*\s:]{0,9}\n"
     r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]", re.I | re.M)
-# A last line that concludes, up to the value at its end.
-CONCLUDED = re.compile(r"\A[\s>*-]*+(?=(?:therefore|thus|so|hence|consequently|finally|in conclusion|in total|altogether)\b|[^\n]*\*\*[.!]?\Z)"
-    r"[^\n]{1,300}?(?:\b(?:is|are|equals|was)\b|[=:])\s*+((?:\*\*)?(?:\$[^$\n]{1,80}\$|-?\\?\$?\d[\d.,/]*+(?:\\?%)?)(?:\*\*)?)[.!]?\Z", re.I)
+# A last line that concludes, up to the value at its end; one that has a value in bold.
+STATED_VALUE = r"(?:\$[^$\n]{1,80}\$|-?\\?\$?\d[\d.,/]*+(?:\\?%)?)"
+CONCLUDED = re.compile(r"\A[\s>*-]*+(?:therefore|thus|so|hence|consequently|finally|in conclusion|in total|altogether)\b"
+    rf"[^\n]{{1,300}}?(?:\b(?:is|are|equals|was)\b|[=:])\s*+({STATED_VALUE})[.!]?\Z", re.I)
+BOLD_VALUE = re.compile(rf"\*\*({STATED_VALUE})[.!]?\*\*")
 EXTRACT_SAID = re.compile(r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])", re.I)
 UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 HASHES = re.compile(r"####[ \t]*+([^\s#].*)")

@@ -22,7 +22,7 @@ from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholde
 from grpo_verifiers.maths.reading.forms import Formula, repeated_capitals, sentence, written_capitals
 from grpo_verifiers.maths.reading.reader import labels_differ
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, WHOLE_LETTERS, Node, contains, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import plain_words, same_words
 
@@ -30,6 +30,7 @@ _COLUMNS = frozenset(("tuple", "matrix"))
 _SUMS = frozenset(("+", "*", "neg", "s", "/"))
 _GROUPS = frozenset(("all",))
 _NO_LETTER = MathGold((), ())
+_STARTS = frozenset(map(number, range(4)))
 
 # Do two trees give the same answer? Dispatch by shape; the order of arguments is gold, answer everywhere.
 
@@ -340,6 +341,18 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
 
 
+def _without_bound(node: Node | None) -> Node | None:
+    """`a_n = n^2, n >= 2` without where its index begins, which may be left off; None for all else."""
+    if node is None or node[0] != "list" or len(node[2]) != 2 or node[2][1][0] != "rel":
+        return None
+    value, (_, name, links) = node[2]
+    if name[0] != "s" or name[1] not in WHOLE_LETTERS or links[0][0] not in (">=", ">") or links[0][1] not in _STARTS:
+        return None
+    # in `x = 5k + 2, k >= 0` it is no index but a parameter, and its range part of the answer
+    is_index = value[0] != "rel" or name[1] in symbols(value[1]) or repr(value[1]).endswith(f"_{name[1]}')")
+    return value if is_index and name[1] in symbols(value) else None
+
+
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     # readings of one answer, the likeliest first
     pairs = [(wanted.tree, tree) for tree in parameters.renamed(wanted.tree, answer.tree)]
@@ -352,6 +365,8 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         pairs.append((wanted.as_list, answer.tree))
     if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
         pairs.append((wanted.tree, answer.as_list))
+    pairs += [(_without_bound(g), a) for g, a in pairs if a and a[0] not in ("list", "congruence")]
+    pairs += [(g, _without_bound(a)) for g, a in pairs if g and g[0] not in ("list", "congruence")]
     for g, a in pairs:
         if g is None or a is None:
             continue

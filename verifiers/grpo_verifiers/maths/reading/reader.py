@@ -37,6 +37,7 @@ _REAL_WORDS = frozenset(("constant", "real", "parameter"))
 _RANGE_WORDS = _WHOLE_WORDS | _REAL_WORDS | names("where for with any all every each some arbitrary an a is the number")
 _RANGES = (("in", ("all", "Z")), ("in", ("all", "R")))
 _LEAST_SHORTENED = 3
+_INDEX = Token("o", "_")
 _CHOOSING = HEDGES | {"one", "any", "some"}
 
 
@@ -145,7 +146,10 @@ def read_relation(cursor: Cursor) -> Node:
     # `= 5` gives the value of what the question named
     while cursor.peek().value in ("=", "approx", "therefore"):
         cursor.at += 1
-    _skip_label(cursor)
+    at = -1
+    while cursor.at != at:  # `\\angle ABC = \\angle ACB = 10`
+        at = cursor.at
+        _skip_label(cursor)
     if cursor.peek().value == "&":
         cursor.at += 1
     first = read_measured(cursor)
@@ -178,7 +182,7 @@ def read_relation(cursor: Cursor) -> Node:
 def _skip_label(cursor: Cursor) -> None:
     """`Area = 5` and `Answer: 5`: words before the sign name the value and go."""
     first = cursor.peek()
-    if first.kind == "n" or first.value in CURRENCIES or (first.value in ("-", "{") and first.kind == "o"):
+    if first.value in CURRENCIES or (first.value in ("-", "{") and first.kind == "o"):
         return
     depth, is_words, is_operation = 0, first.kind == "w", False
     # labels are short: without a bound a long list would be scanned to its end from every item
@@ -201,7 +205,13 @@ def _skip_label(cursor: Cursor) -> None:
                 cursor.at = i + 1
             return
         # `\lim ... = 5`: the operation is the question, what stands behind its sign the answer
-        is_operation = is_operation or (token.kind == "c" and value in REFUSED and value != "neg")
+        is_operation = is_operation or (
+            token.kind == "c"
+            and (
+                (value in REFUSED and value != "neg")
+                or (value in ("max", "min") and cursor.tokens[i + 1 : i + 2] == [_INDEX])
+            )
+        )
         is_words = is_words and (
             token.kind in ("w", "s")
             or value in ("(", ")", "{", "}", "^", "_", "'")
@@ -337,8 +347,10 @@ def _without_ranges(items: list[Node]) -> list[Node]:
 
 def _with_range(tokens: list[Token]) -> list[Token]:
     """`x = k pi` with `k in Z` behind a comma, however it was said: `(k in Z)`, `where k is an integer`, `for any constant c`."""
-    if len(tokens) > 5 and tokens[-1].value == ")" and tokens[-5].value == "(" and tokens[-3].value == "in":
-        return [*tokens[:-5], Token("o", ","), *tokens[-4:-1]]
+    if tokens[-1].value == ")":
+        opened = next((at for at in range(len(tokens) - 4, 0, -1) if tokens[at].value == "("), 0)
+        if opened and tokens[opened + 1].kind == "s" and tokens[opened + 2].value in ("in", "ge", ">"):
+            return [*tokens[:opened], Token("o", ","), *tokens[opened + 1 : -1]]
     start, words, names_said = len(tokens), set(), []
     while start and (
         tokens[start - 1].kind == "w"
