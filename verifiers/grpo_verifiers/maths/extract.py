@@ -159,6 +159,7 @@ def _joined(text: str, box: Box, content: str) -> Extraction:
         ", ".join(mark + part for mark, part in zip(reversed(marks), reversed(parts), strict=True)) if stated else ""
     )
     parts = parts[: stated or None][::-1]
+    listed = listed or (", ".join(parts) if is_or else "")
     if is_or or len(set(parts)) == 1:
         return Extraction(tuple(dict.fromkeys(parts)), listed=listed)
     return Extraction((", ".join(parts),), listed=listed)
@@ -198,7 +199,9 @@ def _line(text: str) -> Extraction | None:
             return Extraction((stated,), "", "line")
     marked = _hashes(text, 0, values_only=False) if "####" in text else None
     if marked is not None:
-        return Extraction((marked,), "", "hashes")
+        said = patterns.EXTRACT_SAID.match(marked)
+        kept = said is None or patterns.UNSAID.search(said.group())
+        return Extraction((marked if said is None or kept else marked[said.end() :],), "", "hashes")
     whole = without_end(text, patterns.END_TOKENS).strip()
     last_line = whole[whole.rfind("\n") + 1 :][-400:]
     concluded = patterns.CONCLUDED.findall(last_line) or patterns.BOLD_VALUE.findall(last_line)

@@ -83,13 +83,13 @@ WITHDRAWN = re.compile(r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|h
     r"\b(?:final |correct |right |real |true )?answer\s++(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})", re.I)
 EXTRACT_LABEL = re.compile(r"(?:\bfinal\s++|\bcorrect\s++|\bthe\s++)?\b(?:answer|correct (?:option|choice))\b\s*+(?:is|was|should be|equals|[:=]|\*\*\s*+[:=]|[:=]\s*+\*\*|\*\*\s*+is)"
     r"\s*+:?\s*+(?:\*\*)?"
-    r"|^[#*\s>]{1,9}(?:final\s++)?answer[*\s:]{0,9}\n"
+    r"|^[#*\s>]{0,9}(?:final\s++)?answer[*\s:]{0,9}\n"
     r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]", re.I | re.M)
 # A last line that concludes, up to the value at its end; one that has a value in bold.
 STATED_VALUE = r"(?:\$[^$\n]{1,80}\$|-?\\?\$?\d[\d.,/]*+(?:\\?%)?)"
 CONCLUDED = re.compile(r"\A[\s>*-]*+(?:therefore|thus|so|hence|consequently|finally|in conclusion|in total|altogether)\b"
     rf"[^\n]{{1,300}}?(?:\b(?:is|are|equals|was)\b|[=:])\s*+({STATED_VALUE})[.!]?\Z", re.I)
-BOLD_VALUE = re.compile(rf"\*\*({STATED_VALUE})[.!]?\*\*")
+BOLD_VALUE = re.compile(rf"\*\*({STATED_VALUE}(?: [a-zA-Z]{{1,20}}){{0,3}})[.!]?\*\*")
 EXTRACT_SAID = re.compile(r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])", re.I)
 UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 HASHES = re.compile(r"####[ \t]*+([^\s#].*)")
@@ -164,6 +164,7 @@ IN_WORDS = re.compile(r"^(?:\\text\s*+\{)?\s*+(\d{1,15})(?:\s|\\[ ,])*+(?:\\text
 UNIT_NAME = r"\{\s*+\\(?:text|mathrm|mbox)\s*+\{\s*+([a-zA-Z]++(?: ++[a-zA-Z]++)*+)\s*+\}\s*+(?:\^\s*+\{?\s*+(\d)\s*+\}?)?\s*+\}"
 UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*+{UNIT_NAME}\s*+{UNIT_NAME}")
 OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*+(?:\\(?:mathrm|text)\s*+\{\s*+)?\\Omega\s*+\}?$")
+CELSIUS = re.compile(r"\{\s*+\}\s*+\^\s*+\{?\s*+\\circ\s*+\}?(?:\s|~|\\[ ,;])*+\\(?:mathrm|text)\s*+\{\s*+C\s*+\}")
 MONEY = re.compile(r"^(-?)(?:\\(?:text|mathrm)\s*+\{)?\s*+(US\s*+\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*+\}?(?:\s|~|\\[ ,])*+(-?\d[\d.,{}\\!]*)$")
 SENTENCE = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|there|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
     r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))", re.I)
@@ -231,6 +232,8 @@ FORMULA = re.compile(r"\$([^$]+)\$")
 DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*\{|\\[ ,;:!]|\\q?quad|[{}$~]")
 SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
 SUBJECT = re.compile(r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I)
+CHEMICAL_DRESS = re.compile(r"\\(?:text|mathrm|mbox|ce|rm)(?![a-zA-Z])|[{}\s_$]")
+CHEMICAL = re.compile(r"(?=.*[a-z\d])(?:[A-Z][a-z]?\d{0,3})++")
 MATCH_INTEGER = re.compile(r"\A\s*+\$?\s*+([-+]?\d{1,15})\s*+\.?\s*+\$?\s*+")
 DECIMAL_COMMA = re.compile(r"-?0,\d+")
 

@@ -90,6 +90,9 @@ def _any_part(gold: Node, values: list[Node], signs: list[str], trial: Compariso
             if not _roughly(values[i], values[i + 1]):
                 return False
         elif not trial.same(values[i], values[i + 1]):
+            # `h/p = h/(mv)`, `bh/2 = 3 * 4/2`: what other letters stand for was put in
+            if all(symbols(v) - symbols(gold) for v in values[: i + 1]) and i + 1 < len(values):
+                return _any_part(gold, values[i + 1 :], signs[i + 1 :], trial)
             return False
     return any(trial.same(gold, value) for value in values)
 

@@ -137,7 +137,7 @@ _VERBS = names(
 _NEGATIONS = names("not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only")
 _HEADINGS = names(
     "quadrant case option choice figure type statement graph group phase stage column row line question box plan "
-    "player step class grade part set team"
+    "player step class grade part set team room door day number"
 )
 """Nouns that add nothing to the number or letter behind them."""
 
@@ -302,6 +302,9 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return apart
         pending = tuple(pair for m in found for pair in m.pending)
         return Match(None, "open", pending) if pending else found[-1]
+    formula = patterns.CHEMICAL_DRESS.sub("", wanted.text)
+    if patterns.CHEMICAL.fullmatch(formula) and formula == patterns.CHEMICAL_DRESS.sub("", answer.text):
+        return Match(True, "equal:string")
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -341,6 +344,13 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
 
 
+def _as_product(node: Node | None) -> Node | None:
+    """`1.5mg` as 1.5 m g; None for all else."""
+    if node is None or node[0] != "unit" or node[2] not in ("mg", "mL", "ms"):
+        return None
+    return ("*", node[1], *(("s", letter) for letter in node[2]))
+
+
 def _without_bound(node: Node | None) -> Node | None:
     """`a_n = n^2, n >= 2` without where its index begins, which may be left off; None for all else."""
     if node is None or node[0] != "list" or len(node[2]) != 2 or node[2][1][0] != "rel":
@@ -365,6 +375,7 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         pairs.append((wanted.as_list, answer.tree))
     if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
         pairs.append((wanted.tree, answer.as_list))
+    pairs += [(_as_product(g), a) for g, a in pairs if a and symbols(a)] + [(g, _as_product(a)) for g, a in pairs if g and symbols(g)]
     pairs += [(_without_bound(g), a) for g, a in pairs if a and a[0] not in ("list", "congruence")]
     pairs += [(g, _without_bound(a)) for g, a in pairs if g and g[0] not in ("list", "congruence")]
     for g, a in pairs:

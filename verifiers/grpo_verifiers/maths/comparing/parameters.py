@@ -36,6 +36,7 @@ from grpo_verifiers.maths.reading.tree import (
 MOST_RESIDUES = 10_000
 _PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
 _MOST_OFFSETS = 60
+_LINE_LETTERS = frozenset(("t", "s", "u", "r", "k", "lambda", "mu", "alpha"))
 _INTEGRATION = ("C", "c", "K")
 _CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
 _NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
@@ -272,7 +273,8 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
     if {WHOLE, REAL} & (wanted | found):
         yield rename(answer, _whole_names(wanted, found))
         return
-    if len(wanted) == len(found) == 1 and _is_period(gold, *wanted, *found):
+    is_line = contains(gold, {"tuple", "matrix"}) and wanted | found <= _LINE_LETTERS
+    if len(wanted) == len(found) == 1 and (is_line or _is_period(gold, *wanted, *found)):
         answer = rename(answer, dict(zip(found, wanted, strict=True)))
         yield answer
         return

@@ -230,7 +230,8 @@ def lex(text: str, commas: bool = True) -> list[Token]:
     _lex(text, tokens, False, 0, (patterns.LEX if commas else patterns.LEX_PARTED).match)
     if "max" in text or "min" in text:
         for at, token in enumerate(tokens[:-1]):
-            if token.value in ("max", "min") and tokens[at + 1].value in ("=", ":"):
+            beside = (tokens[at + 1], *tokens[max(at - 1, 0) : at])
+            if token.value in ("max", "min") and (beside[0].value in ("=", ":") or any(t.kind == "w" for t in beside)):
                 tokens[at] = Token("w", f"{token.value}imum", token.spaced)
     # `5 m` by itself is five metres; within a longer formula the same letter is a variable
     if any(token.kind == "u" for token in tokens):

@@ -36,6 +36,7 @@ _WHOLE_WORDS = frozenset(("integer", "integers"))
 _REAL_WORDS = frozenset(("constant", "real", "parameter"))
 _RANGE_WORDS = _WHOLE_WORDS | _REAL_WORDS | names("where for with any all every each some arbitrary an a is the number")
 _RANGES = (("in", ("all", "Z")), ("in", ("all", "R")))
+_NAMED_OPERATIONS = frozenset(("gcd", "lcm", "max", "min", "det", "deg", "dim"))
 _LEAST_SHORTENED = 3
 _INDEX = Token("o", "_")
 _CHOOSING = HEDGES | {"one", "any", "some"}
@@ -52,6 +53,8 @@ def label_of(tokens: list[Token]) -> tuple[str, ...]:
             word = token.value.lower()
             if word not in _SAYS_NOTHING:
                 words.append(singular(word))
+        elif token.value in _NAMED_OPERATIONS:
+            words.append(token.value)
         elif token.value == "angle":
             # `\\angle BAC` is `\\angle CAB`
             corners = "".join(itertools.takewhile(str.isalpha, (t.value for t in tokens[at + 1 : at + 4])))

@@ -95,6 +95,21 @@ V volt 1 volt volts
 A ampere 1 amp amps ampere amperes
 Pa pressure 1 pascal pascals
 ohm resistance 1 ohms
+mol amount 1 mole moles
+kJ energy 1000 kilojoule kilojoules
+cal energy 523/125 calorie calories
+kcal energy 4184 kilocalorie kilocalories
+eV energy -
+keV energy -
+MeV energy -
+kPa pressure 1000 kilopascals
+MPa pressure 1000000 megapascals
+atm pressure 101325 atmospheres
+kHz frequency 1000 kilohertz
+MHz frequency 1000000 megahertz
+coulomb charge 1 coulombs
+tesla flux - teslas
+farad capacity - farads
 am clock -
 pm clock -
 acre acre 1 acres
@@ -332,6 +347,7 @@ def _counts_letters(words: list[str]) -> bool:
 def read_unit(cursor: Cursor, node: Node) -> Node:
     """The value with the unit words behind it; a hedge or a second number among them is unreadable."""
     words: list[str] = []
+    brackets = False
     while True:
         token = cursor.peek()
         value = token.value
@@ -373,9 +389,16 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             cursor.at += 1
             if value == "/":
                 words.append("/")
+                brackets = cursor.take("(")
         elif token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*"):
             cursor.at += 1
             words.append(value)
+        elif brackets and token.kind == "s":
+            cursor.at += 1
+            words.append(value)
+        elif value == ")" and brackets:
+            cursor.at += 1
+            brackets = False
         elif value == "." and cursor.peek(1) is END:
             cursor.at += 1
         else:
@@ -400,8 +423,10 @@ def _with_unit(node: Node, words: list[str]) -> Node:
 
 
 def at_rate(cursor: Cursor) -> bool:
-    """A stroke before the name of a unit: `3/hour`."""
+    """A stroke before the name of a unit, `3/hour`, or before several in brackets, `4.2 J/(g K)`."""
     behind = cursor.tokens[cursor.at - 1].kind if cursor.at else ""
+    if behind == "w" and cursor.peek().value == "/" and cursor.peek(1).value == "(" and cursor.peek(2).kind in ("w", "s"):
+        return True
     named = ("w", "u", "s") if behind in ("w", "u", "s") else ("w",)
     return cursor.peek().value == "/" and cursor.peek(1).kind in named
 

@@ -48,11 +48,11 @@ _PHRASES = {
     "empty set": "no solution", "emptyset": "no solution", "varnothing": "no solution",
     "can not be determined": "cannot be determined", "impossible": "not possible", "infinite": "infinity",
     "all real number": "all real", "set of all real number": "all real", "set of real number": "all real",
-    "real number": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
+    "real number": "all real", "real": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
     "infinitely many solution": "infinitely many", "infinite solution": "infinitely many",
     "infinite number of solution": "infinitely many", "convergent": "converge", "divergent": "diverge",
     "right isoscele triangle": "isoscele right triangle", "statement is true": "true", "statement is false": "false",
-    "claim is true": "true", "claim is false": "false", "it is true": "true", "it is false": "false",
+    "neither even nor odd": "neither", "neither odd nor even": "neither", "claim is true": "true", "claim is false": "false", "it is true": "true", "it is false": "false",
 }  # fmt: skip
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
@@ -106,6 +106,8 @@ def plain_words(text: str) -> str:
     words = [w for w in patterns.WORDS_AND_NUMBERS.findall(text) if w not in _ARTICLES and w != "and"]
     # `the answer is B`: the words before it carry no meaning
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
+        words = words[1:]
+    if len(words) > 1 and words[0] == "all":
         words = words[1:]
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     phrase = " ".join(singulars)
