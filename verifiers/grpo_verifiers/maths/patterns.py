@@ -32,7 +32,7 @@ UNIT_BEHIND = re.compile(r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
     r"|inch(?:es)?|feet|foot|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|kilomet(?:er|re)s?"
     r"|grams?|kilograms?|pounds?|ounces?|lit(?:er|re)s?|millilit(?:er|re)s?|gallons?|[ckm]m|kg|mg|km/h|mph))\b\}?(\^\{?\d\}?)?(?![\w/])", re.I)
 # The name of any unit outside the formula of the box, or set upright in it: there a letter is no variable.
-UNIT_OUTSIDE = re.compile(r"\A\}?\s*+(?:\$|\\[)\]]|\\(?:text|mathrm)(?=\s*+\{))[\s~{]*+((?:square |cubic |sq )?(?!(?:in|am|pm|pt|a|I)\b)[A-Za-zΩμ°]{1,12}"
+UNIT_OUTSIDE = re.compile(r"\A\}?(?:\s|~|\\[ ,;:!])*+(?:\$|\\[)\]]|\\(?:text|mathrm)(?=\s*+\{))[\s~{]*+((?:square |cubic |sq )?(?!(?:in|am|pm|pt|[aAI])\b)[A-Za-zΩμ°]{1,12}"
     r"(?:\^\{?-?\d\}?|[²³])?(?:\s?[/·]\s?[A-Za-z]{1,12}(?:\^\{?\d\}?|[²³])?)?)(?![\w^/])")
 NUMBER_BEFORE = re.compile(r"(?:\$|\\\()\s*+(\d++:)\Z")
 SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
@@ -89,7 +89,7 @@ EXTRACT_LABEL = re.compile(r"(?:\bfinal\s++|\bcorrect\s++|\bthe\s++)?\b(?:answer
 STATED_VALUE = r"(?:\$[^$\n]{1,80}\$|-?\\?\$?\d[\d.,/]*+(?:\\?%)?)"
 CONCLUDED = re.compile(r"\A[\s>*-]*+(?:therefore|thus|so|hence|consequently|finally|in conclusion|in total|altogether)\b"
     rf"[^\n]{{1,300}}?(?:\b(?:is|are|equals|was)\b|[=:])\s*+({STATED_VALUE})[.!]?\Z", re.I)
-BOLD_VALUE = re.compile(rf"\*\*({STATED_VALUE}(?: [a-zA-Z]{{1,20}}){{0,3}})[.!]?\*\*")
+BOLD_VALUE = re.compile(rf"\*\*({STATED_VALUE}(?<![.,])(?: [a-zA-Z]{{1,20}}){{0,3}})\*\*")
 EXTRACT_SAID = re.compile(r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])", re.I)
 UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 HASHES = re.compile(r"####[ \t]*+([^\s#].*)")

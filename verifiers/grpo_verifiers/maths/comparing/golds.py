@@ -88,8 +88,8 @@ def compile_gold(value: object) -> MathGold:
     """
     if isinstance(value, str) and patterns.GOLD_INTEGER.fullmatch(value):
         return MathGold((value,), (), integer=int(value))
-    if isinstance(value, str) and " OR " in value and "\n" not in value:
-        value = value.split(" OR ")  # spellings of one answer
+    if isinstance(value, str) and "$ OR $" in value:
+        value = value.replace("$ OR $", "$\0$").split("\0")  # spellings of one answer
     if isinstance(value, list | tuple):
         if not value:
             raise BadGold("the gold answer is an empty list")

@@ -95,6 +95,7 @@ V volt 1 volt volts
 A ampere 1 amp amps ampere amperes
 Pa pressure 1 pascal pascals
 ohm resistance 1 ohms
+kN force 1000 kilonewton kilonewtons
 mol amount 1 mole moles
 kJ energy 1000 kilojoule kilojoules
 cal energy 523/125 calorie calories
@@ -141,7 +142,7 @@ LETTERS = frozenset("mgshLlNJWVAK")
 
 SHORT = names(
     "mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph usd USD EUR "
-    "GBP INR kW Hz Pa pm am deg rad sq cu ha mole mol pct"
+    "GBP INR kW Hz kHz MHz Pa kPa MPa atm kN kJ eV keV MeV cal kcal pm am deg rad sq cu ha mole mol pct"
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
 
