@@ -15,7 +15,7 @@ from grpo_verifiers.maths.comparing import expansion
 from grpo_verifiers.maths.comparing.realsets import all_matched, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
-from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number
+from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number, replaced, walk
 
 MOST_MATCHED = 12
 """Unordered lists up to this length are matched exhaustively, longer ones after sorting."""
@@ -327,6 +327,34 @@ def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         answer[1],
         lambda row, other: len(row) == len(other) and all(trial.same(g, a) for g, a in zip(row, other, strict=True)),
     )
+
+
+def same_absolute(value: Node, cases: Node, trial: ComparisonTrial) -> bool:
+    """`|u|` as u where u >= 0 and -u elsewhere, the border in either case."""
+    bars = [at for at in walk(value) if at[0] == "f" and at[1] == "abs"]
+    if len(set(bars)) != 1 or len(cases[1]) != 2 or any(len(row) != 2 for row in cases[1]):
+        return False
+    inner = bars[0][2][0]
+    positive, negative = inner, ("neg", inner)
+    for first, second in (cases[1], cases[1][::-1]):
+        if trial.same(replaced(value, bars[0], positive), first[0]) and trial.same(
+            replaced(value, bars[0], negative), second[0]
+        ):
+            ends = [
+                op
+                for row, ops in ((first, (">", ">=")), (second, ("<", "<=")))
+                for op in ops
+                if _is_where(row[1], inner, op, trial)
+            ]
+            if len(ends) == 2 and set(ends) != {">", "<"}:
+                return True
+    return False
+
+
+def _is_where(condition: Node, inner: Node, op: str, trial: ComparisonTrial) -> bool:
+    if condition == ("s", "otherwise"):
+        return op in (">=", "<=")
+    return condition[0] == "rel" and trial.same(("rel", inner, ((op, ZERO),)), condition)
 
 
 def as_vector(node: Node, dimension: int) -> Node | None:

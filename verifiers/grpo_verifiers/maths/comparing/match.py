@@ -119,6 +119,8 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return lists.same_matrices(gold, answer, trial)
     if g == "tuple" and a == "tuple":
         return lists.same_tuples(gold, answer, trial)
+    if (g == "cases" and a in SCALARS) or (a == "cases" and g in SCALARS):
+        return lists.same_absolute(answer, gold, trial) if g == "cases" else lists.same_absolute(gold, answer, trial)
     if g == "cases" and a == "cases":
         return lists.same_cases(gold, answer, trial)
     if g in ("ratio", "clock") or a in ("ratio", "clock"):
@@ -375,7 +377,9 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         pairs.append((wanted.as_list, answer.tree))
     if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
         pairs.append((wanted.tree, answer.as_list))
-    pairs += [(_as_product(g), a) for g, a in pairs if a and symbols(a)] + [(g, _as_product(a)) for g, a in pairs if g and symbols(g)]
+    pairs += [(_as_product(g), a) for g, a in pairs if a and symbols(a)] + [
+        (g, _as_product(a)) for g, a in pairs if g and symbols(g)
+    ]
     pairs += [(_without_bound(g), a) for g, a in pairs if a and a[0] not in ("list", "congruence")]
     pairs += [(g, _without_bound(a)) for g, a in pairs if g and g[0] not in ("list", "congruence")]
     for g, a in pairs:

@@ -426,7 +426,12 @@ def _with_unit(node: Node, words: list[str]) -> Node:
 def at_rate(cursor: Cursor) -> bool:
     """A stroke before the name of a unit, `3/hour`, or before several in brackets, `4.2 J/(g K)`."""
     behind = cursor.tokens[cursor.at - 1].kind if cursor.at else ""
-    if behind == "w" and cursor.peek().value == "/" and cursor.peek(1).value == "(" and cursor.peek(2).kind in ("w", "s"):
+    if (
+        behind == "w"
+        and cursor.peek().value == "/"
+        and cursor.peek(1).value == "("
+        and cursor.peek(2).kind in ("w", "s")
+    ):
         return True
     named = ("w", "u", "s") if behind in ("w", "u", "s") else ("w",)
     return cursor.peek().value == "/" and cursor.peek(1).kind in named
