@@ -172,7 +172,7 @@ KIND_WORD = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:
     r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))", re.I)
 WORD_SENTENCE = re.compile(r"^(\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+|)(?:it\s++is|it'?s)\s++(?=[A-Za-z]+\s*+[.}]*$)(?!not\b)", re.I)
 STATED = re.compile(r"^(?:\\(?:text|mbox|textbf)\s*+\{\s*+)?(?:the\s++)?(?:final\s++|correct\s++)?answer\s++is\s*+:?\s*+\}?\s*+(?=[\d$\\({-])", re.I)
-ARROW = re.compile(r"^\s*+\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*+")
+ARROW = re.compile(r"^\s*+\\(?:(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])|text\s*+\{\s*+(?:therefore|thus|so|hence)\s*+,?\s*+\})\s*+", re.I)
 DECORATION = re.compile(r"(?<=[\w})$])(?<!quad)(?:\s|\\q?quad|\\[ ,;])*+\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*+$")
 PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
 DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")

@@ -7,6 +7,7 @@ may stand on the left of one answer.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 
 from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, number, symbols
@@ -17,6 +18,7 @@ REGIONS = SETLIKE | {"set", "tuple"}
 _SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
 """Letters whose squares are quantities of their own: variances, coefficients of determination."""
 _INDICES = frozenset("ijkmnpr")
+_ENDLESS = frozenset(("inf",))
 _VECTORS = frozenset(("tuple", "matrix"))
 
 
@@ -30,6 +32,14 @@ def expand(node: Node) -> Node:
             written = expand(item)
             items.extend(written[2] if written[0] == "list" else (written,))
         return ("list", node[1], tuple(items))
+    if (
+        node[0] == "list"
+        and all(item[0] == "tuple" and len(item[3]) == 2 for item in node[2])
+        and contains(node, _ENDLESS)
+    ):
+        return reduce(
+            lambda a, b: ("cup", a, b), node[2]
+        )  # `(-oo, -2) and (2, oo)`: intervals, of which none is a point
     if node[0] == "set" and any(contains(item, SIGNS) for item in node[1]):
         written = expand(("list", ",", node[1]))
         return ("set", written[2] if written[0] == "list" else (written,))

@@ -24,7 +24,7 @@ from grpo_verifiers.maths.reading.reader import labels_differ
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, WHOLE_LETTERS, Node, contains, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import names
-from grpo_verifiers.maths.reading.words import plain_words, same_words
+from grpo_verifiers.maths.reading.words import ordinal_of, plain_words, same_words
 
 _COLUMNS = frozenset(("tuple", "matrix"))
 _SUMS = frozenset(("+", "*", "neg", "s", "/"))
@@ -177,7 +177,9 @@ def is_core(gold: str, answer: str) -> bool:
         return found == head[1]
     words, said = patterns.RUNS.findall(wanted), found.split()
     if len(words) == 2 and words[0] in _HEADINGS:
-        return patterns.RUNS.findall(answer.lower()) == words[1:]
+        return [ordinal_of(w) for w in patterns.RUNS.findall(answer.lower()) if w not in (words[0], "the")] == [
+            ordinal_of(words[1])
+        ]
     if not said or not words or words[0] not in ("the", "it", "this", "these", "they") or len(words) > 9:
         return False
     for i in range(1, len(words)):
@@ -358,6 +360,8 @@ def _without_bound(node: Node | None) -> Node | None:
     if node is None or node[0] != "list" or len(node[2]) != 2 or node[2][1][0] != "rel":
         return None
     value, (_, name, links) = node[2]
+    if name[0] == "s" and links[0][0] == "!=" and value[0] == "/" and name[1] in symbols(value):
+        return value  # what a fraction has no value for
     if name[0] != "s" or name[1] not in WHOLE_LETTERS or links[0][0] not in (">=", ">") or links[0][1] not in _STARTS:
         return None
     # in `x = 5k + 2, k >= 0` it is no index but a parameter, and its range part of the answer

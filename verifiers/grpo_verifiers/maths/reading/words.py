@@ -69,6 +69,7 @@ PLACEHOLDERS = frozenset((
     "reference answer", "correct answer", "result",
 ))  # fmt: skip
 _NUMERALS = frozenset("ivx ")
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
 _KINDS = frozenset(("function", "number", "integer", "serie", "sequence"))
 
 
@@ -98,6 +99,14 @@ def number_of(words: list[str]) -> int | None:
         else:
             return None
     return total + current
+
+
+def ordinal_of(word: str) -> str:
+    """The number that a word counts to, in digits (`third`, `iii`, `three`, `3rd`); the word itself if it is none."""
+    if word in _ROMAN:
+        return str(_ROMAN.index(word) + 1)
+    found = number_of([word])
+    return patterns.ORDINAL_DIGIT.sub(r"\1", word) if found is None else str(found)
 
 
 def plain_words(text: str) -> str:
