@@ -233,7 +233,7 @@ DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*\
 SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
 SUBJECT = re.compile(r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I)
 CHEMICAL_DRESS = re.compile(r"\\(?:text|mathrm|mbox|ce|rm)(?![a-zA-Z])|[{}\s_$]")
-CHEMICAL = re.compile(r"(?=.*[a-z\d])(?:[A-Z][a-z]?\d{0,3})++")
+CHEMICAL = re.compile(r"(?:[A-Z][a-z]?\d{0,3})++")
 MATCH_INTEGER = re.compile(r"\A\s*+\$?\s*+([-+]?\d{1,15})\s*+\.?\s*+\$?\s*+")
 DECIMAL_COMMA = re.compile(r"-?0,\d+")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import reduce
 from itertools import product
 
-from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, number, symbols
+from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, number, symbols, walk
 
 SIGNS = frozenset(("pm", "mp"))
 SETLIKE = frozenset(("cup", "cap", "minus", "all", "builder"))
@@ -19,7 +19,10 @@ _SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
 """Letters whose squares are quantities of their own: variances, coefficients of determination."""
 _INDICES = frozenset("ijkmnpr")
 _ENDLESS = frozenset(("inf",))
+_NONE: frozenset[str] = frozenset()
+_UNSEARCHED = frozenset(("list", "set", "rel", "congruence", "n", "s", "c"))
 _VECTORS = frozenset(("tuple", "matrix"))
+_SEARCHED = SIGNS | _VECTORS
 
 
 def expand(node: Node) -> Node:
@@ -60,7 +63,8 @@ def expand(node: Node) -> Node:
         ]
         points = [(*node[:3], found) for found in product(*choices)] if len(choices) <= 6 else [node]
         return ("list", "pm", tuple(points))
-    if node[0] not in ("list", "set", "rel", "congruence") and contains(node, SIGNS):
+    found = _NONE if node[0] in _UNSEARCHED else {at[0] for at in walk(node)} & _SEARCHED
+    if found and found & SIGNS:
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
         return ("list", ",", tuple(row[0] for row in node[1]))
@@ -70,7 +74,7 @@ def expand(node: Node) -> Node:
         return expand(node[1][0][0])
     if node[0] == "*" and len(node) == 3 and node[2][0] == "tuple" and node[1][0] == "s" and node[1][1].isupper():
         return expand(node[2])  # a named point, P(2, 3)
-    if node[0] in ("+", "*", "neg", "/") and contains(node, _VECTORS) and (cells := _combined(node)) is not None:
+    if found and node[0] in ("+", "*", "neg", "/") and (cells := _combined(node)) is not None:
         (_, columns), entries = cells
         if columns == 1:
             return ("tuple", "(", ")", tuple(entries))

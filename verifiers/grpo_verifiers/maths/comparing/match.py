@@ -306,9 +306,10 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return apart
         pending = tuple(pair for m in found for pair in m.pending)
         return Match(None, "open", pending) if pending else found[-1]
-    formula = patterns.CHEMICAL_DRESS.sub("", wanted.text)
-    if patterns.CHEMICAL.fullmatch(formula) and formula == patterns.CHEMICAL_DRESS.sub("", answer.text):
-        return Match(True, "equal:string")
+    if "\\mathrm" in wanted.text or "\\text" in wanted.text:
+        formula, other = (patterns.CHEMICAL_DRESS.sub("", text) for text in (wanted.text, answer.text))
+        if formula == other and not formula.isalpha() and patterns.CHEMICAL.fullmatch(formula):
+            return Match(True, "equal:string")
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -348,16 +349,16 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
 
 
-def _as_product(node: Node | None) -> Node | None:
+def _as_product(node: Node) -> Node | None:
     """`1.5mg` as 1.5 m g; None for all else."""
-    if node is None or node[0] != "unit" or node[2] not in ("mg", "mL", "ms"):
+    if node[2] not in ("mg", "mL", "ms"):
         return None
     return ("*", node[1], *(("s", letter) for letter in node[2]))
 
 
-def _without_bound(node: Node | None) -> Node | None:
+def _without_bound(node: Node) -> Node | None:
     """`a_n = n^2, n >= 2` without where its index begins, which may be left off; None for all else."""
-    if node is None or node[0] != "list" or len(node[2]) != 2 or node[2][1][0] != "rel":
+    if len(node[2]) != 2 or node[2][1][0] != "rel":
         return None
     value, (_, name, links) = node[2]
     if name[0] == "s" and links[0][0] == "!=" and value[0] == "/" and name[1] in symbols(value):
@@ -381,11 +382,11 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         pairs.append((wanted.as_list, answer.tree))
     if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
         pairs.append((wanted.tree, answer.as_list))
-    pairs += [(_as_product(g), a) for g, a in pairs if a and symbols(a)] + [
-        (g, _as_product(a)) for g, a in pairs if g and symbols(g)
-    ]
-    pairs += [(_without_bound(g), a) for g, a in pairs if a and a[0] not in ("list", "congruence")]
-    pairs += [(g, _without_bound(a)) for g, a in pairs if g and g[0] not in ("list", "congruence")]
+    if wanted.tree is not None and answer.tree is not None:
+        ours, theirs = wanted.tree, answer.tree
+        for change, kind in ((_as_product, "unit"), (_without_bound, "list")):
+            if ours[0] != theirs[0] and "congruence" not in (ours[0], theirs[0]) and kind in (ours[0], theirs[0]):
+                pairs.append((change(ours), theirs) if ours[0] == kind else (ours, change(theirs)))
     for g, a in pairs:
         if g is None or a is None:
             continue

@@ -350,10 +350,13 @@ def _without_ranges(items: list[Node]) -> list[Node]:
 
 def _with_range(tokens: list[Token]) -> list[Token]:
     """`x = k pi` with `k in Z` behind a comma, however it was said: `(k in Z)`, `where k is an integer`, `for any constant c`."""
-    if tokens[-1].value == ")":
+    last = tokens[-1]
+    if last.value == ")" and any(token.value in ("in", "ge", ">") for token in tokens):
         opened = next((at for at in range(len(tokens) - 4, 0, -1) if tokens[at].value == "("), 0)
         if opened and tokens[opened + 1].kind == "s" and tokens[opened + 2].value in ("in", "ge", ">"):
             return [*tokens[:opened], Token("o", ","), *tokens[opened + 1 : -1]]
+    if last.kind not in ("w", "s"):
+        return tokens
     start, words, names_said = len(tokens), set(), []
     while start and (
         tokens[start - 1].kind == "w"
@@ -390,7 +393,7 @@ def read(tokens: list[Token]) -> Node:
     """
     if not tokens:
         raise Unreadable("nothing to read")
-    cursor = Cursor(_with_range(tokens), _GRAMMAR)
+    cursor = Cursor(list(_with_range(tokens)), _GRAMMAR)
     node = read_listing(cursor)
     if cursor.at < len(cursor.tokens):
         # an answer that was read halfway would be compared by that half
