@@ -14,7 +14,6 @@ from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
 from grpo_verifiers.maths.comparing.values import NoValue, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, rename, symbols
 
-
 _COORDINATES = frozenset(("x", "y", "z", "t"))
 
 

@@ -391,10 +391,7 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             if value == "/":
                 words.append("/")
                 brackets = cursor.take("(")
-        elif token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*"):
-            cursor.at += 1
-            words.append(value)
-        elif brackets and token.kind == "s":
+        elif (token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*")) or (brackets and token.kind == "s"):
             cursor.at += 1
             words.append(value)
         elif value == ")" and brackets:
