@@ -175,9 +175,9 @@ def is_core(gold: str, answer: str) -> bool:
     head = patterns.VERDICT_FIRST.match(wanted)
     if head is not None:
         return found == head[1]
-    words, said = patterns.RUNS.findall(wanted), found.split()
+    words, said = [word for word in patterns.RUNS.findall(wanted) if word != "only"], found.split()
     if len(words) == 2 and words[0] in _HEADINGS:
-        return [ordinal_of(w) for w in patterns.RUNS.findall(answer.lower()) if w not in (words[0], "the")] == [
+        return [ordinal_of(w) for w in patterns.RUNS.findall(answer.lower()) if w not in (words[0], "the", "only")] == [
             ordinal_of(words[1])
         ]
     if not said or not words or words[0] not in ("the", "it", "this", "these", "they") or len(words) > 9:

@@ -47,7 +47,7 @@ def label_of(tokens: list[Token]) -> tuple[str, ...]:
     words: list[str] = []
     # a name is short; what comes later is a formula with a sign in it
     for at, token in enumerate(tokens[:40]):
-        if token.kind == "o" and token.value in ("=", ":"):
+        if token.value in ("=", ":", "approx"):
             return tuple(words)
         if token.kind == "w":
             word = token.value.lower()
@@ -195,16 +195,13 @@ def _skip_label(cursor: Cursor) -> None:
         depth += (value in ("(", "{", "[")) - (value in (")", "}", "]"))
         if depth < 0 or (
             depth == 0
-            and (
-                value in (",", ";", "approx", "le", "ge", "<", ">", "in", "or", "and")
-                or (token.kind == "o" and value == "&")
-            )
+            and (value in (",", ";", "le", "ge", "<", ">", "in", "or", "and") or (token.kind == "o" and value == "&"))
         ):
             return
-        if depth == 0 and value in ("=", ":") and token.kind == "o":
+        if depth == 0 and ((value in ("=", ":") and token.kind == "o") or value == "approx"):
             # `one of these: 3` chooses, it does not name
             is_plain = is_words and not any(t.value.lower() in _CHOOSING for t in cursor.tokens[cursor.at : i])
-            if (is_plain and i < cursor.at + 14) or (is_operation and value == "="):
+            if (is_plain and i < cursor.at + 14) or (is_operation and value != ":"):
                 cursor.at = i + 1
             return
         # `\lim ... = 5`: the operation is the question, what stands behind its sign the answer

@@ -96,6 +96,7 @@ A ampere 1 amp amps ampere amperes
 Pa pressure 1 pascal pascals
 ohm resistance 1 ohms
 kN force 1000 kilonewton kilonewtons
+M concentration - molar
 mol amount 1 mole moles
 kJ energy 1000 kilojoule kilojoules
 cal energy 523/125 calorie calories
@@ -137,7 +138,7 @@ SCALES: dict[str, Fraction | int] = {
     "hundred": 10**2, "hundreds": 10**2, "thousand": 10**3, "thousands": 10**3, "million": 10**6, "millions": 10**6,
     "billion": 10**9, "billions": 10**9, "bn": 10**9, "trillion": 10**12, "trillions": 10**12,
 }  # fmt: skip
-LETTERS = frozenset("mgshLlNJWVAK")
+LETTERS = frozenset("mgshLlNJWVAKM")
 """One-letter units; read as units only in upright text or apart from the number."""
 
 SHORT = names(
@@ -391,7 +392,9 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             if value == "/":
                 words.append("/")
                 brackets = cursor.take("(")
-        elif (token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*")) or (brackets and token.kind == "s"):
+        elif (
+            token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*")
+        ) or (brackets and token.kind == "s"):
             cursor.at += 1
             words.append(value)
         elif value == ")" and brackets:
