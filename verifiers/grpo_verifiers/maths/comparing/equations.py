@@ -60,7 +60,7 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     # the gold is the letter itself, which `x = 5` does not give
     if name is not None and gold == name and gold[0] == "s" and len(values) == 1 and values[0][0] != "s":
         return False
-    # `3^{x+2} = 3^x \\cdot 3^2 = 5 \\cdot 9 = 45`: what is worked out in numbers
+    # `3^{x+2} = 3^x \cdot 3^2 = 5 \cdot 9 = 45`: what is worked out in numbers
     while name is None and len(values) > 2 and not symbols(gold) and symbols(values[0]) and not symbols(values[-2]):
         values, signs = values[1:], signs[1:]
     if name is None and any(symbols(v) for v in values) and not all(trial.same(values[0], v) for v in values[1:]):
@@ -122,8 +122,8 @@ def _shown_places(node: Node) -> int | None:
 
 def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     name, values, signs = _chain(gold)
-    if name is None and not symbols(gold):  # `\\binom{12}{4} = 495`
-        return trial.same(values[-1], answer)
+    if name is None and not symbols(gold):  # `\binom{12}{4} = 495`
+        return any(trial.same(value, answer) for value in (values if "~" in signs else values[-1:]))
     if answer[0] != "rel":
         if name is not None and name[0] == "tuple" and answer[0] == "list" and len(values) == 1:
             named = expansion.named_values(answer[2])

@@ -118,7 +118,7 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
     ):
         out.append(Token("w", run, spaced))
         return
-    # milligrams in `5mg`, a weight in `\\frac{2mg}{3}`
+    # milligrams in `5mg`, a weight in `\frac{2mg}{3}`
     if after_value and run in _OFTEN_PRODUCTS:
         out.append(Token("u", run, spaced))
         return

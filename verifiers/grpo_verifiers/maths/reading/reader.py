@@ -56,7 +56,7 @@ def label_of(tokens: list[Token]) -> tuple[str, ...]:
         elif token.value in _NAMED_OPERATIONS:
             words.append(token.value)
         elif token.value == "angle":
-            # `\\angle BAC` is `\\angle CAB`
+            # `\angle BAC` is `\angle CAB`
             corners = "".join(itertools.takewhile(str.isalpha, (t.value for t in tokens[at + 1 : at + 4])))
             words.append(f"angle {min(corners, corners[::-1])}")
         # `x^2 + 1 = 0`, `a, b = 3`: a value or a list, no name
@@ -150,7 +150,7 @@ def read_relation(cursor: Cursor) -> Node:
     while cursor.peek().value in ("=", "approx", "therefore"):
         cursor.at += 1
     at = -1
-    while cursor.at != at:  # `\\angle ABC = \\angle ACB = 10`
+    while cursor.at != at:  # `\angle ABC = \angle ACB = 10`
         at = cursor.at
         _skip_label(cursor)
     if cursor.peek().value == "&":
@@ -350,11 +350,16 @@ def _with_range(tokens: list[Token]) -> list[Token]:
     last = tokens[-1]
     if last.value == ")" and any(token.value in ("in", "ge", ">") for token in tokens):
         opened = next((at for at in range(len(tokens) - 4, 0, -1) if tokens[at].value == "("), 0)
-        if opened and tokens[opened + 1].kind == "s" and tokens[opened + 2].value in ("in", "ge", ">"):
+        # `P(X > 2)` is a call
+        is_call = tokens[opened - 1].kind == "s" and (tokens[opened - 1].value in "PE" or not tokens[opened].spaced)
+        allowed = ("in",) if is_call else ("in", "ge", ">")
+        if opened and tokens[opened + 1].kind == "s" and tokens[opened + 2].value in allowed:
             return [*tokens[:opened], Token("o", ","), *tokens[opened + 1 : -1]]
     if last.kind not in ("w", "s"):
         return tokens
-    start, words, names_said = len(tokens), set(), []
+    start = len(tokens)
+    words: set[str] = set()
+    names_said: list[Token] = []
     while start and (
         tokens[start - 1].kind == "w"
         or (
