@@ -161,7 +161,7 @@ def is_name(node: Node) -> bool:
         )
         return all(is_quantity(f) or f == ("c", "pi") for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
     if kind in ("cup", "cap", "minus"):
-        return node[1][0] == node[2][0] == "s"
+        return bool(node[1][0] == node[2][0] == "s")
     if kind == "ratio":
         return all(all(is_quantity(f) for f in factors(part)) for part in node[1])
     return False

@@ -360,7 +360,8 @@ def _without_bound(node: Node) -> Node | None:
     """`a_n = n^2, n >= 2` without where its index begins, which may be left off; None for all else."""
     if len(node[2]) != 2 or node[2][1][0] != "rel":
         return None
-    value, (_, name, links) = node[2]
+    value: Node = node[2][0]
+    _, name, links = node[2][1]
     if name[0] == "s" and links[0][0] == "!=" and value[0] == "/" and name[1] in symbols(value):
         return value  # what a fraction has no value for
     if name[0] != "s" or name[1] not in WHOLE_LETTERS or links[0][0] not in (">=", ">") or links[0][1] not in _STARTS:
