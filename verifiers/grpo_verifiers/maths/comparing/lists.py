@@ -93,6 +93,9 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
         and not any(i[0] == "rel" for i in g)
     ):
         return in_order(g, expansion.coordinates(second), trial) or in_order(g, list(second.values()), trial)
+    values = _values_of_labels(a)
+    if values is not None and second is None and not any(i[0] == "rel" for i in g):
+        return in_order(g, values, trial)
     if any(item[0] == "dots" for item in (*g, *a)):
         return in_order(written_out(g), written_out(a), trial)
     g, a = expansion.without_left_sides(g), expansion.without_left_sides(a)
@@ -115,6 +118,19 @@ def _values_of_functions(items: tuple[Node, ...]) -> dict[Node, Node] | None:
         if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and item[1][0] == "f"
     }
     return found if len(found) == len(items) else None
+
+
+def _values_of_labels(items: tuple[Node, ...]) -> list[Node] | None:
+    """Values of `x = 3, f(2) = 1`; None unless each item is a name or a value of a function, and no label comes twice."""
+    found = {
+        item[1]: item[2][0][1]
+        for item in items
+        if item[0] == "rel"
+        and len(item[2]) == 1
+        and item[2][0][0] == "="
+        and (item[1][0] in ("s", "f") or (item[1][0] == "*" and item[1][1][0] == "s" and item[1][1][1] in "fghFGHPp"))
+    }
+    return list(found.values()) if len(found) == len(items) > 1 else None
 
 
 def _is_condition(items: tuple[Node, ...]) -> bool:

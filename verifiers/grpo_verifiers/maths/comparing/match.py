@@ -13,7 +13,14 @@ from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.comparing import lists, parameters
 from grpo_verifiers.maths.comparing.equations import same_relations
 from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, factors
-from grpo_verifiers.maths.comparing.golds import MathGold, has_options, option_and_text, option_of, options_of
+from grpo_verifiers.maths.comparing.golds import (
+    MathGold,
+    has_options,
+    option_and_text,
+    option_of,
+    options_of,
+    without_letter,
+)
 from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
@@ -269,6 +276,8 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             and not has_options(rest)
         ):
             return _against(gold, wanted, read_answer(rest), options)
+    if not gold.letter and not has_options(wanted.text) and (text := without_letter(answer.text)):
+        return _against(gold, wanted, read_answer(text), options)
     if not answer.tokens:
         return Match(False, "empty")
     if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
