@@ -44,7 +44,8 @@ def option_and_text(gold: str) -> tuple[str, str]:
 
 def without_letter(text: str) -> str:
     """The text of `(C) 12`, `C. 12` or `C (12 m)` as an answer to a gold that has no letter, or `` where another letter may follow."""
-    found = patterns.LETTER_THEN_TEXT.fullmatch(text)
+    upright = patterns.ONE_TEXT.fullmatch(text)
+    found = patterns.LETTER_THEN_TEXT.fullmatch(upright[1] if upright else text)
     if found is None or patterns.OPTION_ALONE.search(found[1]) or patterns.OTHER.search(found[1]):
         return ""
     inside = patterns.IN_BRACKETS.fullmatch(found[1])
