@@ -89,9 +89,9 @@ def _last_box(text: str) -> Extraction | None:
     if not content.isalnum() and not patterns.FILLER.sub("", content.replace("{", "").replace("}", "")):
         return Extraction((), "empty_box")
     tail = text[box.end : box.end + 300]
+    if stated := _in_json(text[box.end :]) or _in_json(text[: box.start].rstrip("$\\([ \n")):
+        return Extraction((content, *stated))
     if len(tail) > 3:
-        if stated := _in_json(text[box.end :]):
-            return Extraction((content, *stated))
         if patterns.DENIED_AFTER.match(tail[:60]) or patterns.RETRACTED.match(tail[:120]):
             return Extraction((), "denied")
         second = _second_opinion(text, box.end, tail)
@@ -171,8 +171,8 @@ def _joined(text: str, box: Box, content: str) -> Extraction:
 
 def _line(text: str) -> Extraction | None:
     tagged = _tagged(text)
-    if stated := _in_json(text):
-        return Extraction((tagged, *stated) if tagged else stated, "", "json")
+    if in_json := _in_json(text):
+        return Extraction((tagged, *in_json) if tagged else in_json, "", "json")
     if tagged is not None:
         if inside := _in_json(tagged):
             return Extraction(inside, "", "tag")
@@ -193,7 +193,8 @@ def _line(text: str) -> Extraction | None:
     if label is not None:
         rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
         rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
-        line = rest.split("\n", 1)[0].split("【", 1)[0]
+        line = rest.split("\n", 1)[0]
+        line = line[:1] + line[1:].split("【", 1)[0]  # the next part of a solution
         said = patterns.EXTRACT_SAID.match(line)
         if said is not None and not patterns.UNSAID.search(said.group()):
             line = line[said.end() :]
@@ -237,7 +238,7 @@ def _hashes(text: str, start: int, values_only: bool) -> str | None:
 def _in_json(text: str) -> tuple[str, ...]:
     """What the JSON objects that end a text give as its answer: several are a hedge. Empty where they hold more than is read."""
     text = text[-LOOK_BACK:]
-    if '"' not in text:
+    if 'nswer"' not in text:
         return ()
     text = without_end(text, patterns.END_TOKENS).rstrip(" \t\n`~")
     found, at = list[str](), len(text)

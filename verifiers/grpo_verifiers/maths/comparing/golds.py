@@ -49,6 +49,8 @@ def without_letter(text: str) -> str:
     if found is None or patterns.OPTION_ALONE.search(found[1]) or patterns.OTHER.search(found[1]):
         return ""
     inside = patterns.IN_BRACKETS.fullmatch(found[1])
+    if inside and text[0] == "(":
+        return ""  # `(C) (12)` may be a product
     return inside[1] if inside else found[1]
 
 
