@@ -237,7 +237,7 @@ OTHER = re.compile(r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[
 SEVERAL_LETTERS = re.compile(r"\A[(\[{]?\s*+[A-J]\s*+[)\]}]?(?:\s*+(?:,\s*+and|,|;|and|&)\s*+[(\[]?\s*+[A-J]\s*+[)\]}]?)+")
 GOLD_OPTION = re.compile(r"\A\s*+(?:\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+)?\(\s*+([A-J])\s*+\)\s*+(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*+(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*+(\S.*)", re.S)
 # A letter of a choice before its text, in prose; a capital that may be one.
-LETTER_THEN_TEXT = re.compile(rf"\A(?i:{GOLD_WORD})(?:\(\s*+[A-J]\s*+\)(?:\s*+:)?|[A-J]\s*+[).:]|[A-J](?=\s++\([^()]{1,200}\)\.?\Z))\s++(\S.*)", re.S)
+LETTER_THEN_TEXT = re.compile(rf"\A(?i:{GOLD_WORD})(?:\(\s*+[A-J]\s*+\)(?:\s*+:)?|[A-J]\s*+[).:]|[A-J](?=\s++\([^()]{{1,200}}\)\.?\Z))\s++(\S.*)", re.S)
 IN_BRACKETS = re.compile(r"\(([^(),]{1,200})\)\.?")
 OPTION_ALONE = re.compile(r"[A-J](?![a-z])")
 LETTER = re.compile(r"\A(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*+\{\s*+)?\\?\(?\s*+(?:\\(?:text|textbf|mathrm|mathbf)\s*+\{\s*+)?([A-J])\s*+\}?\s*+\\?\)?\s*+\}?\.?")
