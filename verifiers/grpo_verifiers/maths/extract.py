@@ -248,11 +248,7 @@ def _in_json(text: str) -> tuple[str, ...]:
         found[:0] = patterns.JSON_STATED.findall(one[0])
         at = one.start()
     read = (
-        value
-        if value[0] != '"'
-        else value[1:-1]
-        if patterns.JSON_RAW.search(value)
-        else json.loads(value, strict=False)
+        value.strip('"') if value[0] != '"' or patterns.JSON_RAW.search(value) else json.loads(value, strict=False)
         for value in found
     )
     return tuple(dict.fromkeys(text.strip() for text in read if text.strip()))
