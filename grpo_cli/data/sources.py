@@ -78,7 +78,7 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
         raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
     except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
         raise unreached from err
-    return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
+    return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(_undecoded(rows), start=1))
 
 
 def _is_cached(name: str) -> bool:
@@ -116,7 +116,19 @@ def saved_rows(
         found = found[wanted]
     elif "split" in options:
         raise DataError(f"`{name}` is one split; leave the option `split` out", place=key)
-    return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(found, start=1))
+    return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(_undecoded(found), start=1))
+
+
+def _undecoded(rows: Any) -> Any:
+    """The data set with the bytes of its images in place of pictures."""
+    from datasets import Image, List
+
+    for name, kind in (rows.features or {}).items():
+        if isinstance(kind, Image):
+            rows = rows.cast_column(name, Image(decode=False))
+        elif isinstance(kind, List) and isinstance(kind.feature, Image):
+            rows = rows.cast_column(name, List(Image(decode=False)))
+    return rows
 
 
 def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:

@@ -6,6 +6,7 @@ comes with a model is never run: every call passes `trust_remote_code=False`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     GenerationConfig,
     LlamaConfig,
@@ -29,8 +31,22 @@ from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
 from grpo_cli.policy.loading.files import BUILT_IN, TOKENIZER_FILES
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy, loaded_dtype
-from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
+from grpo_cli.policy.tiny import (
+    CHAT_TEMPLATE,
+    LEAST_PIXELS,
+    MERGE,
+    MOST_PIXELS,
+    PATCH,
+    SEES,
+    TINY_VISION,
+    VISION,
+    VISION_TEMPLATE,
+    byte_level,
+    sizes,
+)
 from grpo_cli.policy.tokens import refuse_unpadded
+from grpo_cli.policy.vision import ImagesOnly, Vision, bound, freeze_vision, language_part, load_processor
+from grpo_cli.recipe.sections.inputs import ImagePixels
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_cli.text import path_of
 
@@ -60,14 +76,14 @@ Accept = Callable[["Tokenizer"], None]
 """Called with the tokenizer before weights are loaded; may raise to refuse it."""
 
 
-def byte_tokenizer(context: int | None = None) -> PreTrainedTokenizerFast:
-    """The tokenizer of `builtin:tiny` (`tiny.byte_level`) as transformers wants it."""
+def byte_tokenizer(context: int | None = None, *, sees: bool = False) -> PreTrainedTokenizerFast:
+    """The tokenizer of `builtin:tiny` (`tiny.byte_level`) as transformers wants it, or that of `builtin:tiny-vision`."""
     return PreTrainedTokenizerFast(
-        tokenizer_object=byte_level(),
+        tokenizer_object=byte_level(sees=sees),
         pad_token="<|pad|>",
         eos_token="<|end|>",
         padding_side="left",
-        chat_template=CHAT_TEMPLATE,
+        chat_template=VISION_TEMPLATE if sees else CHAT_TEMPLATE,
         model_max_length=sizes(context)["max_position_embeddings"],
     )
 
@@ -76,7 +92,35 @@ def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> L
     """`builtin:tiny`: a Llama of three layers of width 96, tied embeddings, float32, random weights of this seed."""
     torch.manual_seed(seed)
     ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
-    model = LlamaForCausalLM(LlamaConfig(**sizes(context), bos_token_id=None, **ids))
+    return _ended(LlamaForCausalLM(LlamaConfig(**sizes(context), bos_token_id=None, **ids)), tokenizer)
+
+
+def tiny_vision(tokenizer: Any, seed: int) -> tuple[CausalLM, Any]:
+    """`builtin:tiny-vision`: a Qwen2-VL of 232,000 parameters, float32, random weights of this seed, and its processor."""
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    torch.manual_seed(seed)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    start, end, image, video = tokenizer.convert_tokens_to_ids(SEES)
+    config = Qwen2VLConfig(
+        **(VISION | {"text_config": VISION["text_config"] | ids}),
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+        image_token_id=image,
+        video_token_id=video,
+    )
+    model: CausalLM = Qwen2VLForConditionalGeneration(config)
+    for parameter in model.parameters():
+        # wide enough that what is on a patch reaches the text from the first step on; .02 did not leave chance
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+    size = {"shortest_edge": LEAST_PIXELS, "longest_edge": MOST_PIXELS}
+    images = Qwen2VLImageProcessorPil(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=2, size=size)
+    return _ended(model, tokenizer), ImagesOnly(images, tokenizer)
+
+
+def _ended(model: Any, tokenizer: Tokenizer) -> Any:
     # the ids of a generation config are not taken from the model's, and a checkpoint has both
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -84,9 +128,16 @@ def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> L
 
 
 def load_model(
-    spec: Model, *, device: torch.device, seed: int, training: bool = True, accept: Accept | None = None
+    spec: Model,
+    *,
+    device: torch.device,
+    seed: int,
+    training: bool = True,
+    accept: Accept | None = None,
+    pixels: ImagePixels | None = None,
 ) -> Policy:
-    """Load weights and tokenizer; a fresh LoRA is attached when the recipe asks for one and `training` is set.
+    """Load weights, tokenizer and processor; a fresh LoRA is attached when the recipe asks for one and `training` is set. `pixels`
+    bounds the images of a model that reads them.
 
     Raises:
         SetupError: no such model, a file is broken, or a package is missing; and what `accept` raises.
@@ -94,6 +145,7 @@ def load_model(
     exclude_cudnn_attention()
     torch.manual_seed(seed)  # a fresh adapter is drawn from it
     folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
+    pixels = pixels or ImagePixels()
     frozen = not training or spec.lora is not None or folder is not None
     dtype = loaded_dtype(spec.dtype, device, frozen=frozen)
     _ask_hub(whole)
@@ -107,12 +159,20 @@ def load_model(
         refuse_unpadded(tokenizer.pad_token_id)
         if accept is not None:
             accept(tokenizer)
+        processor: Any = None
         if whole.path == "builtin:tiny":
             model: CausalLM = tiny_llama(tokenizer, seed, whole.context)
+        elif whole.path == TINY_VISION:
+            model, processor = tiny_vision(tokenizer, seed)
+            bound(processor, pixels)
         elif gguf := gguf_path(whole):
             model = _load_gguf(gguf, dtype, tokenizer)
         else:
             model = _load_weights(whole, dtype, device)
+        if whole.kind == "vision" and processor is None:
+            own = spec if folder is None else whole
+            name = own.path if _is_hub(own) else str(path_of(own.path))
+            processor = load_processor(name, own.revision, model.config.model_type, tokenizer, pixels)
         # nothing here reads the model's `generation_config.json`, but every checkpoint gets a copy
         config = model.generation_config
         config.pad_token_id = tokenizer.pad_token_id
@@ -133,8 +193,12 @@ def load_model(
         if folder is not None:
             model = attach_saved(model, folder, training=training)
         elif spec.lora is not None and training:
-            model = attach_lora(model, spec.lora)
-    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=spec.path != "builtin:tiny")
+            model = attach_lora(model, spec.lora, spares_vision=spec.kind == "vision" and spec.freeze_vision)
+        elif spec.kind == "vision" and spec.freeze_vision and training:
+            freeze_vision(model)
+    vision = None if processor is None else Vision.of(processor, model)
+    is_pretrained = spec.path not in ("builtin:tiny", TINY_VISION)
+    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=is_pretrained, vision=vision)
 
 
 def exclude_cudnn_attention() -> None:
@@ -162,8 +226,8 @@ def load_tokenizer(spec: Model) -> Tokenizer:
             tokenizer = _auto_tokenizer(spec.tokenizer)
         elif is_alone:
             tokenizer = load_tokenizer(base_of(spec, 0).model)
-        elif spec.path == "builtin:tiny":
-            tokenizer = byte_tokenizer(spec.context)
+        elif spec.path in ("builtin:tiny", TINY_VISION):
+            tokenizer = byte_tokenizer(spec.context, sees=spec.path == TINY_VISION)
         elif gguf := gguf_path(spec):
             tokenizer = _auto_tokenizer(str(gguf.parent), gguf_file=gguf.name)
         else:
@@ -206,8 +270,8 @@ def gguf_path(spec: Model) -> Path | None:
     return path_of(spec.path) if spec.path.endswith(".gguf") else None
 
 
-def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
-    """A fresh adapter on the frozen model; its output is unchanged until the first update.
+def attach_lora(model: CausalLM, lora: Lora, *, spares_vision: bool = False) -> CausalLM:
+    """A fresh adapter on the frozen model, or on its language part alone; its output is unchanged until the first update.
 
     Raises:
         RecipeError: a target that the model does not have, or that cannot be adapted.
@@ -223,6 +287,7 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.r,
         lora_dropout=lora.dropout,
         target_modules=lora.targets,
+        exclude_modules=rf"(?!{re.escape(language_part(model))}\.).*" if spares_vision else None,
         task_type="CAUSAL_LM",
     )
     try:
@@ -250,7 +315,8 @@ def meta_model(spec: Model) -> CausalLM:
     config = load_config(whole)
     more = {} if spec.attention is None else {"attn_implementation": spec.attention}
     with loading_failures(f"cannot load the model `{spec.path}`"), torch.device("meta"):
-        found: CausalLM = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **more)
+        kind = AutoModelForImageTextToText if spec.kind == "vision" else AutoModelForCausalLM
+        found: CausalLM = kind.from_config(config, trust_remote_code=False, **more)
     return found
 
 
@@ -291,8 +357,9 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
         )
     name = spec.path if _is_hub(spec) else str(path_of(spec.path))
     model: CausalLM
+    kind = AutoModelForImageTextToText if spec.kind == "vision" else AutoModelForCausalLM
     # transformers itself fills what is missing with random numbers and warns; here every such tensor is an error
-    model, found = AutoModelForCausalLM.from_pretrained(
+    model, found = kind.from_pretrained(
         name,
         dtype=dtype,
         trust_remote_code=False,

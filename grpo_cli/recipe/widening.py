@@ -178,6 +178,8 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     sections = {key: value for key, value in out.items() if isinstance(value, dict)}
     if isinstance(lone := sections.get("data", {}).get("train"), dict):
         out["data"] = out["data"] | {"train": [lone]}
+    if sections.get("data", {}).get("images") and "model" in sections:
+        out["model"] = {"kind": "vision"} | out["model"]
     evaluation = sections.get("eval")
     if evaluation is not None and "k" not in evaluation:
         samples = evaluation.get("samples", 4)

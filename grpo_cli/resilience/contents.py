@@ -70,6 +70,7 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
             digest = hashlib.sha256()
             for row in of_one:
                 parts = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
+                parts += [image.sha256 for image in row.images]
                 line = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
                 digest.update(line.encode("utf-8", "surrogatepass"))
             shown = f"{digest.hexdigest()[:DIGITS]} of {len(of_one):,} rows"

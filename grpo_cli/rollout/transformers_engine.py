@@ -10,6 +10,7 @@ processors.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError, TrainingError
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from grpo_cli.policy.contract import Tokenizer
+    from grpo_cli.policy.vision import Vision
+
+
+IMAGE_ROWS = 64
+"""Rows that show images in one call of the model."""
 
 
 class TransformersEngine:
@@ -46,8 +52,9 @@ class TransformersEngine:
         *,
         pad_id: int | None = None,
         tokenizer: Tokenizer | None = None,
+        vision: Vision | None = None,
     ) -> None:
-        self.model, self.end_ids, self.tokenizer = model, sorted(end_ids), tokenizer
+        self.model, self.end_ids, self.tokenizer, self.vision = model, sorted(end_ids), tokenizer, vision
         self.pad_id = pad_id if pad_id is not None else (self.end_ids[0] if self.end_ids else 0)
         base: Any = causal_model(model)
         self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
@@ -76,12 +83,11 @@ class TransformersEngine:
             return [[] for _ in requests]
         base: Any = causal_model(self.model)
         device = next(base.parameters()).device
-        longest = max(len(request.prompt_ids) for request in requests)
-        # left padding: `generate` appends, so the last prompt token must be in the last column
-        padded = [[self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)]
-        real = [[0] * (longest - len(q.prompt_ids)) + [1] * len(q.prompt_ids) for q in requests for _ in range(q.n)]
         stops = stop_words(settings.stop, self.tokenizer)
-        watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
+        shown = self.vision if any(request.images for request in requests) else None
+        # pixels are by far the largest input: rows that show images go through the model in parts
+        size = IMAGE_ROWS if shown else len(places)
+        parts = [places[at : at + size] for at in range(0, len(places), size)]
         # fork the random state of this device only: forking all would create a context on each
         devices = [device] if device.type == "cuda" else []
         # the rules of sampling run as our processors after the one that records the raw logits: here they are all off
@@ -97,6 +103,7 @@ class TransformersEngine:
         )
         # `generate` uses torch's global generator, which dropout and shuffling in training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
+        done: list[list[Completion]] = [[] for _ in requests]
         own = base.generation_config
         # `generate` takes unset values from the model's `generation_config.json`, including penalties, beams and forced
         # tokens. Only the recipe may determine sampling
@@ -105,20 +112,29 @@ class TransformersEngine:
             with evaluating(base), seeded:
                 if settings.seed is not None:
                     torch.manual_seed(settings.seed)
-                base.generate(
-                    input_ids=torch.tensor(padded, device=device),
-                    attention_mask=torch.tensor(real, device=device),
-                    generation_config=config,
-                    logits_processor=watch.processors(),
-                    stopping_criteria=[watch.stop],
-                    # these weights are not sharded: under ZeRO-3 transformers would wait for other ranks
-                    synced_gpus=False,
-                )
+                for at, part in enumerate(parts):
+                    rows = [requests[r] for r, _ in part]
+                    longest = max(len(row.prompt_ids) for row in rows)
+                    # left padding: `generate` appends, so the last prompt token must be in the last column
+                    padded = [[self.pad_id] * (longest - len(row.prompt_ids)) + row.prompt_ids for row in rows]
+                    real = [[0] * (longest - len(row.prompt_ids)) + [1] * len(row.prompt_ids) for row in rows]
+                    ids = torch.tensor(padded, device=device)
+                    progress = partial(_further, on_progress, at * size, len(places)) if on_progress else None
+                    watch = SampleWatch(part, set(self.end_ids), settings, stops, on_finish, progress)
+                    base.generate(
+                        input_ids=ids,
+                        attention_mask=torch.tensor(real, device=device),
+                        generation_config=config,
+                        logits_processor=watch.processors(shown.image_ids if shown else ()),
+                        stopping_criteria=[watch.stop],
+                        # these weights are not sharded: under ZeRO-3 transformers would wait for other ranks
+                        synced_gpus=False,
+                        **(shown.inputs(ids, [row.images for row in rows], scores=False) if shown else {}),
+                    )
+                    for (request, _), found in zip(part, watch.completions(), strict=True):
+                        done[request].append(found)
         finally:
             base.generation_config = own
-        done: list[list[Completion]] = [[] for _ in requests]
-        for (request, _), found in zip(places, watch.completions(), strict=True):
-            done[request].append(found)
         return done
 
     def release(self) -> None:
@@ -145,12 +161,14 @@ class SampleWatch:
         self.open = set(range(len(places)))
         self.stopped: set[int] = set()
 
-    def processors(self) -> list[Any]:
-        """The recorder, then the rules in the order Hugging Face applies them."""
+    def processors(self, banned: Collection[int] = ()) -> list[Any]:
+        """The recorder, then what is never drawn, and the rules in the order Hugging Face applies them."""
         from transformers.generation import logits_process as rules
 
         s = self.settings
         chain: list[Any] = [self._record]
+        if banned:
+            chain.append(partial(_without, sorted(banned)))
         if s.penalises:
             chain.append(rules.RepetitionPenaltyLogitsProcessor(s.repetition_penalty))
         if not s.greedy:
@@ -218,8 +236,24 @@ class SampleWatch:
         return [self._completion(row) for row in range(len(self.places))]
 
 
+def _without(banned: list[int], _: Tensor, scores: Tensor) -> Tensor:
+    """Logits with which these tokens are not drawn: an image token without an image has no meaning."""
+    scores[:, banned] = float("-inf")
+    return scores
+
+
+def _further(on_progress: OnProgress, before: int, total: int, done: int, _: int) -> None:
+    on_progress(before + done, total)
+
+
 def make_transformers_engine(
-    model: nn.Module, ends: set[int], *, tokenizer: Tokenizer | None, pad_id: int | None, **_: object
+    model: nn.Module,
+    ends: set[int],
+    *,
+    tokenizer: Tokenizer | None,
+    pad_id: int | None,
+    vision: Vision | None,
+    **_: object,
 ) -> TransformersEngine:
     """The `rollout.make.Factory` of this engine."""
-    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)
+    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer, vision=vision)

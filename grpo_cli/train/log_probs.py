@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import MicroBatchLogProbs
+from grpo_cli.data.images import RowImage
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import evaluating
@@ -134,6 +135,8 @@ class ScoringTrainer(Protocol):
     accelerator: Accelerator
     args: GRPOConfig
     temperature: float
+    images: Sequence[tuple[RowImage, ...]]
+    """The images of each row of the batch that is scored; empty where the model reads text alone."""
 
     @property
     def whole(self) -> nn.Module: ...
@@ -220,8 +223,12 @@ def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row
     longer = prompt[-LONGEST:] if len(prompt) > 1 else prompt * 2
     # different lengths, so that one prompt is padded: position ids behind padding are the most frequent fault
     prompts = [longer, longer[len(longer) // 2 :]]
+    if (
+        row.images
+    ):  # a prompt that is cut has lost image tokens: whole, with another one of the same image and more text
+        prompts, trainer.images = [prompt, prompt + prompt[-1:]], [row.images] * 2
     found = engine.generate(
-        [Request(ids, 1) for ids in prompts],
+        [Request(ids, 1, images=row.images) for ids in prompts],
         SamplingSettings(max_tokens=min(TOKENS, most), temperature=trainer.temperature, seed=0),
     )
     sampled = [completions[0] for completions in found]

@@ -18,7 +18,7 @@ P prompts, G samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.algorithm import loss as losses
 from grpo_cli.algorithm.loss import PER_ROW, MicroBatchLogProbs, Objective, aggregate, drop_dead_rows
+from grpo_cli.data.images import RowImage
 from grpo_cli.distributed.exchange import LocalStatistics, take_weights
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
@@ -42,6 +43,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model, is_in_4bit
 from grpo_cli.policy.positions import needs_positions
+from grpo_cli.policy.vision import Vision
 from grpo_cli.recipe.sections.course import DEEPSPEED, keeps_whole
 from grpo_cli.recipe.sections.method import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
@@ -92,6 +94,7 @@ class Trainer(ShardedTrainer):
     accelerator: Any
     before: StepBatch
     samples: RankSamples
+    images: Sequence[tuple[RowImage, ...]]
     """The current step, and this rank's part of it: the state that one hook leaves for another."""
 
     def __init__(
@@ -104,7 +107,9 @@ class Trainer(ShardedTrainer):
         callbacks: list[TrainerCallback],
         on_checkpoint: Callable[[Trainer, Path], None],
         replica: Replica | None = None,
+        vision: Vision | None = None,
     ) -> None:
+        self.vision, self.images = vision, []
         self.loop, self.on_checkpoint = loop, on_checkpoint
         if not loop.ranks.is_alone:
             take_weights(model)  # before anything copies them: an adapter is drawn by each process
@@ -116,7 +121,8 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        absolute = needs_positions(model)  # a forward pass, so before the weights are sharded
+        # of a model that reads images, each row has positions on three axes, which it makes itself
+        absolute = vision is None and needs_positions(model)  # a forward pass, so before the weights are sharded
         adapters = [(p, p.data) for p in model.parameters() if p.requires_grad and is_in_4bit(model)]
         super().__init__(
             recipe.launch.strategy,
@@ -150,7 +156,12 @@ class Trainer(ShardedTrainer):
             keeps_whole(self.strategy) and not self.use_vllm and are_exact(loop.collect.engine, model, args)
         )
         # small operations of the model that run as one kernel during training; none on a CPU
-        fuses = self.accelerator.device.type == "cuda" and keeps_whole(self.strategy) and not args.torch_compile
+        fuses = (
+            vision is None
+            and self.accelerator.device.type == "cuda"
+            and keeps_whole(self.strategy)
+            and not args.torch_compile
+        )
         self.fused: list[Patch] = update_patches(model, autocast_of(args)) if fuses else []
         # what lies in memory between the passes; sharded models leave it to their library
         self.keeping = Keeping(train.recomputes if keeps_whole(self.strategy) else "no", train.offload != "no")
@@ -168,6 +179,7 @@ class Trainer(ShardedTrainer):
             and not recipe.sample.mixed
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
+            and vision is None
             and can_share(model)
         )
         self.source: LogProbSource = self.packed or (
@@ -212,6 +224,7 @@ class Trainer(ShardedTrainer):
         # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples = own_samples(before, self.loop, self.objective, int(self.args.steps_per_generation))
+        self.images = samples.images if self.vision is not None else []
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         width = max(len(c.token_ids) for c in samples.completions)
         mixtures = batch_mixtures(samples.completions, width, self.loop.recipe.sample.mixed, self.accelerator.device)
@@ -219,6 +232,9 @@ class Trainer(ShardedTrainer):
         with source, mixed_as_sampled(self.whole, mixtures):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
         out |= mixtures
+        if self.vision is not None:
+            # places of rows in place of pixels, which are ragged: TRL shuffles, splits and hands on one number a row
+            out["pixel_values"] = torch.arange(len(samples.completions), device=self.accelerator.device)
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
@@ -296,6 +312,10 @@ class Trainer(ShardedTrainer):
         **more: object,
     ) -> LogProbs:
         call = super()._get_per_token_logps_and_entropies
+        if self.vision is not None:
+            places = more.pop("pixel_values", None)
+            rows = places.tolist() if isinstance(places, torch.Tensor) else range(len(input_ids))
+            more |= self.vision.inputs(input_ids, [self.images[row] for row in rows], scores=True)
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
         return self.source(LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
 
@@ -354,6 +374,8 @@ class Trainer(ShardedTrainer):
             super()._save_checkpoint(model, trial)
             loop.ranks.wait()
             if loop.ranks.is_main:
+                if self.vision is not None:
+                    self.vision.save(folder / f"checkpoint-{self.state.global_step}")
                 self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
             loop.ranks.wait()
 
@@ -463,6 +485,7 @@ def packed_source(
         "torch.compile": args.torch_compile,
         "an entropy bonus": trainer._entropy_bonus_enabled,
         "mixed inputs": loop.recipe.sample.mixed,
+        "a model that reads images": trainer.vision is not None,
         "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
     }
     found = [name for name, wanted in asked.items() if wanted]

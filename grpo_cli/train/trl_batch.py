@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from grpo_cli.algorithm.credit import Credit
 from grpo_cli.algorithm.loss import PER_ROW, PER_TOKEN, Objective, loss_mask
+from grpo_cli.data.images import RowImage
 from grpo_cli.data.rows import Row
 from grpo_cli.rollout.engine import Branch, Completion
 from grpo_cli.train.log_probs import Batch
@@ -79,6 +80,7 @@ class RankSamples:
     places: list[int]
     of_rows: list[int]
     back: list[int]
+    images: list[tuple[RowImage, ...]]
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class RankSamples:
             deal[rank],
             [place for _, _, _, _, place in found],
             sorted(range(len(order)), key=order.__getitem__),
+            [row.images for _, _, _, row, _ in found],
         )
 
     def generated(self, with_logps: bool) -> Generated:

@@ -106,6 +106,8 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
+        if policy.vision is not None:
+            policy.vision.save(out)
         # remove addresses, which may be secret, before uploading
         recipe = source.recipe.model_copy(update={"run": source.recipe.run.model_copy(update={"webhook": None})})
         (out / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")

@@ -67,7 +67,7 @@ def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
     from ruamel.yaml.error import YAMLError
 
     # this run's recipe decides how the base is loaded, not the adapter's recipe
-    kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit")}
+    kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit", "kind", "freeze_vision")}
     if spec.base is not None:
         return Model(path=spec.base, **kept), seed
     try:

@@ -30,6 +30,7 @@ from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adap
 from grpo_cli.policy.loading.files import BUILT_IN, model_files, tokenizer_files
 from grpo_cli.policy.loading.packages import QUANTIZERS, PackageNeed, model_needs
 from grpo_cli.policy.loading.weights import wrong_weights
+from grpo_cli.policy.tiny import TINY_VISION
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_cli.text import path_of
 from grpo_verifiers.names import nearest
@@ -127,7 +128,7 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
 def _place(model: Model) -> Iterator[ModelFlaw]:
     path = model.path
     if path.startswith("builtin:"):
-        names = ["builtin:tiny", *BUILT_IN]
+        names = ["builtin:tiny", TINY_VISION, *BUILT_IN]
         if path not in names:
             yield ModelFlaw(f"no builtin model `{path}`", f"there are {', '.join(f'`{name}`' for name in names)}")
         elif path in BUILT_IN:

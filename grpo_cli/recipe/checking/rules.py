@@ -36,7 +36,7 @@ def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
     """Values that are each allowed but contradict each other. `is_set` distinguishes written values from defaults and
     presets."""
     checks = (
-        *(_verifiers, _combining, _sampling, _model, _memory, check_loss, check_dead_groups, check_schedule),
+        *(_verifiers, _combining, _sampling, _model, _images, _memory, check_loss, check_dead_groups, check_schedule),
         *(_evaluation, _monitors, _course, _strategy),
         *(check_episodes, check_credit, check_prefer, _stages),
         *(check_critic, check_ads, check_alive_by, check_split),
@@ -198,6 +198,50 @@ def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(
             ("model", key), f"`model.{key}` has no effect with `data.plain: true`", "leave one of the two out"
         )
+
+
+def _images(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """What does not carry images, or was not tried with them."""
+    m, data, train, sample = recipe.model, recipe.data, recipe.train, recipe.sample
+    if not data.images:
+        if m.kind == "vision":
+            said = "name the column of the rows' images in `data.images`"
+            yield RecipeFinding(("model", "kind"), "`model.kind: vision` is for rows with images", said)
+        for name in ("least", "most"):
+            if getattr(data.image_pixels, name) is not None:
+                yield RecipeFinding(
+                    ("data", "image_pixels", name), "`data.image_pixels` has no effect without `data.images`"
+                )
+        return
+    if m.kind == "text":
+        yield RecipeFinding(("model", "kind"), "`model.kind: text` reads no images", "leave it out, or `data.images`")
+    least, most = data.image_pixels.least, data.image_pixels.most
+    if least is not None and most is not None and least > most:
+        yield RecipeFinding(("data", "image_pixels", "least"), f"`least` is {least:,} and `most` {most:,}")
+    trl = train.trl
+    refused: list[tuple[Path, bool]] = [
+        (("data", "plain"), data.plain),
+        (("environment",), recipe.environment is not None),
+        (("train", "method"), train.method != "rl"),
+        (("train", "critic"), train.critic is not None),
+        (("train", "credit"), train.credit is not None),
+        (("train", "mini_batches"), train.mini_batches > 1),
+        (("train", "select"), train.select == "ads"),
+        (("train", "recompute"), train.recompute != "no"),
+        (("train", "offload"), train.offload != "no"),
+        *(((("train", "trl", name)), bool(trl.get(name))) for name in (*UNTRIED, "gradient_checkpointing")),
+        (("sample", "mix"), sample.mixed),
+        (("sample", "engine"), sample.engine not in ("auto", "transformers")),
+        (("launch", "strategy"), recipe.launch.strategy != "ddp"),
+        (("model", "load_in_4bit"), m.load_in_4bit),
+        (("model", "gguf_file"), m.gguf_file is not None or m.path.endswith(".gguf")),
+        (("model", "path"), m.path.startswith("builtin:") and m.path != "builtin:tiny-vision"),
+    ]
+    for path, is_asked in refused:
+        if is_asked:
+            name = ".".join(map(str, path))
+            hint = "`builtin:tiny-vision` does" if path == ("model", "path") else f"leave `{name}` or `data.images` out"
+            yield RecipeFinding(path, f"`{name}` does not carry images, or was not tried with them", hint)
 
 
 def _memory(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:

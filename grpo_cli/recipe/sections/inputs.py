@@ -69,6 +69,10 @@ class Model(Section):
     """Chat template in place of the tokenizer's: a file beside the recipe, or the template itself."""
     template_args: dict[str, Any] = Field(default_factory=dict)
     """What the chat template gets beside the messages, such as `enable_thinking: false`; in every job."""
+    kind: Literal["text", "vision"] = "text"
+    """`vision` is a model that reads images through a processor; `data.images` sets it."""
+    freeze_vision: bool = True
+    """Train the language part alone, also with `lora`: what makes image tokens of pixels stays as it is."""
 
 
 class Source(Section):
@@ -95,6 +99,15 @@ Sources = Annotated[
 """One source or a list of them; a mistake is that of the form that was written."""
 
 
+class ImagePixels(Section):
+    """Bounds of an image's size in pixels; the processor makes smaller and larger ones fit."""
+
+    least: Whole | None = None
+    """Fewest pixels; left out, the processor's own bound."""
+    most: Whole | None = None
+    """Most pixels, which bounds the tokens that an image costs; left out, the processor's own bound."""
+
+
 class Data(Section):
     """Rows, and how a row becomes a prompt and an answer. Templates name columns: `{question}`, `{a | strip}`."""
 
@@ -118,6 +131,11 @@ class Data(Section):
     """Template of the gold answer; left out, a column `answer` is taken as it is."""
     id: str | None = None
     """Template of the row id; left out, a hash of the row."""
+    images: Annotated[Words | list[Words], one_of("a column or a list of columns")] | None = None
+    """Columns with the images of a row: paths beside the file of the rows, bytes, or lists of them. They stand where the prompt has
+    `<image>`, else before the text of the last user message. An empty list leaves images out; left out, rows may have none."""
+    image_pixels: ImagePixels = ImagePixels()
+    """Bounds of an image's size."""
     plain: bool = False
     """Give the prompt as plain text instead of through the chat template."""
     max_prompt_tokens: Whole | None = None
