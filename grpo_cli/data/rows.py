@@ -50,6 +50,14 @@ class Row:
     prefill: str = ""
     images: tuple[RowImage, ...] = ()
 
+    @property
+    def question(self) -> str:
+        """What rows are compared by: the prompt; with images one word, since texts of different images are often alike."""
+        if not self.images:
+            return self.prompt
+        parts = [*self.prompt.casefold().split(), *(image.sha256 for image in self.images)]
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
 
 @dataclass(frozen=True)
 class Split:

@@ -63,9 +63,9 @@ def load_canary(
     if spec is None:
         return None
     found = load_split(as_held_out(recipe, spec), "eval", base, judge, display)
-    prompts = {row.prompt for row in trained}
+    prompts = {row.question for row in trained}
     for row in found.rows:
-        if row.prompt in prompts:
+        if row.question in prompts:
             raise DataError(
                 "a canary row is a training row too: what is trained on cannot watch the training",
                 place=row.place,
@@ -170,7 +170,8 @@ class PromptTokenCounts:
         self.template = {_turns(row): len(encode(row)) for row in rows[:1]}
 
     def __call__(self, row: Row) -> int:
-        has_tools = bool(row.tools) or any("tool_calls" in message for message in row.messages or ())
+        # the bytes of a text bound neither the tokens of tools nor those of images
+        has_tools = bool(row.tools or row.images) or any("tool_calls" in message for message in row.messages or ())
         template = None if has_tools else self.template.get(_turns(row))
         if template is not None and self.limit is not None:
             texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]

@@ -170,9 +170,7 @@ def load_model(
         else:
             model = _load_weights(whole, dtype, device)
         if whole.kind == "vision" and processor is None:
-            own = spec if folder is None else whole
-            name = own.path if _is_hub(own) else str(path_of(own.path))
-            processor = load_processor(name, own.revision, model.config.model_type, tokenizer, pixels)
+            processor = model_processor(whole, tokenizer, pixels)
         # nothing here reads the model's `generation_config.json`, but every checkpoint gets a copy
         config = model.generation_config
         config.pad_token_id = tokenizer.pad_token_id
@@ -199,6 +197,17 @@ def load_model(
     vision = None if processor is None else Vision.of(processor, model)
     is_pretrained = spec.path not in ("builtin:tiny", TINY_VISION)
     return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=is_pretrained, vision=vision)
+
+
+def model_processor(spec: Model, tokenizer: Tokenizer, pixels: ImagePixels) -> Any:
+    """The processor of a recipe's model, which is no adapter.
+
+    Raises:
+        SetupError: there is none, or its images are bounded in another way.
+    """
+    name = spec.path if _is_hub(spec) else str(path_of(spec.path))
+    with loading_failures(f"cannot load the processor of `{spec.path}`"):
+        return load_processor(name, spec.revision, load_config(spec).model_type, tokenizer, pixels)
 
 
 def exclude_cudnn_attention() -> None:

@@ -27,6 +27,8 @@ SIZES: dict[str, Any] = {
 
 
 TINY_VISION = "builtin:tiny-vision"
+GRIDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""Types of models whose images are patches with a grid, as Qwen2-VL's."""
 SEES = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
 VISION_TEMPLATE = (
     "{%- for m in messages -%}<|{{ m['role'] }}|>"

@@ -24,13 +24,12 @@ from transformers.processing_utils import ProcessorMixin
 from grpo_cli.data.images import RowImage
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.policy.tiny import GRIDS
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM, Tokenizer
     from grpo_cli.recipe.sections.inputs import ImagePixels
 
-GRIDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
-"""Types of models whose images are patches with a grid, as Qwen2-VL's."""
 CARRIED = {"pixel_values", "image_grid_thw", "pixel_attention_mask"}
 """Tensors of a processor that reach the model."""
 KEPT = 64
@@ -194,7 +193,7 @@ def language_part(model: CausalLM) -> str:
         raise SetupError(
             f"`{type(base).__name__}` has no language part of its own", hint="set `model.freeze_vision: false`"
         )
-    return name
+    return str(name)
 
 
 def freeze_vision(model: CausalLM) -> None:

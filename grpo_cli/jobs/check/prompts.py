@@ -203,6 +203,23 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
     return CheckFinding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
 
 
+def check_images(maker: PromptMaker, rows: Sequence[Row]) -> CheckFinding:
+    """How large the images of the rows are, and how many tokens one costs."""
+    images = [image for row in rows for image in row.images]
+    smallest, largest = (pick(images, key=lambda one: one.width * one.height) for pick in (min, max))
+    sizes = " to ".join(dict.fromkeys(f"{one.width:,} x {one.height:,}" for one in (smallest, largest)))
+    said, data = f"{len(images):,} images of {sizes} pixels", {"n": len(images)}
+    try:
+        costs = sorted(map(maker.cost, images))
+    except UnknownTokens as err:
+        return CheckFinding("images", Level.UNKNOWN, f"{said}; {err}", data=data, hint="`--full` asks it")
+    middle = costs[len(costs) // 2]
+    data |= {"tokens/p50": middle, "tokens/max": costs[-1]}
+    return CheckFinding(
+        "images", Level.OK, f"{said}; one costs {middle:,} tokens at the median, {costs[-1]:,} at most", data=data
+    )
+
+
 def histogram(counts: Sequence[int]) -> tuple[str, ...]:
     """Bars over at most eight even ranges of whole numbers."""
     low, high = min(counts), max(counts)

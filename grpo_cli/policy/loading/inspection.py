@@ -231,7 +231,18 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
         return
     if isinstance(kind, str) and kind in known:
         causal = _table("modeling_auto.py", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
-        if causal and kind not in causal:
+        seeing = _table("modeling_auto.py", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES")
+        if model.kind == "vision" and seeing and kind not in seeing:
+            yield ModelFlaw(
+                f"`{model.path}`, of the type `{kind}`, reads no images",
+                "take a model that does, such as Qwen2.5-VL, or leave `data.images` out",
+            )
+        elif model.kind == "text" and causal and kind not in causal and kind in seeing:
+            yield ModelFlaw(
+                f"`{model.path}`, of the type `{kind}`, reads images, and the recipe shows it none",
+                "name the column of the rows' images in `data.images`",
+            )
+        elif model.kind == "text" and causal and kind not in causal:
             yield ModelFlaw(
                 f"`{model.path}` is of the type `{kind}`, which has no causal language model in transformers {version}",
                 "only models that go on from a text can be trained here",

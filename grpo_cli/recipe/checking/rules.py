@@ -230,7 +230,7 @@ def _images(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         (("train", "recompute"), train.recompute != "no"),
         (("train", "offload"), train.offload != "no"),
         *(((("train", "trl", name)), bool(trl.get(name))) for name in (*UNTRIED, "gradient_checkpointing")),
-        (("sample", "mix"), sample.mixed),
+        (("sample", "mix"), bool(sample.mixed)),
         (("sample", "engine"), sample.engine not in ("auto", "transformers")),
         (("launch", "strategy"), recipe.launch.strategy != "ddp"),
         (("model", "load_in_4bit"), m.load_in_4bit),
