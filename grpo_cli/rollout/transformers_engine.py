@@ -9,13 +9,16 @@ processors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError, TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.recipe.engines import ENGINES
+from grpo_cli.rollout.decoding.sampling import invert, sample_keys, uniforms
 from grpo_cli.rollout.engine import (
     NOT_FINITE,
     NOT_FINITE_HINT,
@@ -43,8 +46,6 @@ IMAGE_ROWS = 64
 class TransformersEngine:
     """Works with every model that has `generate`."""
 
-    kind = ENGINES["transformers"]
-
     def __init__(
         self,
         model: nn.Module,
@@ -55,6 +56,8 @@ class TransformersEngine:
         vision: Vision | None = None,
     ) -> None:
         self.model, self.end_ids, self.tokenizer, self.vision = model, sorted(end_ids), tokenizer, vision
+        # rows that show images are drawn by numbers of their own
+        self.kind = replace(ENGINES["transformers"], has_own_seeds=vision is not None)
         self.pad_id = pad_id if pad_id is not None else (self.end_ids[0] if self.end_ids else 0)
         base: Any = causal_model(model)
         self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
@@ -87,6 +90,10 @@ class TransformersEngine:
         shown = self.vision if any(request.images for request in requests) else None
         # pixels are by far the largest input: rows that show images go through the model in parts
         size = IMAGE_ROWS if shown else len(places)
+        table = torch.empty(0)
+        if shown:  # a number of its own for each sample and token: rows do not depend on which others are beside them
+            seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()).item())
+            table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
         parts = [places[at : at + size] for at in range(0, len(places), size)]
         # fork the random state of this device only: forking all would create a context on each
         devices = [device] if device.type == "cuda" else []
@@ -120,12 +127,16 @@ class TransformersEngine:
                     real = [[0] * (longest - len(row.prompt_ids)) + [1] * len(row.prompt_ids) for row in rows]
                     ids = torch.tensor(padded, device=device)
                     progress = partial(_further, on_progress, at * size, len(places)) if on_progress else None
+                    banned = [partial(_without, sorted(shown.image_ids))] if shown else []
+                    drawn = []
+                    if shown and not settings.greedy:
+                        drawn.append(partial(_drawn, table[at * size :][: len(part)].to(device), count()))
                     watch = SampleWatch(part, set(self.end_ids), settings, stops, on_finish, progress)
                     base.generate(
                         input_ids=ids,
                         attention_mask=torch.tensor(real, device=device),
                         generation_config=config,
-                        logits_processor=watch.processors(shown.image_ids if shown else ()),
+                        logits_processor=watch.processors(banned, drawn),
                         stopping_criteria=[watch.stop],
                         # these weights are not sharded: under ZeRO-3 transformers would wait for other ranks
                         synced_gpus=False,
@@ -161,14 +172,12 @@ class SampleWatch:
         self.open = set(range(len(places)))
         self.stopped: set[int] = set()
 
-    def processors(self, banned: Collection[int] = ()) -> list[Any]:
-        """The recorder, then what is never drawn, and the rules in the order Hugging Face applies them."""
+    def processors(self, before: Sequence[Any] = (), behind: Sequence[Any] = ()) -> list[Any]:
+        """The recorder, then the rules in the order Hugging Face applies them, with more `before` and `behind` them."""
         from transformers.generation import logits_process as rules
 
         s = self.settings
-        chain: list[Any] = [self._record]
-        if banned:
-            chain.append(partial(_without, sorted(banned)))
+        chain: list[Any] = [self._record, *before]
         if s.penalises:
             chain.append(rules.RepetitionPenaltyLogitsProcessor(s.repetition_penalty))
         if not s.greedy:
@@ -181,7 +190,7 @@ class SampleWatch:
                 chain.append(rules.TopPLogitsWarper(s.top_p))
             if s.min_p:
                 chain.append(rules.MinPLogitsWarper(s.min_p))
-        return rules.LogitsProcessorList(chain)  # type: ignore[no-any-return]
+        return rules.LogitsProcessorList([*chain, *behind])  # type: ignore[no-any-return]
 
     def _record(self, _: Tensor, scores: Tensor) -> Tensor:
         # a copy: later processors write into `scores`
@@ -240,6 +249,15 @@ def _without(banned: list[int], _: Tensor, scores: Tensor) -> Tensor:
     """Logits with which these tokens are not drawn: an image token without an image has no meaning."""
     scores[:, banned] = float("-inf")
     return scores
+
+
+def _drawn(uniforms: Tensor, steps: Iterator[int], _: Tensor, scores: Tensor) -> Tensor:
+    """Logits that leave one token a row: the one that the row's uniform number of this step picks."""
+    import torch
+
+    weights = (scores - scores.amax(-1, keepdim=True)).float().exp()
+    chosen, _total = invert(weights, uniforms[:, next(steps)])
+    return torch.full_like(scores, float("-inf")).scatter(1, chosen[:, None], 0.0)
 
 
 def _further(on_progress: OnProgress, before: int, total: int, done: int, _: int) -> None:

@@ -130,7 +130,10 @@ def test_loss_and_gradient_are_those_of_trls_own_trainer(
     loop = job.running.trainer.loop
     chosen = [loop.rows[group.row] for group in batch.groups]
     rows = [
-        {"prompt": [{"role": "user", "content": row.prompt.replace("<image>", "")}], "images": [i.picture() for i in row.images]}
+        {
+            "prompt": [{"role": "user", "content": row.prompt.replace("<image>", "")}],
+            "images": [i.picture() for i in row.images],
+        }
         for row in chosen
     ]
     ids = [completion.token_ids for group in batch.groups for completion in group.completions]
@@ -189,3 +192,158 @@ def test_loss_and_gradient_are_those_of_trls_own_trainer(
     half = len(losses) // 2
     for at in (slice(half), slice(half, None)):
         assert abs(sum(losses[at]) - sum(theirs[at])) < 1e-6
+
+
+@pytest.fixture(scope="module")
+def seeing() -> tuple[Any, list[Any]]:
+    """The policy of `builtin:tiny-vision`, and rows of one or two images."""
+    import tempfile
+
+    from grpo_cli.data.rows import load_rows
+    from grpo_cli.policy.model import load_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = recipe(Path(folder))
+        rows = load_rows(made.data, "train")
+        policy = load_model(made.model, device=torch.device("cpu"), seed=0)
+        for row in rows:
+            policy.encode(row)  # decodes each image while its file is here
+            policy.vision.features(row.images)
+        yield policy, rows
+
+
+def scored(
+    policy: Any, rows: Sequence[Any], images: Sequence[Any], completion: Sequence[int] = (40, 41, 42)
+) -> torch.Tensor:
+    """[B, T] log-probs of a completion behind the prompts of these rows, with these images."""
+    prompts = [policy.encode(row) for row in rows]
+    width = max(map(len, prompts))
+    pad = policy.tokenizer.pad_token_id
+    ids = torch.tensor([[pad] * (width - len(p)) + p + list(completion) for p in prompts])
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * (len(p) + len(completion)) for p in prompts])
+    with torch.no_grad():
+        seen = policy.vision.inputs(ids, list(images), scores=False)
+        logits = policy.model(input_ids=ids, attention_mask=mask, **seen).logits[:, -len(completion) - 1 : -1]
+    return logits.log_softmax(-1).gather(-1, torch.tensor([list(completion)] * len(rows))[..., None])[..., 0]
+
+
+def test_what_is_said_depends_on_the_image_and_on_which_comes_first(seeing: tuple[Any, list[Any]]) -> None:
+    policy, rows = seeing
+    one, two = rows[0], rows[1]
+    other = next(row for row in rows[2:] if len(policy.encode(row)) and row.images[0].width == one.images[0].width)
+    plain = scored(policy, [one], [one.images])
+    assert torch.equal(plain, scored(policy, [one], [one.images]))
+    assert float((plain - scored(policy, [one], [other.images[:1]])).abs().max()) > 1e-4
+    # two images in a row: of equal size, exchanged
+    a, b = two.images
+    import dataclasses
+
+    same = dataclasses.replace(two, images=(a, a))
+    mixed = dataclasses.replace(two, images=(b, b))
+    ab = scored(policy, [same, mixed], [(a, a), (b, b)])
+    assert float((ab[0] - ab[1]).abs().max()) > 1e-4
+
+
+def test_a_row_scores_the_same_alone_and_among_rows_of_other_images(seeing: tuple[Any, list[Any]]) -> None:
+    policy, rows = seeing
+    together = scored(policy, rows, [row.images for row in rows])
+    for row, own in zip(rows, together, strict=True):
+        assert torch.allclose(scored(policy, [row], [row.images])[0], own, atol=1e-5)
+
+
+def test_the_engine_shows_each_prompt_its_own_images_and_draws_no_image_token(seeing: tuple[Any, list[Any]]) -> None:
+    from grpo_cli.rollout import transformers_engine
+    from grpo_cli.rollout.engine import Request, SamplingSettings
+    from grpo_cli.rollout.make import policy_engine
+
+    policy, rows = seeing
+    notes: list[str] = []
+    engine = policy_engine("auto", policy, notes.append)
+    assert notes == ["generating with `transformers`, not `graph`: it reads images"]
+    requests = [Request(policy.encode(row), 3, images=row.images) for row in rows]
+    found = engine.generate(requests, SamplingSettings(6, seed=0))
+    for row, group in zip(rows, found, strict=True):
+        for completion in group:
+            logps = scored(policy, [row], [row.images], completion.token_ids)[0]
+            assert torch.allclose(logps, torch.tensor(completion.logps), atol=1e-4)
+    head = policy.model.get_output_embeddings()
+    image = policy.vision.image_id
+    drawn = {token for group in found for completion in group for token in completion.token_ids}
+    assert image not in drawn
+
+    def favours(_: object, __: object, out: torch.Tensor) -> torch.Tensor:
+        out[..., image] = 1e4
+        return out
+
+    handle = head.register_forward_hook(favours)
+    try:
+        forced = engine.generate(requests[:2], SamplingSettings(6, seed=0))
+    finally:
+        handle.remove()
+    assert all(image not in completion.token_ids for group in forced for completion in group)
+    # in parts of a few rows: the same places, whatever is drawn in them
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transformers_engine, "IMAGE_ROWS", 4)
+        parts = engine.generate(requests, SamplingSettings(6, temperature=0.0))
+    whole = engine.generate(requests, SamplingSettings(6, temperature=0.0))
+    assert [[c.token_ids for c in group] for group in parts] == [[c.token_ids for c in group] for group in whole]
+
+
+@pytest.mark.parametrize("more", [{"lora": {"r": 4}}, {}])
+def test_the_vision_part_stays_as_it_is_unless_asked(more: dict[str, Any]) -> None:
+    from grpo_cli.policy.model import load_model
+    from grpo_cli.recipe.sections.inputs import Model
+
+    for freezes in (True, False):
+        spec = Model(path="builtin:tiny-vision", kind="vision", freeze_vision=freezes, **more)
+        policy = load_model(spec, device=torch.device("cpu"), seed=0)
+        trained = [name for name, p in policy.model.named_parameters() if p.requires_grad]
+        assert any("language_model" in name for name in trained)
+        assert any("visual" in name for name in trained) is not freezes
+
+
+def test_what_check_says_an_image_costs_is_what_the_processor_writes(seeing: tuple[Any, list[Any]]) -> None:
+    from grpo_cli.jobs.check.tokens import GridCost, prompt_maker
+    from grpo_cli.recipe.sections.inputs import ImagePixels, Model
+
+    policy, rows = seeing
+    maker = prompt_maker(Model(path="builtin:tiny-vision", kind="vision"))
+    assert maker.counts(rows) == [len(policy.encode(row)) for row in rows]
+    images = policy.vision.processor.image_processor
+    cost = GridCost(16, 16 * 16, 128 * 128)
+    assert maker.image_cost == cost
+    assert prompt_maker(
+        Model(path="builtin:tiny-vision", kind="vision"), None, ImagePixels(most=999)
+    ).image_cost == GridCost(16, 256, 999)
+    for width, height in [(1, 1), (7, 200), (33, 31), (300, 10), (1000, 700), (129, 128), (24, 24), (40, 8)]:
+        (grid,) = images(images=[Image.new("RGB", (width, height))], return_tensors="pt")["image_grid_thw"].tolist()
+        shown = type("Shown", (), {"width": width, "height": height})()
+        assert cost(shown) * 4 == grid[0] * grid[1] * grid[2], (width, height)
+
+
+def test_two_ranks_train_as_one_and_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from tests.loop.test_resume import finish, kill_after, train, what
+
+    keys = ["train.steps=4", "run.save_every=2", "eval.every=4", "eval.limit=16", "run.name=run", "train.dead_groups=keep"]
+    keys += ["sample.prompts=4", "warmup[0].steps=4", "data.eval.options={test_size: 16}", "train.kl.beta=0.05"]
+    sets = [part for one in keys for part in ("--set", one)]
+    two = ("--set", "launch.cpu_ranks=2")
+    squares = Path("recipes/squares.yaml")
+    finish(train(squares, tmp_path / "one", *sets))
+    finish(train(squares, tmp_path / "two", *sets, *two))
+    one, both = (what(tmp_path / name / "run") for name in ("one", "two"))
+    assert len(one["samples"]) > 4
+    for name, rows in one["samples"].items():
+        for a, b in zip(rows, both["samples"][name], strict=True):
+            assert (a["row"], a["completion"], a["reward"]) == (b["row"], b["completion"], b["reward"])
+    weights = [load_file(tmp_path / name / "run/checkpoints/step-000004/model.safetensors") for name in ("one", "two")]
+    for name, value in weights[0].items():
+        assert torch.allclose(value, weights[1][name], atol=1e-4), name
+
+    kill_after(train(squares, tmp_path / "broken", *sets), tmp_path / "broken/run/checkpoints/step-000002")
+    finish(train(squares, tmp_path / "broken", *sets, "--resume"))
+    assert what(tmp_path / "broken/run") == one
+    broken = load_file(tmp_path / "broken/run/checkpoints/step-000004/model.safetensors")
+    assert all(torch.equal(value, broken[name]) for name, value in weights[0].items())
