@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.template import FillError, NullValue
+from grpo_cli.errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -85,6 +86,18 @@ def read_images(values: Sequence[object], folder: Path | None) -> tuple[RowImage
     if not flat:
         raise NullValue("the row has no image, and every row needs one")
     return tuple(_read(value, folder) for value in flat)
+
+
+def shown_images(files: Sequence[str]) -> tuple[RowImage, ...]:
+    """The images of files that a person names, wherever they lie.
+
+    Raises:
+        DataError: one that is refused.
+    """
+    try:
+        return tuple(_read(Path(file).name, Path(file).parent) for file in files)
+    except BadImage as err:
+        raise DataError(str(err), place="--image") from err
 
 
 def _read(value: object, folder: Path | None) -> RowImage:

@@ -45,8 +45,9 @@ def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
     path = recipe.model.path
     is_id = path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
     base = [f"base_model: {path}"] if is_id and visible(path).isascii() else []
+    task = "image-text-to-text" if recipe.model.kind == "vision" else "text-generation"
     lines = [
-        *("---", "pipeline_tag: text-generation", *base, "tags: [grpo, rlvr]", "---", ""),
+        *("---", f"pipeline_tag: {task}", *base, "tags: [grpo, rlvr]", "---", ""),
         f"# {visible(run.name if run else 'A model trained with grpo')}",
         "",
     ]
