@@ -204,6 +204,9 @@ def report(
         list[str] | None,
         typer.Option(help="The same for a run that should not learn; those with `train.control` are found."),
     ] = None,
+    images: Annotated[
+        bool, typer.Option("--images", help="Put small copies of the rows' images into the page, which others may get.")
+    ] = False,
     dir: LookUp = "runs",
 ) -> None:
     """Write what a run did as one HTML page that works from disk.
@@ -233,7 +236,7 @@ def report(
         name = "comparison.html" if len(found) + len(placebos) > 1 else "report.html"
         out = found[0].folder.path / name
     arms = arms_of(found, [collect(folder) for folder in placebos.values()])
-    typer.echo(write_report(arms, out))
+    typer.echo(write_report(arms, out, images=images))
 
 
 def doctor(

@@ -326,18 +326,13 @@ def test_two_ranks_train_as_one_and_a_killed_run_goes_on_exactly(tmp_path: Path)
 
     from tests.loop.test_resume import finish, kill_after, train, what
 
-    keys = [
-        "train.steps=4",
-        "run.save_every=2",
-        "eval.every=4",
-        "eval.limit=16",
-        "run.name=run",
-        "train.dead_groups=keep",
-    ]
-    keys += ["sample.prompts=4", "warmup[0].steps=4", "data.eval.options={test_size: 16}", "train.kl.beta=0.05"]
+    keys = ["train.steps=4", "run.save_every=2", "eval.every=4", "eval.limit=16", "run.name=run", "sample.prompts=4"]
+    keys += ["train.dead_groups=keep", "data.eval.options={test_size: 16}", "train.kl.beta=0.05"]
     sets = [part for one in keys for part in ("--set", one)]
     two = ("--set", "launch.cpu_ranks=2")
-    squares = Path("recipes/squares.yaml")
+    squares, text = tmp_path / "squares.yaml", Path("recipes/squares.yaml").read_text()
+    assert "steps: 35" in text
+    squares.write_text(text.replace("steps: 35", "steps: 4"))
     finish(train(squares, tmp_path / "one", *sets))
     finish(train(squares, tmp_path / "two", *sets, *two))
     one, both = (what(tmp_path / name / "run") for name in ("one", "two"))
@@ -354,3 +349,76 @@ def test_two_ranks_train_as_one_and_a_killed_run_goes_on_exactly(tmp_path: Path)
     assert what(tmp_path / "broken/run") == one
     broken = load_file(tmp_path / "broken/run/checkpoints/step-000004/model.safetensors")
     assert all(torch.equal(value, broken[name]) for name, value in weights[0].items())
+
+
+def test_a_run_is_measured_exported_and_shown(tmp_path: Path) -> None:
+    from tests.loop.program import start
+
+    def grpo(*args: str) -> str:
+        process = start(list(args), tmp_path, apart=True)
+        out, errors = process.communicate()
+        assert process.returncode == 0, out + errors
+        return str(out)
+
+    made_rows(tmp_path)
+    rows = str(tmp_path / "rows.jsonl")
+    keys: dict[str, Any] = {
+        "model": {"path": "builtin:tiny-vision", "lora": {"r": 4}},
+        "data": {
+            "train": rows,
+            "eval": rows,
+            "images": "image",
+            "prompt": "{q}",
+            "answer": "1",
+            "image_pixels": {"most": 1024},
+        },
+        "verify": {"regex": {"pattern": "[0-9]"}},
+        "sample": {"prompts": 2, "group": 2, "max_tokens": 4},
+        "train": {"steps": 2, "lr": 1e-3},
+        "eval": {"every": 2, "samples": 2, "k": [1]},
+        "run": {"dir": str(tmp_path / "runs"), "name": "run"},
+    }
+    path, run, out = tmp_path / "recipe.yaml", tmp_path / "runs/run", tmp_path / "out"
+    path.write_text(json.dumps({"grpo": 1, **keys}))
+    grpo("train", str(path))
+    sampled = [json.loads(line) for line in (run / "samples/step-000001.jsonl").read_text().splitlines()]
+    assert sampled[0]["prompt"].startswith("<image>") and sampled[0]["fields"]["image"][0].endswith(".png")
+
+    grpo("export", str(run), str(out))
+    assert {"config.json", "preprocessor_config.json", "model.safetensors"} <= {one.name for one in out.iterdir()}
+    assert "image-text-to-text" in (out / "README.md").read_text()
+
+    def completions(model: Path, *more: str) -> list[str]:
+        grpo("eval", str(model), *more, "--out", str(tmp_path / "eval.jsonl"))
+        return [json.loads(line)["completion"] for line in (tmp_path / "eval.jsonl").read_text().splitlines()]
+
+    assert completions(run) == completions(out, "--recipe", str(path))
+    assert "of 2 right" in grpo("chat", str(run), "--row", "2", "--samples", "2")
+    assert json.loads(grpo("probe", str(path), "-n", "2", "--samples", "2", "--json"))["schema"] == 1
+
+    report = run / "report.html"
+    grpo("report", str(run))
+    assert "data:image/png" not in report.read_text()
+    grpo("report", str(run), "--images")
+    assert "data:image/png" in report.read_text()
+
+
+def test_a_talk_shows_its_images_with_the_first_turn(tmp_path: Path) -> None:
+    from grpo_cli.data.images import shown_images
+    from grpo_cli.errors import DataError
+    from grpo_cli.jobs.chat import open_talk
+    from grpo_cli.recipe.sections.inputs import Model
+
+    made_rows(tmp_path)
+    spec = Model(path="builtin:tiny-vision", kind="vision")
+    found = []
+    for name in ("0-0.png", "4-0.png"):
+        images = shown_images([str(tmp_path / name)])
+        with open_talk(None, spec, {"max_tokens": 8, "temperature": 0.0}, lambda _: None, images) as talk:
+            found.append((talk.answer("what is it?"), talk.answer("and now?")))
+            assert [turn["content"].count("<image>") for turn in talk.turns] == [1, 0, 0, 0]
+            talk.forget()
+            assert talk.answer("what is it?") == found[-1][0]
+    assert found[0] != found[1]
+    with pytest.raises(DataError, match="no image `none.png`"):
+        shown_images([str(tmp_path / "none.png")])

@@ -47,7 +47,7 @@ def test_images_make_it_a_model_that_reads_them() -> None:
         ("environment", {"environment": "environments:guess"}),
         ("train.method", {"train": {"method": "prefer"}}),
         ("train.critic", {"train": {"algorithm": "ppo", "mini_batches": 1}}),
-        ("train.credit", {"train": {"credit": {"method": "milestones", "patterns": ["a"]}}}),
+        ("train.credit", {"train": {"credit": {"method": "milestones", "patterns": {"a": "b"}}}}),
         ("train.mini_batches", {"train": {"mini_batches": 2}}),
         ("train.select", {"train": {"select": "ads"}}),
         ("train.recompute", {"train": {"recompute": "full"}}),
