@@ -13,12 +13,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.template import FillError, NullValue
-from grpo_cli.errors import DataError
+from grpo_cli.errors import DataError, SetupError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -152,7 +153,14 @@ def _content(source: Path | bytes, name: str) -> bytes:
     return content
 
 
+def require_pillow() -> None:
+    """Raises SetupError where the package that decodes images is missing."""
+    if find_spec("PIL") is None:
+        raise SetupError("images need the package `pillow`", hint="pip install 'grpo-cli[vision]'")
+
+
 def _decoded(content: bytes, name: str) -> Image:
+    require_pillow()
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # the limit is ours, below, and stricter

@@ -12,7 +12,7 @@ from io import BytesIO
 from itertools import combinations
 from typing import Any
 
-from grpo_cli.data.images import Blob
+from grpo_cli.data.images import Blob, require_pillow
 
 OPTIONS = ("size", "test_size", "seed", "shuffled")
 MOST, CELLS, SIDE = 4, 4, 8
@@ -41,6 +41,7 @@ def rows(
 
 def picture(cells: tuple[int, ...]) -> Blob:
     """The picture with these cells white, as the bytes of a PNG."""
+    require_pillow()
     from PIL import Image
 
     image = Image.new("RGB", (CELLS * SIDE, CELLS * SIDE))
