@@ -159,10 +159,10 @@ def grid_cost(model: Model, pixels: ImagePixels) -> GridCost | None:
     size = found.get("size") or {}
     least = pixels.least or found.get("min_pixels") or size.get("shortest_edge")
     most = pixels.most or found.get("max_pixels") or size.get("longest_edge")
-    numbers = found.get("patch_size"), found.get("merge_size"), least, most
-    if not all(isinstance(number, int) for number in numbers):
+    patch, merge = found.get("patch_size"), found.get("merge_size")
+    if not (isinstance(patch, int) and isinstance(merge, int) and isinstance(least, int) and isinstance(most, int)):
         return None
-    return GridCost(numbers[0] * numbers[1], numbers[2], numbers[3])
+    return GridCost(patch * merge, least, most)
 
 
 def prompt_maker(

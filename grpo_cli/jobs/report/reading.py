@@ -256,9 +256,8 @@ def add_thumbnails(folder: RunFolder, reading: SampleDigest) -> None:
     recipe = load(str(folder.path / "recipe.yaml"), base=base, of_run=True)
     if not recipe.data.images:
         return
-    for which, split in (("train", SPLITS[0]), ("eval", SPLITS[1])):
-        if which == "train" or recipe.data.eval is not None:
-            rows |= {(split, row.id): row for row in load_rows(recipe.data, which, base)}
+    for split in SPLITS if recipe.data.eval is not None else SPLITS[:1]:
+        rows |= {(split, row.id): row for row in load_rows(recipe.data, split, base)}
     shown = [(SPLITS[1], entry) for entry in reading.prompts] + [(SPLITS[0], entry) for entry in reading.surprises]
     for split, entry in shown:
         if (row := rows.get((split, entry["row"]))) is not None:
