@@ -45,6 +45,9 @@ class Blob(str):
         made.content = content
         return made
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # records travel between ranks, and bytes have no place in them
+
 
 class BadImage(FillError):
     """An image that cannot be shown to a model."""
@@ -64,12 +67,15 @@ class RowImage:
         """The image in RGB, upright.
 
         Raises:
-            BadImage: its file has gone or changed.
+            DataError: its file has gone or changed.
         """
-        content = _content(self.source, self.name)
-        if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise BadImage(f"the image `{self.name}` has changed since the rows were read")
-        return _decoded(content, self.name)
+        try:
+            content = _content(self.source, self.name)
+            if hashlib.sha256(content).hexdigest() != self.sha256:
+                raise BadImage(f"the image `{self.name}` has changed since the rows were read")
+            return _decoded(content, self.name)
+        except BadImage as err:
+            raise DataError(str(err), hint="once it is as it was, `--resume` goes on") from err
 
 
 def read_images(values: Sequence[object], folder: Path | None) -> tuple[RowImage, ...]:

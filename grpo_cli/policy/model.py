@@ -6,6 +6,7 @@ comes with a model is never run: every call passes `trust_remote_code=False`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import cached_file
 
 from grpo_cli.data.sources import leave_hub
 from grpo_cli.errors import SetupError
@@ -241,6 +243,12 @@ def load_tokenizer(spec: Model) -> Tokenizer:
             tokenizer = _auto_tokenizer(str(gguf.parent), gguf_file=gguf.name)
         else:
             tokenizer = _auto_tokenizer(spec.path, revision=spec.revision)
+    if spec.kind == "vision" and not tokenizer.chat_template and spec.path != TINY_VISION:
+        # of some models the processor alone has it, in a file of its own
+        named = {"revision": spec.revision, "_raise_exceptions_for_missing_entries": False}
+        file = cached_file(spec.path if _is_hub(spec) else str(path_of(spec.path)), "chat_template.json", **named)
+        if file is not None:
+            tokenizer.chat_template = json.loads(Path(file).read_text(encoding="utf-8")).get("chat_template")
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     return tokenizer

@@ -280,7 +280,8 @@ def _template(files: ModelFiles, config: dict[str, Any]) -> Templates | None:
         return {"default": path.read_text(encoding="utf-8"), "tool_use": tools.read_text(encoding="utf-8")}
     if path is not None:
         return path.read_text(encoding="utf-8")
-    template = config.get("chat_template")
+    # of some models that read images the processor alone has it
+    template = config.get("chat_template") or (files.json("chat_template.json") or {}).get("chat_template")
     if isinstance(template, list):
         return {str(one.get("name")): str(one.get("template")) for one in template if isinstance(one, dict)}
     return template if isinstance(template, str) else None
