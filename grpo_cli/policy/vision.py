@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from torch.nn.functional import pad
 from transformers import AutoImageProcessor, AutoProcessor, Qwen2VLProcessor
 from transformers.processing_utils import ProcessorMixin
 
-from grpo_cli.data.images import RowImage
+from grpo_cli.data.images import MOST_RATIO, RowImage
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.tiny import GRIDS
@@ -114,6 +115,16 @@ class Vision:
     def image_id(self) -> int:
         """The token that an image's features replace."""
         return int(self.processor.image_token_id)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Most tokens of one image; None where the processor has no bound of pixels."""
+        images = self.processor.image_processor
+        if not isinstance(self.processor, ImagesOnly):
+            return None
+        most = int(images.size["longest_edge"]) // (images.patch_size * images.merge_size) ** 2
+        # of a narrow image one side cannot become less than a token, so that the area exceeds the bound
+        return max(most, ceil(sqrt(MOST_RATIO * most)))
 
     def encode(self, text: str, images: Sequence[RowImage]) -> list[int]:
         """The ids of a rendered prompt with the tokens of its images.

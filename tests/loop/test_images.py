@@ -315,10 +315,22 @@ def test_what_check_says_an_image_costs_is_what_the_processor_writes(seeing: tup
     assert prompt_maker(
         Model(path="builtin:tiny-vision", kind="vision"), None, ImagePixels(most=999)
     ).image_cost == GridCost(16, 256, 999)
-    for width, height in [(1, 1), (7, 200), (33, 31), (300, 10), (1000, 700), (129, 128), (24, 24), (40, 8)]:
+    most = policy.vision.most_tokens
+    for width, height in [
+        (3200, 16),
+        (16, 3200),
+        (1, 1),
+        (7, 200),
+        (33, 31),
+        (300, 10),
+        (1000, 700),
+        (129, 128),
+        (24, 24),
+        (40, 8),
+    ]:
         (grid,) = images(images=[Image.new("RGB", (width, height))], return_tensors="pt")["image_grid_thw"].tolist()
         shown = type("Shown", (), {"width": width, "height": height})()
-        assert cost(shown) * 4 == grid[0] * grid[1] * grid[2], (width, height)
+        assert cost(shown) * 4 == grid[0] * grid[1] * grid[2] <= 4 * most, (width, height)
 
 
 def test_two_ranks_train_as_one_and_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:

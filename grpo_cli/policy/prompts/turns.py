@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from grpo_cli.data.images import MARK
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.prompts.prompt import Prompts
@@ -119,13 +120,20 @@ def doubles(
         encode: the token ids of a row's prompt.
     """
     rows = rows[:SEEN]
+    if not rows:
+        return []
     words = sorted(
         # longest first: an alternation takes the first that fits
-        (text for token, text in special.items() if token not in tags and text),
+        # some models' token for an image is spelt as our mark, which stands for one
+        (
+            text
+            for token, text in special.items()
+            if token not in tags and text and not (text == MARK and rows[0].images)
+        ),
         key=len,
         reverse=True,
     )
-    if not words or not rows:
+    if not words:
         return []
     pattern = re.compile("|".join(map(re.escape, words)))
     found: dict[str, list[Row]] = {}
