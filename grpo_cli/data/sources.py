@@ -17,7 +17,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -119,16 +119,20 @@ def saved_rows(
     return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(_undecoded(found), start=1))
 
 
-def _undecoded(rows: Any) -> Any:
-    """The data set with the bytes of its images in place of pictures."""
+def _undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """The rows of a data set with the bytes of images in place of pictures."""
+    found: Any = rows
+    kinds = getattr(rows, "features", None)
+    if not kinds:
+        return rows
     from datasets import Image, List
 
-    for name, kind in (rows.features or {}).items():
+    for name, kind in kinds.items():
         if isinstance(kind, Image):
-            rows = rows.cast_column(name, Image(decode=False))
+            found = found.cast_column(name, Image(decode=False))
         elif isinstance(kind, List) and isinstance(kind.feature, Image):
-            rows = rows.cast_column(name, List(Image(decode=False)))
-    return rows
+            found = found.cast_column(name, List(Image(decode=False)))
+    return found
 
 
 def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from transformers import (
@@ -74,6 +74,7 @@ def device_name(device: torch.device, processes: int = 1) -> str:
     return f"cpu, {ranks}{threads} thread{'s' if threads > 1 else ''}"
 
 
+M = TypeVar("M", bound="CausalLM")
 Accept = Callable[["Tokenizer"], None]
 """Called with the tokenizer before weights are loaded; may raise to refuse it."""
 
@@ -97,7 +98,7 @@ def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> L
     return _ended(LlamaForCausalLM(LlamaConfig(**sizes(context), bos_token_id=None, **ids)), tokenizer)
 
 
-def tiny_vision(tokenizer: Any, seed: int) -> tuple[CausalLM, Any]:
+def tiny_vision(tokenizer: Tokenizer, seed: int) -> tuple[CausalLM, Any]:
     """`builtin:tiny-vision`: a Qwen2-VL of 232,000 parameters, float32, random weights of this seed, and its processor."""
     from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -122,7 +123,7 @@ def tiny_vision(tokenizer: Any, seed: int) -> tuple[CausalLM, Any]:
     return _ended(model, tokenizer), ImagesOnly(images, tokenizer)
 
 
-def _ended(model: Any, tokenizer: Tokenizer) -> Any:
+def _ended(model: M, tokenizer: Tokenizer) -> M:
     # the ids of a generation config are not taken from the model's, and a checkpoint has both
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.eos_token_id = tokenizer.eos_token_id

@@ -1,4 +1,8 @@
-"""The policy: one model with everything needed to generate from it and to score with it. Every job gets this object."""
+"""The policy: one model with everything needed to generate from it and to score with it. Every job gets this object.
+
+How this works. `Policy.of` takes the ends of a completion from model and tokenizer, and the type of forward passes from device and
+size. Rows become token ids by its chat template, or by `vision` where they show images; `without` bans tokens.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import AutoImageProcessor, AutoProcessor, Qwen2VLProcessor
+from transformers.image_processing_utils import BaseImageProcessor as ImageProcessor
 from transformers.processing_utils import ProcessorMixin
 
 from grpo_cli.data.images import MOST_RATIO, RowImage
@@ -43,7 +44,7 @@ Inputs = dict[str, Any]
 class ImagesOnly(Qwen2VLProcessor):  # type: ignore[misc]
     """A processor of the Qwen2-VL family without its video part."""
 
-    def __init__(self, image_processor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
+    def __init__(self, image_processor: ImageProcessor, tokenizer: Tokenizer, chat_template: str | None = None) -> None:
         self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
@@ -66,7 +67,7 @@ def load_processor(name: str, revision: str | None, model_type: str, tokenizer: 
     return processor
 
 
-def bound(processor: Any, pixels: ImagePixels) -> None:
+def bound(processor: ProcessorMixin, pixels: ImagePixels) -> None:
     """Set the bounds of an image's size in pixels.
 
     Raises:
@@ -94,7 +95,7 @@ class Vision:
     typed: str | None
 
     @classmethod
-    def of(cls, processor: Any, model: nn.Module) -> Vision:
+    def of(cls, processor: ProcessorMixin, model: nn.Module) -> Vision:
         """What a loaded model reads images with.
 
         Raises:
@@ -182,7 +183,8 @@ class Vision:
 
 
 def stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors one below the other, filled up with 0 where they are of unequal size behind the first axis."""
+    """[n_1 + n_2 + …, …] the parts, [n_i, …] each, one below the other; filled up with 0 where they are of unequal size behind the
+    first axis."""
     sizes = [max(part.shape[axis] for part in parts) for axis in range(1, parts[0].dim())]
     filled = []
     for part in parts:

@@ -71,7 +71,7 @@ from grpo_cli.train.log_probs import (
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.packed.recompute import Keeping, repeatable_layers
 from grpo_cli.train.packed.score import ScoreNumerics
-from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
+from grpo_cli.train.packed.self_check import difference, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_batch import (
@@ -499,19 +499,6 @@ def packed_source(
     if why is not None:
         note(f"the update pads its rows: {why}")
         return None
-    # what goes to the host is as long as rows are, and its copies are no part of a graph
-    uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
-    if uncaptured is not None:
-        note(f"the update runs without CUDA graphs: {uncaptured}")
-    captures = uncaptured is None and not numbers.keeping.offload
     # rows are alone where the recipe puts one into a micro-batch; elsewhere those that are left alone run as the others do
-    joins = args.per_device_train_batch_size == 1
-    if joins:
-        apart = difference(model, numbers, fused, joined=True)
-        if apart is None and captures:
-            apart = replay_difference(model, numbers, fused, joined=True)
-        if apart is not None:
-            note(f"a row alone runs as two sequences: {apart}")
-        joins = apart is None
-    trl = TrlLogProbs(absolute)
-    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=trainer.gradients)
+    alone, trl = args.per_device_train_batch_size == 1, TrlLogProbs(absolute)
+    return PackedSource.checked(model, numbers, note, trl, fused, alone=alone, flat=trainer.gradients)

@@ -28,7 +28,16 @@ from grpo_cli.recipe.sections.course import (
     WarmupPhase,
 )
 from grpo_cli.recipe.sections.fields import Path, Section, Words
-from grpo_cli.recipe.sections.inputs import Data, EndpointSpec, Environment, HarnessSpec, Lora, Model, Source
+from grpo_cli.recipe.sections.inputs import (
+    Data,
+    EndpointSpec,
+    Environment,
+    HarnessSpec,
+    ImagePixels,
+    Lora,
+    Model,
+    Source,
+)
 from grpo_cli.recipe.sections.method import (
     AdsSpec,
     Algorithm,
@@ -53,7 +62,7 @@ from grpo_verifiers.strict_json import loads
 
 __all__ = [
     "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "EndpointSpec",
-    "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
+    "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "ImagePixels", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
     "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping",
     "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
     "Verify", "WarmupPhase",

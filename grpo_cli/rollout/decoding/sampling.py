@@ -55,7 +55,8 @@ def sample(
 
 
 def invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """(first index whose cumulative weight exceeds uniform x total, total)."""
+    """The first index whose cumulative weight exceeds uniform x total, [N] int64, and that total, [N, 1], of weights [N, V] and uniform
+    numbers [N]."""
     import torch
 
     cumulative = weights.cumsum(-1)

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from grpo_cli.distributed.exchange import FlatGradients
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.rollout.fused.patches import Patch
 from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
 from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
 from grpo_cli.train.packed.score import ScoreNumerics, score
+from grpo_cli.train.packed.self_check import difference, replay_difference
 from grpo_cli.train.updates import Rows, by_group
 
 LONG = 8192
@@ -49,6 +51,34 @@ class PackedSource:
         self.device = next(self.base.parameters()).device
         self.graphs = Graphs(model, numbers, flat) if captures else None
         self.aside = _Aside(self.device)
+
+    @classmethod
+    def checked(
+        cls,
+        model: nn.Module,
+        numbers: ScoreNumerics,
+        note: Callable[[str], None],
+        trl: LogProbSource,
+        fused: list[Patch],
+        *,
+        alone: bool,
+        flat: FlatGradients | None,
+    ) -> PackedSource:
+        """The source with captured graphs, and with rows that are `alone` as one sequence, where the self-checks on this model pass;
+        `fused` are the patches that it trains with."""
+        # what goes to the host is as long as rows are, and its copies are no part of a graph
+        uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
+        if uncaptured is not None:
+            note(f"the update runs without CUDA graphs: {uncaptured}")
+        captures = uncaptured is None and not numbers.keeping.offload
+        if alone:
+            apart = difference(model, numbers, fused, joined=True)
+            if apart is None and captures:
+                apart = replay_difference(model, numbers, fused, joined=True)
+            if apart is not None:
+                note(f"a row alone runs as two sequences: {apart}")
+            alone = apart is None
+        return cls(model, numbers, note, trl, captures=captures, joins=alone, flat=flat)
 
     def __call__(self, request: LogProbRequest, laid: PackingPlan | None = None) -> LogProbs:
         """The log-probs that TRL asks for, of rows that may have been laid out before."""

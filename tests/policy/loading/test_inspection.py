@@ -290,6 +290,7 @@ def test_a_package_is_looked_for_without_importing_it() -> None:
 
 def test_every_call_that_may_run_a_models_code_forbids_it() -> None:
     autos = {"AutoConfig", "AutoTokenizer", "AutoModelForCausalLM", "AutoModelForSequenceClassification"}
+    autos |= {"AutoImageProcessor", "AutoProcessor"}
     calls = [
         (path, node)
         for path in (ROOT / "grpo_cli").rglob("*.py")
