@@ -135,7 +135,7 @@ class ScoringTrainer(Protocol):
     accelerator: Accelerator
     args: GRPOConfig
     temperature: float
-    images: Sequence[tuple[RowImage, ...]]
+    images: list[tuple[RowImage, ...]]
     """The images of each row of the batch that is scored; empty where the model reads text alone."""
 
     @property

@@ -18,7 +18,7 @@ P prompts, G samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -94,7 +94,6 @@ class Trainer(ShardedTrainer):
     accelerator: Any
     before: StepBatch
     samples: RankSamples
-    images: Sequence[tuple[RowImage, ...]]
     """The current step, and this rank's part of it: the state that one hook leaves for another."""
 
     def __init__(
@@ -109,7 +108,7 @@ class Trainer(ShardedTrainer):
         replica: Replica | None = None,
         vision: Vision | None = None,
     ) -> None:
-        self.vision, self.images = vision, []
+        self.vision, self.images = vision, list[tuple[RowImage, ...]]()
         self.loop, self.on_checkpoint = loop, on_checkpoint
         if not loop.ranks.is_alone:
             take_weights(model)  # before anything copies them: an adapter is drawn by each process
@@ -121,8 +120,8 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        # of a model that reads images, each row has positions on three axes, which it makes itself
-        absolute = vision is None and needs_positions(model)  # a forward pass, so before the weights are sharded
+        # a forward pass, so before the weights are sharded; a model that reads images makes positions itself
+        absolute = vision is None and needs_positions(model)
         adapters = [(p, p.data) for p in model.parameters() if p.requires_grad and is_in_4bit(model)]
         super().__init__(
             recipe.launch.strategy,
@@ -179,8 +178,7 @@ class Trainer(ShardedTrainer):
             and not recipe.sample.mixed
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
-            and vision is None
-            and can_share(model)
+            and (vision is None and can_share(model))
         )
         self.source: LogProbSource = self.packed or (
             SharedPromptLogProbs(self.accelerator, self.model, self.temperature, trl) if shares else trl
@@ -224,7 +222,7 @@ class Trainer(ShardedTrainer):
         # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples = own_samples(before, self.loop, self.objective, int(self.args.steps_per_generation))
-        self.images = samples.images if self.vision is not None else []
+        self.images = samples.images
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         width = max(len(c.token_ids) for c in samples.completions)
         mixtures = batch_mixtures(samples.completions, width, self.loop.recipe.sample.mixed, self.accelerator.device)
@@ -313,9 +311,8 @@ class Trainer(ShardedTrainer):
     ) -> LogProbs:
         call = super()._get_per_token_logps_and_entropies
         if self.vision is not None:
-            places = more.pop("pixel_values", None)
-            rows = places.tolist() if isinstance(places, torch.Tensor) else range(len(input_ids))
-            more |= self.vision.inputs(input_ids, [self.images[row] for row in rows], scores=True)
+            places: Any = more.pop("pixel_values", range(len(input_ids)))
+            more |= self.vision.inputs(input_ids, [self.images[int(row)] for row in places], scores=True)
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
         return self.source(LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
 
@@ -479,8 +476,7 @@ def packed_source(
         return None
     numbers = ScoreNumerics(autocast_of(args), trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
     note = partial(loop.display.note, "info")
-    # settings of the run that need the model's own forward pass
-    asked = {
+    asked = {  # what needs the model's own forward pass
         "gradient checkpointing of its own kind": args.gradient_checkpointing,
         "torch.compile": args.torch_compile,
         "an entropy bonus": trainer._entropy_bonus_enabled,
