@@ -210,6 +210,8 @@ class RowLayout:
         columns = {} if is_filled else self.columns
         fields.update((name, column.value(record.fields)) for name, column in columns.items())
         images = read_images([one.value(record.fields) for one in self.images], record.folder) if self.images else ()
+        if images:
+            fields.setdefault("image_sha256", [image.sha256 for image in images])
         value = self.prompt.value(record.fields)
         system = None
         if self.system is not None:

@@ -121,10 +121,10 @@ def saved_rows(
 
 def _undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """The rows of a data set with the bytes of images in place of pictures."""
-    found: Any = rows
     kinds = getattr(rows, "features", None)
     if not kinds:
         return rows
+    found: Any = rows
     from datasets import Image, List
 
     for name, kind in kinds.items():
@@ -132,7 +132,8 @@ def _undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]
             found = found.cast_column(name, Image(decode=False))
         elif isinstance(kind, List) and isinstance(kind.feature, Image):
             found = found.cast_column(name, List(Image(decode=False)))
-    return found
+    undecoded: Iterable[Mapping[str, Any]] = found
+    return undecoded
 
 
 def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:

@@ -125,7 +125,7 @@ class Vision:
             return None
         most = int(images.size["longest_edge"]) // (images.patch_size * images.merge_size) ** 2
         # of a narrow image one side cannot become less than a token, so that the area exceeds the bound
-        return max(most, ceil(sqrt(MOST_RATIO * most)))
+        return int(max(most, ceil(sqrt(MOST_RATIO * most))))
 
     def encode(self, text: str, images: Sequence[RowImage]) -> list[int]:
         """The ids of a rendered prompt with the tokens of its images.

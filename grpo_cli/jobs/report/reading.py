@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_cli.data.images import RowImage
 from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.data.sources import Which
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.run.folder import RunFolder, Split, base_of
 from grpo_cli.run.reading import spread, steps_to_read
@@ -252,12 +253,13 @@ def add_thumbnails(folder: RunFolder, reading: SampleDigest) -> None:
     Raises:
         RecipeError, DataError, SetupError: the rows of the run cannot be read again.
     """
-    base, rows = base_of(folder), dict[tuple[Split, str], Row]()
+    base, rows = base_of(folder), dict[tuple[str, str], Row]()
     recipe = load(str(folder.path / "recipe.yaml"), base=base, of_run=True)
     if not recipe.data.images:
         return
-    for split in SPLITS if recipe.data.eval is not None else SPLITS[:1]:
-        rows |= {(split, row.id): row for row in load_rows(recipe.data, split, base)}
+    wanted: list[Which] = ["train", "eval"] if recipe.data.eval is not None else ["train"]
+    for which in wanted:
+        rows |= {(which, row.id): row for row in load_rows(recipe.data, which, base)}
     shown = [(SPLITS[1], entry) for entry in reading.prompts] + [(SPLITS[0], entry) for entry in reading.surprises]
     for split, entry in shown:
         if (row := rows.get((split, entry["row"]))) is not None:
