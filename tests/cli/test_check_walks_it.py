@@ -42,7 +42,7 @@ LATER = {
         jobs.train.stages:last_weights resilience.checkpoint:restore resilience.checkpoint:read_state
         resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:_changes resilience.resume:_refusal run.find:find_run""",
     "weights: check reads their shapes, and loads none": """
-        policy.model:_load_weights policy.model:_load_gguf policy.positions:needs_positions train.log_probs:check_agreement train.trainer:Trainer.__init__
+        policy.model:_load_weights policy.model:_load_gguf policy.positions:needs_positions policy.vision:Vision.features train.log_probs:check_agreement train.trainer:Trainer.__init__
         measure.clustering:make_clusters rollout.engine:check_requests errors:out_of_memory""",
     "samples, and what training makes of them": """
         jobs.train.measurements:with_floor jobs.train.measurements:HeldOut.measure policy.warmup:supervise

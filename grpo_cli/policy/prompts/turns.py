@@ -1,5 +1,9 @@
 """Compares how a chat template opens and ends the model's turn with where prompts end and which tokens end a
-completion."""
+completion.
+
+How this works: `template_warnings` renders a turn and looks for what closes it; `doubles` looks for special tokens in the rows' own
+words and for openings that template and tokenizer both write.
+"""
 
 from __future__ import annotations
 

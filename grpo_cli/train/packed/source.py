@@ -1,7 +1,7 @@
 """The packed update's interface to the trainer: it answers TRL's requests for log-probs, and spreads a batch over
 micro-batches.
 
-It reads a micro-batch on a separate CUDA stream, while the device still computes the previous one.
+`PackedSource.checked` captures graphs where the self-checks pass. It reads a micro-batch on a separate CUDA stream, while the device still computes the previous one.
 """
 
 from __future__ import annotations
