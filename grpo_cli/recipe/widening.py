@@ -53,6 +53,19 @@ _CHANGES: dict[str, dict[str, Any]] = {
     },
     "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
     "gigpo": {"scale": "none", "credit": {"method": "gigpo", "norm": "mean", "gamma": 0.95, "weight": 1.0}},
+    "max_rl": {"scale": "mean"},
+    "dppo": {
+        "ratio_clip": "tv",
+        "clip": {"delta": 0.2, "pull": 1e-3},
+        "inner_epochs": 4,
+    },
+    "gmpo": {"loss": "gmpo", "ratio": "sequence", "clip": {"low": 0.4, "high": 0.4}, "inner_epochs": 4},
+    "gdpo": {"reward_combine": "normalise_then_sum"},
+    "pass_k": {"baseline": "pass_k", "pass_k": 4},
+    "opo": {"baseline": "length", "scale": "none"},
+    "otb": {"baseline": "token", "scale": "none"},
+    "vespo": {"loss": "vespo", "inner_epochs": 4},
+    "luspo": {"loss": "luspo", "ratio": "sequence", "clip": {"low": 3e-4, "high": 4e-4}, "inner_epochs": 4},
     "ppo": {"baseline": "critic", "scale": "none", "kl": {"estimator": "k1_token"}, "mini_batches": 4, "critic": {}},
 }
 

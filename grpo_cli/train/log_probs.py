@@ -117,12 +117,13 @@ class RecordedLogProbs:
     def __call__(self, request: LogProbRequest) -> LogProbs:
         found = self.source(request)
         scored = self.scored
+        is_dead = scored.objective.drop_dead and not scored.inputs["advantages"].any()
         scored.update(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
         # filled on the device: a copy from the host would wait for the device
         rows = tokens_B.new_full((), len(tokens_B))
         size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
-        if scored.objective.drop_dead and not scored.inputs["advantages"].any():
+        if is_dead:
             size.zero_()  # a row without gradient that was kept so that the loss has a graph
         self.count(size)
         return found

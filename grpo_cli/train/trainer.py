@@ -11,8 +11,7 @@
 This corrects four things in TRL: a NaN loss is shown as 0, the optimizer steps on non-finite gradients, rows without
 advantage cost a forward and backward pass, and the order of rows depends on a sampler that is not saved.
 
-The file has three parts: the hooks (`Trainer`), the loss of a micro-batch (`hooked_loss`), and decisions made once,
-when the trainer is created (`packed_source` and the functions after it). B rows of a micro-batch, T completion tokens,
+The file has two parts: the hooks (`Trainer`) and the loss of a micro-batch (`hooked_loss`). B rows of a micro-batch, T completion tokens,
 P prompts, G samples.
 """
 
@@ -34,6 +33,7 @@ from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.algorithm import loss as losses
+from grpo_cli.algorithm.credit import Credit
 from grpo_cli.algorithm.loss import PER_ROW, MicroBatchLogProbs, Objective, aggregate, drop_dead_rows
 from grpo_cli.distributed.exchange import LocalStatistics, take_weights
 from grpo_cli.distributed.replica import Replica
@@ -51,7 +51,9 @@ from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.logprobs import can_share, draws_dropout
 from grpo_cli.rollout.mixing import batch_mixtures, mixed_as_sampled
+from grpo_cli.rollout.scoring import DraftScorer
 from grpo_cli.rollout.vllm.server import ServerLost
+from grpo_cli.train.credit import energies, with_token_baseline
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.cuts import CutValues
 from grpo_cli.train.kl import KlWatch, Reference, add_reference
@@ -68,9 +70,7 @@ from grpo_cli.train.log_probs import (
 )
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.packed.recompute import Keeping, repeatable_layers
-from grpo_cli.train.packed.score import ScoreNumerics
-from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
-from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.packed.source import packed_source
 from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_batch import (
     EmptyRows,
@@ -83,7 +83,16 @@ from grpo_cli.train.trl_batch import (
     reward,
 )
 from grpo_cli.train.trl_config import autocast_of
-from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, by_length, may_sort, reshuffled
+from grpo_cli.train.updates import (
+    MiniBatches,
+    NonFinite,
+    Norm,
+    UpdateMetrics,
+    by_length,
+    may_sort,
+    put_clip_metrics,
+    reshuffled,
+)
 
 
 class Trainer(ShardedTrainer):
@@ -180,6 +189,7 @@ class Trainer(ShardedTrainer):
         self.also_saved = self.critic  # saved and loaded with the model
         autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         self.cuts = CutValues.where_asked(loop, self.whole, tokenizer, autocast)
+        self.scorer = DraftScorer(self.whole, autocast) if train.baseline == "token" else None
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -226,6 +236,8 @@ class Trainer(ShardedTrainer):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
         if self.cuts is not None:
             before = self.cuts.valued(self, before, out, samples.places, samples.back)
+        if self.scorer is not None:
+            before = replace(before, credit=self.token_credit(before, samples))
         if self.reference is not None:
             penalty_N = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
             if penalty_N is not None:
@@ -238,6 +250,15 @@ class Trainer(ShardedTrainer):
         if self.critic is not None:
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
         return out
+
+    def token_credit(self, before: StepBatch, samples: RankSamples) -> Credit:
+        """The credit of a batch with an advantage of each token, of `baseline: token`."""
+        assert self.scorer is not None
+        said = [(p, c.token_ids) for p, c in zip(samples.prompt_ids, samples.completions, strict=True)]
+        found = self.loop.ranks.gathered(energies(self.scorer, said, self.temperature))
+        return with_token_baseline(
+            self.loop.recipe.train, before.groups, before.credit, [found[at] for at in samples.back]
+        )
 
     def _generate(self, prompts: list[Prompt]) -> Generated:
         return self.samples.generated(with_logps=self.use_vllm)
@@ -404,6 +425,10 @@ def hooked_loss(
             loss = compute(model, scored.inputs) * share
     finally:
         trainer.beta = 0.0
+    if scored.bounded_BT is not None:
+        put_clip_metrics(trainer._metrics["train"], scored, by_row=trainer.updates.by_row)
+    if (pull_BT := scored.pull()) is not None:
+        loss = loss + objective.pull * _averaged(trainer, scored, pull_BT)
     if objective.imitates:
         # -log p of right answers, weighted by `train.critic.positive` (VAPO, arXiv 2504.05118)
         assert scored.logps_BT is not None
@@ -446,49 +471,3 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
     if not trainer.objective.every_row and trainer.strategy not in DEEPSPEED:
         trainer.mini.find_empty(batches, trainer.loop.ranks.largest)
     return batches
-
-
-def packed_source(
-    trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Patch], absolute: bool
-) -> PackedSource | None:
-    """The packed update for a CUDA device, if its self-check on this model passes; otherwise None, and the screen shows
-    the reason. `absolute` as in `TrlLogProbs`."""
-    if trainer.accelerator.device.type != "cuda":
-        return None
-    numbers = ScoreNumerics(autocast_of(args), trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
-    note = partial(loop.display.note, "info")
-    # settings of the run that need the model's own forward pass
-    asked = {
-        "gradient checkpointing of its own kind": args.gradient_checkpointing,
-        "torch.compile": args.torch_compile,
-        "an entropy bonus": trainer._entropy_bonus_enabled,
-        "mixed inputs": loop.recipe.sample.mixed,
-        "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
-    }
-    found = [name for name, wanted in asked.items() if wanted]
-    why: str | None
-    if not keeps_whole(trainer.strategy):
-        why = f"`launch.strategy: {trainer.strategy}` keeps shares"
-    elif found:
-        why = f"the recipe asks for {found[0]}"
-    else:
-        why = unfit(model, numbers) or difference(model, numbers, fused)
-    if why is not None:
-        note(f"the update pads its rows: {why}")
-        return None
-    # what goes to the host is as long as rows are, and its copies are no part of a graph
-    uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
-    if uncaptured is not None:
-        note(f"the update runs without CUDA graphs: {uncaptured}")
-    captures = uncaptured is None and not numbers.keeping.offload
-    # rows are alone where the recipe puts one into a micro-batch; elsewhere those that are left alone run as the others do
-    joins = args.per_device_train_batch_size == 1
-    if joins:
-        apart = difference(model, numbers, fused, joined=True)
-        if apart is None and captures:
-            apart = replay_difference(model, numbers, fused, joined=True)
-        if apart is not None:
-            note(f"a row alone runs as two sequences: {apart}")
-        joins = apart is None
-    trl = TrlLogProbs(absolute)
-    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=trainer.gradients)

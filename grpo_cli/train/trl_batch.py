@@ -218,7 +218,7 @@ def episode_weights(mask_BT: torch.Tensor, places_B: torch.Tensor, loss: str) ->
     if loss not in PER_ROW or rows == episodes:
         return None
     tokens_B, number_B = mask_BT.sum(dim=1).double(), places_B - places_B.min()
-    if loss not in ("grpo", "sapo"):
+    if loss not in ("grpo", "sapo", "gmpo"):
         return torch.full_like(tokens_B, rows / episodes)
     whole = tokens_B.new_zeros(int(number_B.max()) + 1).index_add(0, number_B, tokens_B)
     return tokens_B / whole[number_B].clamp(min=1) * (rows / episodes)

@@ -31,12 +31,13 @@ from grpo_cli.recipe.sections.inputs import Model, Source
 if TYPE_CHECKING:
     pass
 
-Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
+Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo", "gmpo"]
 Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
 Recompute = Literal["no", "selective", "full"]
 Preference = Literal["dpo", "ipo", "irpo", "kto", "orpo", "simpo"]
 Algorithm = Literal[
     "default", "grpo", "grpo_k1", "dr_grpo", "dapo", "gspo", "gspo_token", "cispo", "sapo", "rloo", "reinforce_pp", "gigpo", "ppo",
+    "max_rl", "dppo", "gmpo", "gdpo", "pass_k", "opo", "otb", "vespo", "luspo",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ class Clip(Section):
     """How far it may rise. Raising it lets rare tokens grow faster."""
     cap: Above0 | None = None
     """`loss: cispo` only: the absolute cap of the ratio (TRL's convention, not 1 + high)."""
+    delta: Above0 | None = None
+    """`ratio_clip: tv` or `kl` only: how far a token's distribution may move; left out, 0.2 for `tv` and 0.05 for `kl`."""
+    pull: Least0 = 0.0
+    """`ratio_clip: tv` or `kl` only: weight of the squared log ratio of every token, beside its advantage."""
 
 
 class Kl(Section):
@@ -320,16 +325,22 @@ class Train(Section):
     """Over what the token losses are averaged (TRL's names)."""
     ratio: Literal["token", "sequence", "sequence_token"] = "token"
     """Level of the importance ratio: each token, the whole answer (GSPO), or GSPO-token."""
-    baseline: Literal["mean", "leave_one_out", "critic"] = "mean"
-    """What is subtracted from a reward: the mean of its group, of the others in it, or a critic's value of each token."""
-    scale: Literal["group", "batch", "none"] = "group"
-    """Whose standard deviation divides the advantages."""
+    baseline: Literal["mean", "leave_one_out", "critic", "pass_k", "length", "token"] = "mean"
+    """What is subtracted from a reward: the mean of its group, of the others in it, or a critic's value of each token; the mean by
+    `length` of the samples (OPO), or by the gradient that their tokens have had so far (`token`). `pass_k` pays the best of `pass_k`."""
+    pass_k: Whole | None = None
+    """`baseline: pass_k` only: samples of which the best counts."""
+    scale: Literal["group", "batch", "mean", "none"] = "group"
+    """Whose standard deviation divides the advantages; `mean` divides by the group's mean reward (MaxRL)."""
     std_ddof: Literal[0, 1] = 1
     """1 divides the variance by G - 1, 0 by G."""
     std_floor: Annotated[Above0 | Literal["noise"], one_of("above 0, or `noise`")] = 1e-6
     """A spread of rewards below this is none: the advantages are exactly 0. `noise` measures it before the first step, by scoring
     the same answers twice: for judges, who score an answer otherwise each time."""
     clip: Clip = Clip()
+    ratio_clip: Literal["ratio", "tv", "kl"] = "ratio"
+    """What bounds an update where a batch is used more than once: the `ratio` itself, or (DPPO) whether the token's probability moved
+    by `clip.delta`, as a difference (`tv`) or as a divergence (`kl`). It masks what goes further, and lets rare tokens grow."""
     kl: Kl = Kl()
     alive_by: Annotated[
         Literal["outcome", "reward"] | Annotated[list[Words], Field(min_length=1)],
@@ -385,6 +396,16 @@ class Train(Section):
         """What the part of the turns is divided by: where the recipe leaves it open, what the episode's own advantage is."""
         said = self.credit.norm if self.credit else None
         return said or ("mean" if self.scale == "none" else "std")
+
+    @property
+    def mask_delta(self) -> float:
+        """How far a token may move before `ratio_clip` masks it; 0 where the ratio is clipped."""
+        return 0.0 if self.ratio_clip == "ratio" else self.clip.delta or {"tv": 0.2, "kl": 0.05}[self.ratio_clip]
+
+    @property
+    def pulls_every_row(self) -> bool:
+        """Whether DPPO's pull has a gradient: where a batch is used once, every log ratio is 0."""
+        return self.ratio_clip != "ratio" and self.clip.pull > 0 and self.updates > 1
 
     @property
     def updates(self) -> int:
