@@ -28,7 +28,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -361,7 +361,7 @@ def spread(found: list[dict[str, Any]], arms: list[str]) -> str:
 def to_mark(one: dict[str, Any]) -> float | None:
     """Tokens drawn until the held-out score was `MARK`, on the line between two evaluations; None where it never was."""
     points = list(zip(one["spent"], (score for _, score in one["curve"]), strict=True))
-    for (before, low), (after, high) in zip(points, points[1:], strict=False):
+    for (before, low), (after, high) in pairwise(points):
         if high >= MARK > low:
             return float(before + (MARK - low) / (high - low) * (after - before))
     return points[0][0] if points[0][1] >= MARK else None
