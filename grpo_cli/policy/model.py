@@ -28,6 +28,7 @@ from grpo_cli.policy.loading.coverage import layers_of, no_such_layer, refuse_ta
 from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
 from grpo_cli.policy.loading.files import BUILT_IN, TOKENIZER_FILES
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy, loaded_dtype
 from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
 from grpo_cli.policy.tokens import refuse_unpadded
@@ -134,7 +135,33 @@ def load_model(
             model = attach_saved(model, folder, training=training)
         elif spec.lora is not None and training:
             model = attach_lora(model, spec.lora)
+    if spec.head == "float32":
+        head_in_float32(model)
     return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=spec.path != "builtin:tiny")
+
+
+def head_in_float32(model: Any) -> None:
+    """Have the output head multiply in float32 and give float32 logits, also under an autocast to fewer bits.
+
+    Raises:
+        SetupError: the head is no plain linear layer.
+    """
+    head = causal_model(model).get_output_embeddings()
+    head = getattr(head, "base_layer", head)  # under an adapter
+    if not isinstance(head, torch.nn.Linear):
+        raise SetupError("`model.head: float32`: this model has no plain output head", hint="leave it out")
+
+    def forward(states: torch.Tensor) -> torch.Tensor:
+        weight, bias = head.weight, head.bias
+        with torch.autocast(states.device.type, enabled=False):
+            half = states.dtype == weight.dtype and states.dtype in (torch.bfloat16, torch.float16)
+            if not (half and states.is_cuda) or torch.is_grad_enabled():
+                return torch.nn.functional.linear(states.float(), weight.float(), None if bias is None else bias.float())
+            # the same products, added up in float32, without a float32 copy of the weights in each step of sampling
+            logits = torch.mm(states.reshape(-1, states.shape[-1]), weight.t(), out_dtype=torch.float32)
+            return (logits if bias is None else logits + bias.float()).view(*states.shape[:-1], -1)
+
+    head.forward = forward  # type: ignore[method-assign]
 
 
 def exclude_cudnn_attention() -> None:

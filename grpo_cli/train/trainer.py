@@ -141,10 +141,13 @@ class Trainer(ShardedTrainer):
             parameter.data = own  # TRL makes them bfloat16 over weights in 4 bits, which swallows small updates
         self.train_dataset = rows
         self.remove_callback(PrinterCallback)
+        outputs, exact_head = ("log_probs", "entropy"), args.cast_lm_head_to_fp32 or recipe.model.head == "float32"
+        if exact_head and not args.cast_lm_head_to_fp32:
+            add_fused_lm_head(causal_model(self.model), self.temperature, True, outputs)
         if replica is not None:
             # TRL has patched the policy's output head; the copy that generates must compute the same
-            copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
-            add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
+            copy = causal_model(replica.model)
+            add_fused_lm_head(copy, self.temperature, exact_head, outputs)
             if self.strategy == "zero3":
                 from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 

@@ -175,6 +175,12 @@ def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(("model", "load_in_4bit"), "weights in 4 bits cannot be trained", said)
     if m.load_in_4bit and (m.gguf_file or m.path.endswith(".gguf")):
         yield RecipeFinding(("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits")
+    if m.head == "float32" and recipe.sample.engine_kind.through_trl:
+        said = "`model.head: float32` is of the model in this process, and vLLM samples with a head of its own"
+        yield RecipeFinding(("model", "head"), said, "say `sample.engine: auto`, or leave it out")
+    if m.head == "float32" and not keeps_whole(recipe.launch.strategy):
+        said = f"`model.head: float32` was not tried with `launch.strategy: {recipe.launch.strategy}`"
+        yield RecipeFinding(("model", "head"), said, "leave it out, or say `ddp`")
     if m.gguf_file and m.path.endswith(".gguf"):
         yield RecipeFinding(("model", "gguf_file"), "`model.path` names the GGUF file already")
     if m.context is not None and m.path != "builtin:tiny":

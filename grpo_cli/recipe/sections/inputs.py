@@ -51,6 +51,9 @@ class Model(Section):
     """The model that a LoRA folder in `path` belongs to, where the one it names itself is not here."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Type of the loaded weights; `auto` is bfloat16 on a GPU and float32 on a CPU."""
+    head: Literal["auto", "float32"] = "auto"
+    """Type of the last product, which makes the logits, in sampling and training; `auto` is that of the other products. In bfloat16
+    logits above 16 come in steps of 0.125."""
     lora: Lora | None = None
     """Adapters; left out, all weights are trained."""
     attention: Words | None = None

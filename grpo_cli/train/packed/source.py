@@ -156,7 +156,8 @@ def packed_source(
     the reason. `absolute` as in `TrlLogProbs`."""
     if trainer.accelerator.device.type != "cuda":
         return None
-    numbers = ScoreNumerics(autocast_of(args), trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
+    exact_head = bool(args.cast_lm_head_to_fp32) or loop.recipe.model.head == "float32"
+    numbers = ScoreNumerics(autocast_of(args), trainer.temperature, exact_head, trainer.keeping)
     note = partial(loop.display.note, "info")
     # settings of the run that need the model's own forward pass
     asked = {
