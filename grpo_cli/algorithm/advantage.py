@@ -138,11 +138,15 @@ def token_baseline(rewards_PG: Tensor, energy_PGT: Tensor, mask_PGT: Tensor, *, 
         mask_PGT: (P, G, T) 1 on the model's own tokens; samples that have ended count no more.
         floor: a group whose rewards spread less gets 0.
     """
-    alive_PG = group_advantages(rewards_PG, scale="none", floor=floor).ne(0).any(dim=1, keepdim=True) & ~rewards_PG.isnan()
+    alive_PG = (
+        group_advantages(rewards_PG, scale="none", floor=floor).ne(0).any(dim=1, keepdim=True) & ~rewards_PG.isnan()
+    )
     counts_PGT = mask_PGT.double() * alive_PG[..., None]
     running_PGT = (energy_PGT.double() * counts_PGT).cumsum(dim=-1) * counts_PGT
     r_PG1 = rewards_PG.double().nan_to_num(0.0)[..., None]
-    baseline_P1T = (running_PGT * r_PG1).sum(dim=1, keepdim=True) / running_PGT.sum(dim=1, keepdim=True).clamp(min=LEAST)
+    baseline_P1T = (running_PGT * r_PG1).sum(dim=1, keepdim=True) / running_PGT.sum(dim=1, keepdim=True).clamp(
+        min=LEAST
+    )
     return (r_PG1 - baseline_P1T) * counts_PGT
 
 

@@ -153,7 +153,7 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
         if key in ("prompt_ids", "prompt_mask"):
             # prompts are padded on the left, completions on the right
             trimmed[key] = value[:, value.shape[1] - lead :]
-        elif torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == full:
+        elif torch.is_tensor(value) and value.dim() == 2 + key.startswith("teacher_") and value.shape[1] == full:
             trimmed[key] = value[:, :width]
     return trimmed
 

@@ -126,7 +126,7 @@ def choose_processes(recipe: Recipe) -> tuple[Nodes, int]:
             f"{completions} completions a step do not divide over {nodes.count} machines",
             hint="change `sample.prompts` or `sample.group`",
         )
-    if recipe.train.method != "rl" or recipe.stages is not None:
+    if not recipe.train.runs_grpo or recipe.stages is not None:
         return nodes, 1  # whatever this machine has
     world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
     check_processes(wanted.strategy, world * nodes.count)

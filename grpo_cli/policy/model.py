@@ -156,7 +156,9 @@ def head_in_float32(model: Any) -> None:
         with torch.autocast(states.device.type, enabled=False):
             half = states.dtype == weight.dtype and states.dtype in (torch.bfloat16, torch.float16)
             if not (half and states.is_cuda) or torch.is_grad_enabled():
-                return torch.nn.functional.linear(states.float(), weight.float(), None if bias is None else bias.float())
+                return torch.nn.functional.linear(
+                    states.float(), weight.float(), None if bias is None else bias.float()
+                )
             # the same products, added up in float32, without a float32 copy of the weights in each step of sampling
             logits = torch.mm(states.reshape(-1, states.shape[-1]), weight.t(), out_dtype=torch.float32)
             return (logits if bias is None else logits + bias.float()).view(*states.shape[:-1], -1)

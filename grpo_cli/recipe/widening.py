@@ -54,11 +54,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
     "gigpo": {"scale": "none", "credit": {"method": "gigpo", "norm": "mean", "gamma": 0.95, "weight": 1.0}},
     "max_rl": {"scale": "mean"},
-    "dppo": {
-        "ratio_clip": "tv",
-        "clip": {"delta": 0.2, "pull": 1e-3},
-        "inner_epochs": 4,
-    },
+    "dppo": {"ratio_clip": "tv", "clip": {"delta": 0.2, "pull": 1e-3}, "inner_epochs": 4},
     "gmpo": {"loss": "gmpo", "ratio": "sequence", "clip": {"low": 0.4, "high": 0.4}, "inner_epochs": 4},
     "gdpo": {"reward_combine": "normalise_then_sum"},
     "pass_k": {"baseline": "pass_k", "pass_k": 4},
@@ -129,6 +125,8 @@ def widen(data: dict[str, Any], *, of_run: bool = False) -> dict[str, Any]:
         given = sections.get(section, {})
         if found := {key: _sources(given[key]) for key in keys if key in given}:
             out[section] = given | found
+    if isinstance(teacher := sections.get("distil", {}).get("teacher"), str):
+        out["distil"] = out["distil"] | {"teacher": [teacher]}
     for section in sections.keys() & {"verify", "shaping"}:
         out[section] = {name: _verifier(name, one, section) for name, one in out[section].items()}
     if isinstance(credit := sections.get("train", {}).get("credit"), str):
@@ -198,8 +196,9 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     if (train := sections.get("train")) is not None:
         lora = isinstance(sections.get("model", {}).get("lora"), dict)
         out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
-        if train.get("method") == "prefer" and out.get("prefer") is None:
-            out["prefer"] = {}
+        for name in ("prefer", "distil"):
+            if train.get("method") == name and out.get(name) is None:
+                out[name] = {}
         phases = out.get("sft")
         if train.get("method") == "sft" and isinstance(phases, list):
             steps = [phase.get("steps") for phase in phases if isinstance(phase, dict)]

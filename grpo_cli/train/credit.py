@@ -276,7 +276,9 @@ def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: 
     return TurnParts(parts, {"credit/subgoals": fmean(counts)} if counts else {})
 
 
-def energies(scorer: DraftScorer, said: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float) -> list[list[float]]:
+def energies(
+    scorer: DraftScorer, said: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float
+) -> list[list[float]]:
     """Of each prompt and completion, the squared length of the gradient on the logits of each token: 1 - 2 p + sum of p^2."""
     found: list[list[float]] = [[] for _ in said]
     prompts, completions = [prompt for prompt, _ in said], [ids for _, ids in said]

@@ -56,6 +56,7 @@ from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.credit import energies, with_token_baseline
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.cuts import CutValues
+from grpo_cli.train.distil import Distillation, TopkLogProbs
 from grpo_cli.train.kl import KlWatch, Reference, add_reference
 from grpo_cli.train.log_probs import (
     Batch,
@@ -189,9 +190,12 @@ class Trainer(ShardedTrainer):
         self.critic = CriticLearning.of(
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
-        self.also_saved = self.critic  # saved and loaded with the model
         autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         self.cuts = CutValues.where_asked(loop, self.whole, tokenizer, autocast)
+        self.absolute, self.distil = absolute, Distillation.where_asked(loop, self.whole, tokenizer, autocast)
+        self.also_saved = self.critic or self.distil  # saved and loaded with the model
+        if self.distil is not None and self.distil.spec.loss == "topk":
+            self.objective = replace(self.objective, drop_dead=False)  # it acts on rows without an advantage
         self.scorer = DraftScorer(self.whole, autocast) if train.baseline == "token" else None
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
@@ -247,8 +251,10 @@ class Trainer(ShardedTrainer):
                 # the KL penalty changes the rewards, so baseline and spread change too: compute the credit again
                 penalty_PG = penalty_N.cpu()[samples.back].view(before.credit.kept_PG.shape)
                 before = replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
+        if self.distil is not None:
+            before = self.distil.taught(before, out, samples)
         self.before = before
-        prunes = self.objective.kept < 1
+        prunes = self.objective.kept < 1 or self.distil is not None
         put_credit(out, before.credit, samples.of_rows, prunes=prunes, loss=self.objective.loss)
         if self.critic is not None:
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
@@ -354,6 +360,8 @@ class Trainer(ShardedTrainer):
         self.updates.optimizer_step(logs, self._metrics["train"], self.accelerator.gather)
         if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as the recipe has it
             more = self.rank_memory() | self.mini.metrics()
+            if self.distil is not None:
+                self.distil.follow()
             learned = self.updates.end_of_batch(skipped_steps=self.guard.skipped, **more)
             super().log(self.loop.close(self.before, learned), start_time)
 
@@ -414,6 +422,9 @@ def hooked_loss(
     else:
         (rows, share), source = prepare(), trainer.source
     scored = MicroBatchLogProbs(objective, rows)
+    topk: TopkLogProbs | None = None
+    if trainer.distil is not None and trainer.distil.spec.loss == "topk":
+        source = topk = TopkLogProbs(scored, trainer.temperature, trainer.absolute)
     if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
         # TRL's entropy is a mean over the tokens of a micro-batch. Added up over micro-batches and averaged over ranks
         # it has to be a mean over all tokens of the optimizer step: sum_m (H_m n_m) / n, with n_m = tokens of micro-batch m
@@ -430,6 +441,8 @@ def hooked_loss(
         trainer.beta = 0.0
     if scored.bounded_BT is not None:
         put_clip_metrics(trainer._metrics["train"], scored, by_row=trainer.updates.by_row)
+    if topk is not None and trainer.distil is not None:
+        loss = loss + _averaged(trainer, scored, topk.term(trainer.distil.spec.direction))
     if (pull_BT := scored.pull()) is not None:
         loss = loss + objective.pull * _averaged(trainer, scored, pull_BT)
     if objective.imitates:

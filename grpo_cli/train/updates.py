@@ -68,7 +68,9 @@ class MiniBatches:
             advantages = batch["advantages"]
             per_token = advantages if advantages.dim() > 1 else advantages[:, None]
             # a row that is left out of the loss (a truncated one, for example) has no gradient whatever its advantage
-            teaches.append(bool((per_token * loss_mask(batch)).any()))
+            teaches.append(
+                bool((per_token * loss_mask(batch)).any()) or bool("teacher" in batch and batch["teacher"].any())
+            )
         windows = [teaches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
         # decide for all ranks together: a rank that steps alone would have different weights from then on
         self.empty = [most == 0 for most in largest([sum(window) for window in windows])]

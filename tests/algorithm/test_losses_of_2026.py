@@ -59,7 +59,9 @@ def test_the_best_of_k_is_averaged_over_all_subsets() -> None:
     assert best_of_k(rows([1, 1, 1, 1, 1, 0, 0, 0]), 4).tolist() == [[0.0] * 8]  # no subset fails
     assert best_of_k(rows([0, 1] * 4), 1).tolist() == [[-1, 1] * 4]
     # a sample without a verdict is in no subset; too few samples make none
-    assert best_of_k(rows([1, NAN, 0, 0]), 2)[0].tolist() == pytest.approx([0.707107, 0, -0.353553, -0.353553], abs=1e-6)
+    assert best_of_k(rows([1, NAN, 0, 0]), 2)[0].tolist() == pytest.approx(
+        [0.707107, 0, -0.353553, -0.353553], abs=1e-6
+    )
     assert best_of_k(rows([1, NAN, NAN, 0]), 3).tolist() == [[0.0] * 4]
 
 
@@ -149,7 +151,9 @@ def test_gmpo_cuts_on_the_side_that_the_advantage_pushes_to() -> None:
         assert shown == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(("A", "w", "phi"), [(1, 0.5, 1.120422), (1, 1, 1), (1, 2, 0.199148), (-1, 0.5, 0.339785), (-1, 2, 1.082682)])
+@pytest.mark.parametrize(
+    ("A", "w", "phi"), [(1, 0.5, 1.120422), (1, 1, 1), (1, 2, 0.199148), (-1, 0.5, 0.339785), (-1, 2, 1.082682)]
+)
 def test_vespo_weighs_the_whole_answer(A: float, w: float, phi: float) -> None:
     loss, slope = one_token("vespo", 0.2, 0.2 * w, A)
     assert slope == pytest.approx(-A * phi, abs=2e-6)

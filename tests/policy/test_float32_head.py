@@ -21,9 +21,7 @@ from tests.reference.drive import recipe_of, run_here, write_world
 def test_logits_keep_what_bfloat16_rounds_away() -> None:
     logits = {}
     for head in ("auto", "float32"):
-        policy = load_model(
-            Model(path="builtin:tiny", dtype="bfloat16", head=head), device=torch.device("cpu"), seed=0
-        )
+        policy = load_model(Model(path="builtin:tiny", dtype="bfloat16", head=head), device=torch.device("cpu"), seed=0)
         model = causal_model(policy.model)
         with torch.no_grad(), numerics(policy.model, policy.autocast):
             states = model.base_model(input_ids=torch.tensor([[5, 6, 7]])).last_hidden_state * 40
@@ -34,7 +32,9 @@ def test_logits_keep_what_bfloat16_rounds_away() -> None:
     assert (logits["float32"] - exact).abs().max() < 1e-4 < 0.01 < (logits["auto"] - exact).abs().max()
     # between 16 and 32 bfloat16 has steps of .125: a ratio of up to exp(1/16) out of nothing
     step = torch.tensor([20.0]).bfloat16()
-    assert torch.nextafter(step, step * 2) - step == 0.125 and torch.tensor(2**-4).exp() == pytest.approx(1.064494, abs=1e-6)
+    assert torch.nextafter(step, step * 2) - step == 0.125 and torch.tensor(2**-4).exp() == pytest.approx(
+        1.064494, abs=1e-6
+    )
 
 
 def test_sampler_and_update_agree_and_the_gradient_is_the_references(tmp_path: Path) -> None:

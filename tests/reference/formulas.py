@@ -120,9 +120,7 @@ def _best_of(rewards: Sequence[float], method: Method) -> list[float]:
     return [(mean(own) - centre) / spread if own else 0.0 for own in with_it]
 
 
-def token_baseline(
-    rewards: Sequence[float], energy: Sequence[Sequence[float]], method: Method
-) -> list[list[float]]:
+def token_baseline(rewards: Sequence[float], energy: Sequence[Sequence[float]], method: Method) -> list[list[float]]:
     """The optimal token baseline (arXiv 2602.07078, and verl): r - B_t with B_t the mean of the rewards of the answers that go on at t,
     weighted by the energy 1 - 2 p + sum p^2 that they have spent by then."""
     dead, found = is_dead(rewards, method.floor, method.ddof), []

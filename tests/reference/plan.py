@@ -119,7 +119,9 @@ def _advantages() -> Iterator[Planned]:
         yield _run("advantages", "dppo", bound, train=train, sample={"micro_batch": 4})
     train = {"algorithm": "gmpo", "clip": {"low": 2e-3, "high": 1e-3}, "steps": 1, "dead_groups": "keep"}
     yield _run("advantages", "gmpo", train=train, sample={"micro_batch": 4})
-    yield _run("advantages", "otb temperature", train={"algorithm": "otb"}, sample={"temperature": 0.7, "micro_batch": 4})
+    yield _run(
+        "advantages", "otb temperature", train={"algorithm": "otb"}, sample={"temperature": 0.7, "micro_batch": 4}
+    )
     for by in ("advantage", "variance"):
         for loss in ("dapo", "grpo"):
             train = {"loss": loss, "prune": {"keep": 2, "by": by}, "inner_epochs": 2}

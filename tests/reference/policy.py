@@ -75,7 +75,9 @@ class Plain:
         ids = torch.tensor([[*said.prompt, *said.answer]])
         logits = self.model(input_ids=ids, use_cache=False).logits[0]
         found = []
-        for p, token in zip((logits[len(said.prompt) - 1 : -1] / self.temperature).softmax(-1), said.answer, strict=True):
+        for p, token in zip(
+            (logits[len(said.prompt) - 1 : -1] / self.temperature).softmax(-1), said.answer, strict=True
+        ):
             push = -p
             push[token] += 1
             found.append(float(push.square().sum()))

@@ -69,7 +69,7 @@ def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
         question.ask()
     set_threads(recipe.run.threads)
     ranks.connect()
-    if recipe.train.method == "rl" and recipe.train.trl:
+    if recipe.train.runs_grpo and recipe.train.trl:
         refuse_settings(recipe, ranks.world, device)
 
 

@@ -74,6 +74,11 @@ def of_critic(source: str, err: SetupError) -> SetupError:
     return SetupError(f"`train.critic.from: {source}`: {err}", hint=err.hint)
 
 
+def of_teacher(source: str, err: SetupError) -> SetupError:
+    """What is wrong with the model that teaches, under its key."""
+    return SetupError(f"`distil.teacher: {source}`: {err}", hint=err.hint)
+
+
 def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
     """Raises SetupError for weights in 4 bits where there is no GPU."""
     if model.load_in_4bit and not on_gpu:

@@ -42,8 +42,8 @@ def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             )
     if train.std_floor != "noise":
         return
-    if train.method != "rl" or train.baseline == "critic":
-        other = f"method: {train.method}" if train.method != "rl" else "baseline: critic"
+    if not train.runs_grpo or train.baseline == "critic":
+        other = f"method: {train.method}" if not train.runs_grpo else "baseline: critic"
         yield RecipeFinding(FLOOR, f"`std_floor: noise` has no effect with `{other}`", "leave it out")
     elif train.reward_combine != "sum":
         yield RecipeFinding(
@@ -188,8 +188,6 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if t.loss in ("luspo", "gmpo") and t.ratio != "sequence":
         said = f"`loss: {t.loss}` needs `ratio: sequence`, got `{t.ratio}`"
         yield RecipeFinding(at_loss, said, f"say `algorithm: {t.loss}`")
-    yield from _check_bound(recipe, is_set)
-    yield from _check_baseline(recipe, is_set)
     if t.loss == "cispo" and t.clip.cap is None:
         yield RecipeFinding(
             first_set(is_set, ("train", "clip"), ("train", "loss")),
@@ -243,80 +241,6 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             " scores of the verifiers apart: what is gated would be paid",
             "leave `combine` out, or say `reward_combine: sum`",
         )
-
-
-OWN_SCALE = {"leave_one_out": "none", "length": "none", "token": "none", "pass_k": "group"}
-"""The scale that goes with a baseline; `pass_k` divides by a deviation of its own."""
-
-
-def _check_baseline(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
-    """Baselines with a scale, rewards or credit that they do not go with."""
-    t, at = recipe.train, first_set(is_set, BASELINE, ("train", "algorithm"))
-    if (wanted := OWN_SCALE.get(t.baseline)) and t.scale != wanted:
-        said = f"`baseline: {t.baseline}` goes with `scale: {wanted}`, got `{t.scale}`"
-        yield RecipeFinding(first_set(is_set, ("train", "scale"), BASELINE), said)
-    if t.baseline == "pass_k" and t.pass_k is None:
-        yield RecipeFinding(at, "`baseline: pass_k` does not say of how many samples the best counts", "`pass_k: 4`")
-    elif t.baseline == "pass_k" and (t.pass_k or 0) > recipe.sample.group:
-        said = f"`train.pass_k` is {t.pass_k}, and a group has {recipe.sample.group} samples"
-        yield RecipeFinding(first_set(is_set, ("train", "pass_k"), at), said, "lower it, or raise `sample.group`")
-    elif t.baseline != "pass_k" and t.pass_k is not None:
-        said = f"`train.pass_k` has no effect with `baseline: {t.baseline}`"
-        yield RecipeFinding(("train", "pass_k"), said, "say `algorithm: pass_k`")
-    ours = f"baseline: {t.baseline}" if t.baseline in ("length", "token", "pass_k") else ""
-    ours = "scale: mean" if t.scale == "mean" else ours
-    at = first_set(is_set, ("train", "scale"), at) if t.scale == "mean" else at
-    if ours and t.credit is not None and (t.credit.method != "rredcot" or t.baseline == "token"):
-        said = f"`{ours}` gives credit to whole answers, and `train.credit: {t.credit.method}` would add parts of another unit"
-        yield RecipeFinding(("train", "credit"), said, f"leave `credit` or `{ours}` out")
-    if ours and t.kl.beta > 0 and t.kl.estimator == "k1_reward" and (t.scale == "mean" or t.baseline == "token"):
-        why = "a mean below 0 is no divisor" if t.scale == "mean" else "its baseline is of the rewards alone"
-        said = f"`k1_reward` takes the KL off the rewards, and `{ours}` does not go with that: {why}"
-        yield RecipeFinding(("train", "kl", "estimator"), said, "choose another `kl.estimator`, such as `k2`")
-    if t.scale == "mean":
-        below = [f"verify.{name}" for name, one in recipe.verify.items() if one.weight < 0]
-        below += [f"shaping.{name}" for name, one in recipe.shaping.items() if one.weight and name != "length"]
-        below += ["train.overlong"] if t.overlong else []
-        below += ["environment.invalid_penalty"] if any(recipe.fines.values()) else []
-        for name in below:
-            said = f"`scale: mean` divides by the mean reward of a group, and `{name}` may take it below 0"
-            yield RecipeFinding(at, said, f"leave `{name}` out, or say another `scale`")
-    if t.baseline == "token":
-        for wrong, key in (
-            (t.prune is not None, "prune"),
-            (t.ratio == "sequence", "ratio"),
-            (t.reward_combine != "sum", "reward_combine"),
-            (recipe.environment is not None, "environment"),
-            (recipe.sample.mixed > 0, "sample.mix"),
-            (recipe.launch.strategy != "ddp", "launch.strategy"),
-        ):
-            if wrong:
-                said = f"`baseline: token` gives each token an advantage of its own, and was not made for `{key}` as it is here"
-                yield RecipeFinding(at, said, f"leave `{key}` or `baseline: token` out")
-
-
-def _check_bound(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
-    """A mask of tokens beside a loss that has a bound of its own, and its keys without it."""
-    t = recipe.train
-    at = first_set(is_set, ("train", "ratio_clip"), ("train", "algorithm"))
-    if t.ratio_clip == "ratio":
-        for key, idle in (("delta", None), ("pull", 0)):
-            if getattr(t.clip, key) != idle:
-                said = f"`train.clip.{key}` has no effect with `ratio_clip: ratio`"
-                yield RecipeFinding(("train", "clip", key), said, "say `ratio_clip: tv`, or leave it out")
-        return
-    if t.loss not in ("dapo", "grpo", "bnpo", "dr_grpo") or t.ratio != "token":
-        other = f"loss: {t.loss}" if t.ratio == "token" else f"ratio: {t.ratio}"
-        said = f"`ratio_clip: {t.ratio_clip}` masks tokens in place of PPO's clip, which `{other}` has not"
-        yield RecipeFinding(at, said, "say `loss: dapo` and `ratio: token`")
-    for key in ("low", "high"):
-        if is_set(("train", "clip", key)):
-            said = f"`train.clip.{key}` bounds the ratio, and `ratio_clip: {t.ratio_clip}` does not look at it"
-            yield RecipeFinding(("train", "clip", key), said, "leave it out", idle=("train", "clip", key))
-    if t.dead_groups == "drop" and t.pulls_every_row:
-        at = first_set(is_set, ("train", "dead_groups"), ("train", "clip", "pull"))
-        said = "`dead_groups: drop` would leave `clip.pull` of dropped answers out of the loss"
-        yield RecipeFinding(at, said, "say `train.dead_groups: keep`, or `clip.pull: 0`")
 
 
 def check_split(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
@@ -406,7 +330,20 @@ def check_schedule(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 
 
 RL_ONLY = (
-    *("algorithm", "loss", "ratio", "ratio_clip", "baseline", "pass_k", "scale", "clip", "kl", "prune", "alive_by", "overlong"),
+    *(
+        "algorithm",
+        "loss",
+        "ratio",
+        "ratio_clip",
+        "baseline",
+        "pass_k",
+        "scale",
+        "clip",
+        "kl",
+        "prune",
+        "alive_by",
+        "overlong",
+    ),
     *("mask_truncated", "credit", "split"),
 )
 """Keys of `train` that shape advantages or their loss."""

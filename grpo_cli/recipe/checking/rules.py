@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from grpo_cli.recipe.checking.episodes import check_credit, check_episodes
+from grpo_cli.recipe.checking.losses import check_baseline, check_bound, check_distil
 from grpo_cli.recipe.checking.method import (
     check_ads,
     check_alive_by,
@@ -40,6 +41,7 @@ def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
         *(_evaluation, _monitors, _course, _strategy),
         *(check_episodes, check_credit, check_prefer, _stages),
         *(check_critic, check_ads, check_alive_by, check_split),
+        *(check_baseline, check_bound, check_distil),
     )
     return [finding for check in checks for finding in check(recipe, is_set)]
 

@@ -242,6 +242,44 @@ class Prefer(Section):
     """How far the lengths of a pair may differ, as a share of the longer one. Raising it gives more pairs and teaches length."""
 
 
+OWN_TEACHERS = ("reason", "sibling", "gold", "prompt")
+"""Teachers that are the policy itself behind another prompt."""
+
+
+class Distil(Section):
+    """Learning from a teacher's distribution over the tokens that the model has sampled, with `train.method: distil`. See `grpo explain
+    distil`."""
+
+    teacher: Annotated[list[ModelName], Field(min_length=1)] = Field(default_factory=lambda: ["sibling", "reason"])
+    """What the teacher sees beside the prompt: the `reason` of the verdict, a right `sibling` of the group, the `gold`, nothing
+    (`prompt`); of a list the first that a sample has. Any other word is a model by name or folder, which sees the prompt alone."""
+    when: Literal["dead", "wrong", "all"] = "dead"
+    """Whose samples have a teacher: those that are not right in groups without signal, all that are not right, or all."""
+    weights: Literal["live", "ema", "base"] = "ema"
+    """The weights of a teacher that is the policy itself: those of the step, a running average of them, or those of the start."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """`weights: ema` only: share of the new weights in the average of a step; 0.05 has a half-life of 13.5 steps."""
+    loss: Literal["sampled", "topk"] = "sampled"
+    """What is compared: the probability of each sampled token, as an advantage, or the `k` likeliest tokens of each place."""
+    k: Whole = 20
+    """`loss: topk` only: tokens that are compared one by one; all others are one more."""
+    direction: Literal["reverse", "forward", "jsd"] = "reverse"
+    """The divergence: of the policy from the teacher, of the teacher from the policy (`loss: topk`), or half of both from their mean."""
+    mix: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Weight of the teacher; the sample's own advantage has the rest, in groups with a teacher and, with `when` other than `dead`, in all."""
+    contrast: bool = False
+    """Subtract what a wrong hint changes: another row's `gold`, a wrong `sibling`. Costs a second pass of the teacher."""
+    template: Words = "{hint}\n\n{prompt}"
+    """The teacher's prompt. `{hint}` is what it sees more, `{prompt}` the last message of the row."""
+
+    def model(self, policy: Model) -> Model | None:
+        """What another model that teaches is loaded by; None where the policy teaches itself."""
+        if self.teacher[0] in OWN_TEACHERS:
+            return None
+        here = {"path": self.teacher[0], "lora": None, "base": None, "gguf_file": None, "revision": None}
+        return policy.model_copy(update=here)
+
+
 class CriticSpec(Section):
     """Who says what an unfinished answer is worth, and how it learns to. See `grpo explain ppo`."""
 
@@ -297,9 +335,9 @@ class AdsSpec(Section):
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
-    method: Literal["rl", "prefer", "sft"] = "rl"
-    """What is learned from: `rl` from the advantages of a step's verified samples, `prefer` from pairs of them, `sft` from
-    the demonstrations of `sft`, whose phases say the steps."""
+    method: Literal["rl", "distil", "prefer", "sft"] = "rl"
+    """What is learned from: `rl` from the advantages of a step's verified samples, `distil` also from a teacher of them, `prefer` from
+    pairs of them, `sft` from the demonstrations of `sft`, whose phases say the steps."""
     algorithm: Algorithm = "default"
     """A named method of `rl`, see `grpo explain NAME`."""
     steps: Count = 0
@@ -396,6 +434,11 @@ class Train(Section):
         """What the part of the turns is divided by: where the recipe leaves it open, what the episode's own advantage is."""
         said = self.credit.norm if self.credit else None
         return said or ("mean" if self.scale == "none" else "std")
+
+    @property
+    def runs_grpo(self) -> bool:
+        """Whether GRPO's trainer runs, with its losses and advantages."""
+        return self.method in ("rl", "distil")
 
     @property
     def mask_delta(self) -> float:

@@ -34,6 +34,7 @@ from grpo_cli.recipe.sections.method import (
     Algorithm,
     Clip,
     CriticSpec,
+    Distil,
     Estimator,
     Kl,
     Loss,
@@ -52,7 +53,7 @@ from grpo_cli.recipe.widening import complete
 from grpo_verifiers.strict_json import loads
 
 __all__ = [
-    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "EndpointSpec",
+    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "Distil", "EndpointSpec",
     "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
     "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping",
     "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
@@ -102,6 +103,8 @@ class Recipe(Section):
     train: Train
     prefer: Prefer | None = None
     """How pairs are made and learned from, with `train.method: prefer`."""
+    distil: Distil | None = None
+    """The teacher of `train.method: distil`."""
     gate: Gate | None = None
     """What the model must show before training; left out, nothing is asked."""
     eval: Eval = Eval()

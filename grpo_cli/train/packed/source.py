@@ -165,6 +165,7 @@ def packed_source(
         "torch.compile": args.torch_compile,
         "an entropy bonus": trainer._entropy_bonus_enabled,
         "mixed inputs": loop.recipe.sample.mixed,
+        "a teacher of whole distributions": loop.recipe.distil is not None and loop.recipe.distil.loss == "topk",
         "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
     }
     found = [name for name, wanted in asked.items() if wanted]
