@@ -295,7 +295,8 @@ class Distillation:
         apart = [apart[at] for at in samples.back]
         if topk:
             put_topk(out, scored, self.spec.mix)
-        made = mixed(before.credit, apart, self.spec, whole=self.spec.when == "dead", topk=topk)
+        width = max(len(c.token_ids) for group in groups for c in group.completions)
+        made = mixed(before.credit, apart, self.spec, width, topk=topk)
         metrics = distil_metrics(apart, flat, sum(ranks.gathered([too_long])), topk=topk)
         return replace(before, credit=replace(made, metrics={**made.metrics, **metrics}))
 
@@ -372,17 +373,17 @@ class Distillation:
                 mean.copy_(value)
 
 
-def mixed(made: Credit, apart: Sequence[Sequence[float]], spec: Distil, *, whole: bool, topk: bool) -> Credit:
-    """The credit of a batch with the teacher's part, from what it said of each sample, which is nothing where it has none.
+def mixed(made: Credit, apart: Sequence[Sequence[float]], spec: Distil, width: int, *, topk: bool) -> Credit:
+    """The credit of a batch, whose samples have at most `width` tokens, with the teacher's part: what it said of each sample, nothing where
+    it has none.
 
-    `whole`: groups that teach by their rewards keep all of their own advantages, since they have no teacher. Rows of dead groups without
-    a teacher leave the loss's mean (`kept_PG`).
+    With `when: dead` groups that teach by their rewards keep all of their own advantages, since they have no teacher. Rows of dead groups
+    without a teacher leave the loss's mean (`kept_PG`).
     """
     A_PG = made.A_PG.double()
     P, G = A_PG.shape
-    width = max(map(len, apart), default=0)
     taught_PG = torch.tensor([bool(row) for row in apart]).view(P, G)
-    share = 1.0 if whole else 1.0 - spec.mix
+    share = 1.0 if spec.when == "dead" else 1.0 - spec.mix
     active_PG = taught_PG | (made.signal_P[:, None] & (share > 0))
     signal_P = active_PG.any(dim=1)
     if topk:
