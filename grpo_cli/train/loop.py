@@ -34,6 +34,7 @@ from grpo_cli.resilience.checkpoint import TrainState
 from grpo_cli.reward.errors import ERRORS_HINT, FailureLines
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
+from grpo_cli.reward.hints import Hints, hints_of
 from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
@@ -46,7 +47,7 @@ from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import drawn_stats, right_inconsistent, step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, Utilisation
 from grpo_cli.train.credit import CreditMethod, Method
-from grpo_cli.train.distil import DistilMethod, Hints, hints_of
+from grpo_cli.train.distil import DistilMethod
 from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
 

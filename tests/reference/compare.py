@@ -220,5 +220,7 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
         if method.loss not in ("sapo", "vespo") and method.estimator != "k1_reward":
             one = method.ratio == "sequence" and method.loss != "gmpo"
             shares = [[float(c) for c in is_clipped(a, method)[: 1 if one else None]] for a in counted]
-            out["clip"] = mean([mean(own) for own in shares] if method.loss == "gmpo" else [c for own in shares for c in own])
+            out["clip"] = mean(
+                [mean(own) for own in shares] if method.loss == "gmpo" else [c for own in shares for c in own]
+            )
     return out

@@ -120,14 +120,20 @@ def worst(ranks: list[Seen], made: Any, spec: dict[str, Any]) -> tuple[float, in
             continue
         before = updates[0].weights
         if batch:  # the average moves by what the step before made of the weights
-            average = {n: (1 - spec.get("rate", 0.05)) * a + spec.get("rate", 0.05) * before[n].double() for n, a in average.items()}
+            average = {
+                n: (1 - spec.get("rate", 0.05)) * a + spec.get("rate", 0.05) * before[n].double()
+                for n, a in average.items()
+            }
         teacher.take({"live": before, "base": start, "ema": average}[spec.get("weights", "ema")])
         policy.take(before)
         hints = hints_of(records, said, spec, size)
         taught += sum(hint is not None for hint in hints)
         old = policy.logps(said)
         texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
-        rewards = [{True: 1.0, False: 0.0, None: math.nan}[judged(t, r["kind"])[0]] for t, r in zip(texts, records, strict=True)]
+        rewards = [
+            {True: 1.0, False: 0.0, None: math.nan}[judged(t, r["kind"])[0]]
+            for t, r in zip(texts, records, strict=True)
+        ]
         starts = range(0, len(said), size)
         own = [a for group in group_advantages([rewards[i : i + size] for i in starts], case.method) for a in group]
         signal = [any(own[i // size * size : i // size * size + size]) for i in range(len(said))]
@@ -157,7 +163,10 @@ def worst(ranks: list[Seen], made: Any, spec: dict[str, Any]) -> tuple[float, in
                 loss = loss + torch.stack(token_losses(answers[i], case.method)).sum() / tokens
                 if (kept := places[i]) is not None:
                     now = whole(policy, said[i])
-                    terms = [compared(row, q, ids, spec.get("direction", "reverse")) for row, (ids, q) in zip(now, kept, strict=True)]
+                    terms = [
+                        compared(row, q, ids, spec.get("direction", "reverse"))
+                        for row, (ids, q) in zip(now, kept, strict=True)
+                    ]
                     loss = loss + mix * torch.stack(terms).sum() / tokens
             want = policy.gradient(loss)
             for seen in ranks:

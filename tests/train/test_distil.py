@@ -13,13 +13,15 @@ from torch import Tensor
 
 from grpo_cli.algorithm.credit import Credit
 from grpo_cli.data.rows import Row
+from grpo_cli.errors import DataError
 from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.sections.recipe import Distil, Recipe
 from grpo_cli.reward.group import Group
+from grpo_cli.reward.hints import Hints, dealt_anew, hints_of
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.train.credit import Method
-from grpo_cli.train.distil import Distillation, DistilMethod, Hints, dealt_anew, divergence, mixed
+from grpo_cli.train.distil import Distillation, DistilMethod, divergence, mixed
 from grpo_verifiers.verdict import Outcome, Verdict
 
 Z, TEACHER = [2.0, 1.0, 0.0], [1.0, 2.0, 0.0]
@@ -40,7 +42,9 @@ def slope(direction: str, z: list[float], teacher: list[float]) -> tuple[float, 
 
 def test_the_divergences_and_their_gradients() -> None:
     value, grad = slope("reverse", Z, TEACHER)
-    assert value == pytest.approx(0.420512, abs=1e-6) and grad == pytest.approx([0.385499, -0.34764, -0.037859], abs=1e-6)
+    assert value == pytest.approx(0.420512, abs=1e-6) and grad == pytest.approx(
+        [0.385499, -0.34764, -0.037859], abs=1e-6
+    )
     value, grad = slope("forward", Z, TEACHER)
     assert value == pytest.approx(0.420512, abs=1e-6) and grad == pytest.approx([0.420512, -0.420512, 0], abs=1e-6)
     assert slope("jsd", Z, TEACHER)[0] == pytest.approx(0.100956, abs=2e-6)
@@ -150,7 +154,9 @@ def test_each_kind_of_teacher_says_what_it_may() -> None:
         ["An earlier answer to this was wrong: got 4, it is too small.", None, None, None]
     ]
     # the code alone where the verifier does not declare its reasons public
-    assert told(Distil(teacher=["reason"]), one, is_public=False)[0][0] == "An earlier answer to this was wrong: unequal."
+    assert (
+        told(Distil(teacher=["reason"]), one, is_public=False)[0][0] == "An earlier answer to this was wrong: unequal."
+    )
     assert told(Distil(teacher=["sibling"], when="all"), one)[0] == [
         "A right answer to this is:\nthe answer is 5", None, None, None,
     ]  # fmt: skip
@@ -183,6 +189,14 @@ def test_a_teacher_of_dead_groups_makes_signal_where_rewards_have_none() -> None
     assert alive == [[None, None]]
 
 
+def test_rows_of_which_none_has_a_teacher_are_refused() -> None:
+    judge: Any = SimpleNamespace(verifiers={"v": SimpleNamespace(gold_text=lambda row: None)}, primary="v")
+    recipe = Recipe.model_validate(BASE | {"distil": {"teacher": "gold"}})
+    with pytest.raises(DataError, match="no row has a teacher: `verify.v` names no gold"):
+        hints_of(recipe, [Row("a", "q", None, {})], judge)
+    assert hints_of(Recipe.model_validate(BASE | {"train": {"steps": 1}}), [], judge) is None
+
+
 def test_a_wrong_hint_has_the_form_of_the_right_one() -> None:
     groups = [group(0, WRONG, RIGHT, ("no", "wrong", "x", "")), group(1, WRONG)]
     (first, *_), (second,) = hints(Distil(teacher=["gold"], contrast=True)).of(groups, [False, False])
@@ -205,10 +219,16 @@ def test_the_placebo_deals_hints_out_among_other_groups() -> None:
 
 
 def test_a_hint_stands_in_the_last_message_and_braces_are_text() -> None:
-    plain, chat = Row("a", "{x}?", None, {}), Row("a", "q", [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}], {})
+    plain, chat = (
+        Row("a", "{x}?", None, {}),
+        Row("a", "q", [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}], {}),
+    )
     made = hints(Distil(template="[{hint}] {prompt} [{hint}]"))
     assert made.row(plain, "{prompt}").prompt == "[{prompt}] {x}? [{prompt}]"
-    assert made.row(chat, "h").messages == [{"role": "system", "content": "s"}, {"role": "user", "content": "[h] q [h]"}]
+    assert made.row(chat, "h").messages == [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "[h] q [h]"},
+    ]
     assert made.row(chat, "") is chat
 
 
@@ -252,7 +272,11 @@ BASE: dict[str, Any] = {
     ],
 )
 def test_what_a_teacher_does_not_go_with_is_refused(changes: dict[str, Any], place: str, words: str) -> None:
-    train = BASE["train"] | changes.get("train", {}) if "distil" not in changes or "train" not in changes else changes["train"]
+    train = (
+        BASE["train"] | changes.get("train", {})
+        if "distil" not in changes or "train" not in changes
+        else changes["train"]
+    )
     recipe = Recipe.model_validate({**BASE, **changes, "train": train})
     found = [(".".join(map(str, f.path)), f.message) for f in check_rules(recipe, lambda path: False)]
     assert any(at == place and words in said for at, said in found), found

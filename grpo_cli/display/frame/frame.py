@@ -142,8 +142,13 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
          [f"verifier errors {number(failed)}", f"over limit {number(over)}"], "red" if failed else ""),
     ]  # fmt: skip
     for text in critic(last):
-        explained = f"explained {two_decimals(last.get('critic/explained_variance'))}"
-        rows.append(([text], "", [explained, f"value loss {number(last.get('critic/loss'))}"], ""))
+        explained = [
+            f"explained {two_decimals(last.get('critic/explained_variance'))}",
+            f"value loss {number(last.get('critic/loss'))}",
+        ]
+        rows.append(
+            ([text], "", explained if "critic/loss" in last else [f"leaks {percent(last.get('distil/leak'))}"], "")
+        )
     body = [
         line(
             width,

@@ -133,7 +133,10 @@ def credit(last: Metrics) -> str:
 
 
 def critic(last: Metrics) -> list[str]:
-    """Time and memory of a critic, and whether it warms up; nothing where there is none."""
+    """Time and memory of a critic, and whether it warms up; of a teacher how many samples it taught, and how far it is; nothing where
+    there is neither."""
+    if "distil/rows" in last:
+        return [f"teacher {percent(last['distil/rows'])} of samples, {two_decimals(last.get('distil/kl'))} nats"]
     if "critic/loss" not in last:
         return []
     doing = "warms up" if last.get("critic/warmup") else "critic"

@@ -136,7 +136,10 @@ def completions(state: FrameState, width: int) -> PanelBlock:
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
         ("grad norm", two_decimals(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
     ]
-    if len(left) > len(right):
+    if "distil/rows" in last:
+        ends = f"first {two_decimals(last.get('distil/kl/first'))} last {two_decimals(last.get('distil/kl/last'))}"
+        right.append(("teacher", two_decimals(last.get("distil/kl")), "distil/kl", ends))
+    elif len(left) > len(right):
         loss = f"v-loss {number(last.get('critic/loss'))}"
         explained = "critic/explained_variance"
         right.append(("explained", two_decimals(last.get(explained)), explained, loss))

@@ -17,7 +17,7 @@ from grpo_cli.policy.loading.adapter import adapter_folder, attach_shapes, base_
 from grpo_cli.policy.loading.coverage import Coverage, coverage, coverage_of_shapes
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.files import BUILT_IN, base_files, model_files
-from grpo_cli.policy.loading.inspection import flaws, of_critic
+from grpo_cli.policy.loading.inspection import flaws, of_critic, of_teacher
 from grpo_cli.policy.loading.weights import linear_shapes
 from grpo_cli.policy.tiny import sizes
 from grpo_cli.recipe.sections.recipe import Model, Recipe
@@ -33,14 +33,17 @@ def check_model(recipe: Recipe, *, is_full: bool = False) -> Iterator[CheckFindi
     """One finding for each obstacle; without obstacles, one for the model and those for its layers. `is_full`: create
     the model without weights even if its files would be enough."""
     is_sound = True
-    critic = recipe.train.critic
+    critic, distil = recipe.train.critic, recipe.distil
     other = critic.model(recipe.model) if critic is not None else None
-    for name, model in (("model", recipe.model), ("critic", other)):
+    teacher = distil.model(recipe.model) if distil is not None else None
+    for name, model in (("model", recipe.model), ("critic", other), ("teacher", teacher)):
         for flaw in flaws(model) if model is not None else ():
             is_sound = False
             error = flaw.error()
             if name == "critic" and critic is not None and isinstance(error, SetupError):
                 error = of_critic(critic.source, error)
+            if name == "teacher" and teacher is not None and isinstance(error, SetupError):
+                error = of_teacher(teacher.path, error)
             found = failed(name, error)
             yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:

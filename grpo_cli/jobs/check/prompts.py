@@ -98,14 +98,16 @@ def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> N
             ends,
             can_stop=can_stop,
         )
-    critic = recipe.train.critic
-    other = critic.model(recipe.model) if critic is not None else None
-    if critic is None or other is None or known is None or (sizes := local_sizes(other)) is None:
-        return
-    with suppress(UnknownTokens):
-        there = prompt_maker(other).encodes.vocabulary()
-        said = f"`train.critic.from: {critic.source}`"
-        refuse_other_tokens(said, maker.encodes.vocabulary(), there, known, sizes.vocab)
+    critic, distil = recipe.train.critic, recipe.distil
+    for key, other in (
+        ("train.critic.from", critic.model(recipe.model) if critic is not None else None),
+        ("distil.teacher", distil.model(recipe.model) if distil is not None else None),
+    ):
+        if other is None or known is None or (sizes := local_sizes(other)) is None:
+            continue
+        with suppress(UnknownTokens):
+            there = prompt_maker(other).encodes.vocabulary()
+            refuse_other_tokens(f"`{key}: {other.path}`", maker.encodes.vocabulary(), there, known, sizes.vocab)
 
 
 BARS = 8

@@ -255,7 +255,26 @@ RUN/stage-2-NAME/ is a run like any other; RUN itself holds the metrics and samp
 `grpo report RUN`, and `run.json` says the held-out score before and after each. `--resume` goes on in any stage. Whole weights
 are handed on (no `model.lora`), by one process. Shipped: `r1` and `r1-zero`."""
 
-METHODS = {"prefer": METHOD, "sft": SFT, "stages": STAGES}
+DISTIL = """\
+`train.method: distil` learns also from a teacher: the policy itself behind a prompt that says more, or another model with the same
+tokenizer. With p the policy, q the teacher and c the hint, over the tokens y that the policy sampled,
+
+    loss: sampled   A_t = (1 - mix) A + mix (log q(y_t | x, c, y_<t) - log p(y_t | x, y_<t))
+    loss: topk      loss += mix D(p, q) over the k likeliest tokens of p and one for all others, a lower bound; `direction` names D
+
+In the mean over samples the first is the gradient of KL(p || q) at each token. Both are of tokens: what a token does to later ones has
+no gradient. Only rows with signal or a teacher are in the loss's mean. `when: dead`, the default, asks a teacher where rewards say
+nothing. Samples that were cut have none, right ones only with `when: all`.
+
+`distil.teacher`: the `reason` of the verdict, a right `sibling`, the `gold` (the student learns to state answers it cannot derive), the
+`prompt` alone (a pull to the teacher's weights), or a model. Of a reason only the code is shown, unless the verifier declares its
+details public; one that holds the gold is replaced and counted (`distil/leak`). `weights`: `ema`, `live` or `base`. The placebo is
+`train.control: shuffled`: hints are dealt out anew.
+
+Sources: on-policy distillation, SDPO (its code; TRL's experimental trainer), RLCSD 2606.11709 for `contrast`; their full texts were not
+read. Reported there: better than GRPO at 7B, equal at 8B, worse at 1.5B, against a GRPO without the anchor that an average is."""
+
+METHODS = {"prefer": METHOD, "distil": DISTIL, "sft": SFT, "stages": STAGES}
 
 
 def describe_algorithm(name: str) -> dict[str, Any]:
