@@ -198,3 +198,26 @@ def test_every_gradient_is_that_of_the_formula(name: str, tmp_path: Path) -> Non
     shown = [line["distil/rows"] for line in seen.metrics]
     assert sum(shown) * 20 == pytest.approx(taught)
     assert all(line["distil/leak"] == 0 for line in seen.metrics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [{}, {"loss": "topk", "k": 3}])
+def test_two_ranks_are_one(loss: dict[str, Any], tmp_path: Path) -> None:
+    spec = {"teacher": ["sibling", "reason"], "when": "wrong", "mix": 0.5} | loss
+    made = recipe(tmp_path, "two", spec, sample={"max_tokens": 12, "micro_batch": 5})
+    data = made.model_dump(by_alias=True)
+    changes = {key: data[key] for key in ("train", "distil", "verify", "sample", "model")}
+    error, taught = worst(run_ranks(tmp_path, "two", changes), made, spec)
+    assert taught > 5 and error <= 2e-6, (error, taught)
+
+
+def test_an_equal_teacher_moves_nothing(tmp_path: Path) -> None:
+    """The policy behind its own prompt: advantages of exactly 0, no update, weights equal bit for bit."""
+    made = recipe(
+        tmp_path, "same", {"teacher": ["prompt"], "when": "all", "weights": "base"}, sample={"max_tokens": 12}
+    )
+    seen = run_here(made, tmp_path)
+    assert seen.updates == []
+    assert all(
+        line["distil/kl"] == 0 and line["distil/rows"] > 0 and line["updates/empty"] == 1 for line in seen.metrics
+    )

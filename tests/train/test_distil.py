@@ -192,7 +192,7 @@ def test_a_teacher_of_dead_groups_makes_signal_where_rewards_have_none() -> None
 def test_rows_of_which_none_has_a_teacher_are_refused() -> None:
     judge: Any = SimpleNamespace(verifiers={"v": SimpleNamespace(gold_text=lambda row: None)}, primary="v")
     recipe = Recipe.model_validate(BASE | {"distil": {"teacher": "gold"}})
-    with pytest.raises(DataError, match="no row has a teacher: `verify.v` names no gold"):
+    with pytest.raises(DataError, match=r"no row has a teacher: `verify\.v` names no gold"):
         hints_of(recipe, [Row("a", "q", None, {})], judge)
     assert hints_of(Recipe.model_validate(BASE | {"train": {"steps": 1}}), [], judge) is None
 
