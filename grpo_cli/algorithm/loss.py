@@ -262,7 +262,7 @@ class MicroBatchLogProbs:
         old = self.inputs.get("old_per_token_logps")
         if not self.objective.pull or old is None or self.logps_BT is None:
             return None
-        return (self.logps_BT - old).square()
+        return torch.square(self.logps_BT - old)
 
 
 def one_sided(log_BT: Tensor, A_BT: Tensor, low: float, high: float) -> Tensor:

@@ -163,7 +163,7 @@ def head_in_float32(model: Any) -> None:
             logits = torch.mm(states.reshape(-1, states.shape[-1]), weight.t(), out_dtype=torch.float32)
             return (logits if bias is None else logits + bias.float()).view(*states.shape[:-1], -1)
 
-    head.forward = forward  # type: ignore[method-assign]
+    head.forward = forward  # type: ignore[method-assign, assignment]
 
 
 def exclude_cudnn_attention() -> None:

@@ -62,11 +62,13 @@ class DraftScorer:
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float
     ) -> Iterator[tuple[int, Tensor]]:
         """Each completion's place and its [T, V] float32 log-probs of all words, one after the other."""
+        import torch
+
         with numerics(self.model, self.autocast), evaluating(self.model), unwrapped_forward(self.model):
             for chunk in self._chunks([(len(p), len(c)) for p, c in zip(prompts, completions, strict=True)]):
                 pairs = [(tuple(prompts[i]), tuple(completions[i])) for i in chunk]
                 logits, _ = self._logits(pairs)
-                parts = (logits / temperature).log_softmax(-1).split([len(ids) for _, ids in pairs])
+                parts = torch.split((logits / temperature).log_softmax(-1), [len(ids) for _, ids in pairs])
                 yield from zip(chunk, parts, strict=True)
 
     def _chunks(self, sizes: Sequence[tuple[int, int]]) -> Iterable[Sequence[int]]:
