@@ -1,7 +1,9 @@
 """The packed update's interface to the trainer: it answers TRL's requests for log-probs, and spreads a batch over
 micro-batches.
 
-It reads a micro-batch on a separate CUDA stream, while the device still computes the previous one.
+How this works. `packed_source` decides once whether a run packs its rows: on CUDA, where the self-check passes and no setting needs the
+model's own forward pass. `PackedSource` then lays out each micro-batch on a separate CUDA stream, while the device still computes the
+previous one, and replays a captured graph where one fits.
 """
 
 from __future__ import annotations
