@@ -140,14 +140,14 @@ def load_model(
     return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=spec.path != "builtin:tiny")
 
 
-def head_in_float32(model: Any) -> None:
+def head_in_float32(model: torch.nn.Module) -> None:
     """Have the output head multiply in float32 and give float32 logits, also under an autocast to fewer bits.
 
     Raises:
         SetupError: the head is no plain linear layer.
     """
-    head = causal_model(model).get_output_embeddings()
-    head = getattr(head, "base_layer", head)  # under an adapter
+    found: Any = causal_model(model).get_output_embeddings()
+    head = getattr(found, "base_layer", found)  # under an adapter
     if not isinstance(head, torch.nn.Linear):
         raise SetupError("`model.head: float32`: this model has no plain output head", hint="leave it out")
 

@@ -32,6 +32,7 @@ from grpo_cli.algorithm.turn_credit import Steps, cut_values, cut_weights, gains
 from grpo_cli.errors import TrainingError
 from grpo_cli.recipe.sections.recipe import Recipe, Train, TurnCredit
 from grpo_cli.reward.group import Group
+from grpo_cli.reward.hints import Hints
 from grpo_cli.rollout.engine import Completion, Turn
 from grpo_cli.rollout.scoring import DraftScorer
 from grpo_verifiers.verdict import Outcome
@@ -393,3 +394,20 @@ class Method:
     def has_signal(self, group: Group) -> bool:
         """Whether some advantage of the group is not 0; this does not depend on the rest of the batch."""
         return bool(self.credit([group]).signal_P[0])
+
+
+@dataclass(frozen=True)
+class DistilMethod:
+    """`train.method: distil`, which gives credit to groups as `Method` does; a group with a teacher has signal."""
+
+    own: Method
+    hints: Hints
+
+    def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
+        """The credit of each sample before its teacher is asked."""
+        return self.own.credit(groups, penalty_PG)
+
+    def has_signal(self, group: Group) -> bool:
+        """Whether the group teaches by its rewards, or has a teacher."""
+        signal = self.own.has_signal(group)
+        return signal or any(hint is not None for hint in self.hints.of([group], [signal])[0])

@@ -9,7 +9,7 @@ How this works. With x the prompt, c the hint, y the sampled tokens, p the polic
 Both are of tokens: what a token does to later prefixes has no gradient. A step goes down this file:
 
 1. `Hints` (`reward/hints.py`) finds what the teacher of each sample sees.
-2. `DistilMethod` gives signal to a group that has a teacher.
+2. `DistilMethod` (`train/credit.py`) gives signal to a group that has a teacher.
 3. `Distillation.taught` renders the teacher's prompts, scores this rank's samples behind them and puts the result on the tokens. The
    loss's mean is over tokens of rows that are trained on: groups with signal, and rows with a teacher.
 4. `TopkLogProbs` scores whole distributions in the update, and `divergence` compares them.
@@ -43,7 +43,6 @@ from grpo_cli.recipe.sections.recipe import Distil
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.hints import Hint, Hints
 from grpo_cli.rollout.scoring import DraftScorer
-from grpo_cli.train.credit import Method
 from grpo_cli.train.kl import Reference
 from grpo_cli.train.log_probs import LogProbRequest, LogProbs
 
@@ -56,23 +55,6 @@ if TYPE_CHECKING:
 FILE = "teacher.pt"
 NOTHING = 1e-7
 """Probability below which all other tokens together are none."""
-
-
-@dataclass(frozen=True)
-class DistilMethod:
-    """`train.method: distil`, which gives credit to groups as `Method` does; a group with a teacher has signal."""
-
-    own: Method
-    hints: Hints
-
-    def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
-        """The credit of each sample before its teacher is asked."""
-        return self.own.credit(groups, penalty_PG)
-
-    def has_signal(self, group: Group) -> bool:
-        """Whether the group teaches by its rewards, or has a teacher."""
-        signal = self.own.has_signal(group)
-        return signal or any(hint is not None for hint in self.hints.of([group], [signal])[0])
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import drawn_stats, right_inconsistent, step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, Utilisation
-from grpo_cli.train.credit import CreditMethod, Method
-from grpo_cli.train.distil import DistilMethod
+from grpo_cli.train.credit import CreditMethod, DistilMethod, Method
 from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
 

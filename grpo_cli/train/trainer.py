@@ -172,7 +172,13 @@ class Trainer(ShardedTrainer):
                 f"`train.recompute: {self.keeping.recompute}` finds no layers that can be made again in this model",
                 hint="leave it out",
             )
-        self.packed = packed_source(self, loop, model, args, self.fused, absolute)
+        losses_beside = {
+            "an entropy bonus": self._entropy_bonus_enabled,
+            "a loss of the router": getattr(self, "aux_loss_enabled", False),
+        }
+        self.packed = packed_source(
+            loop, model, args, self.fused, self.keeping, self.gradients, losses_beside, absolute=absolute
+        )
         trl = TrlLogProbs(absolute)
         # our forward pass computes the same from fewer tokens, because each prompt is computed once. These settings
         # need TRL's own pass: it gathers shards, or it computes more than ours

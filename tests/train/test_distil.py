@@ -20,8 +20,8 @@ from grpo_cli.reward.group import Group
 from grpo_cli.reward.hints import Hints, dealt_anew, hints_of
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.credit import Method
-from grpo_cli.train.distil import Distillation, DistilMethod, divergence, mixed
+from grpo_cli.train.credit import DistilMethod, Method
+from grpo_cli.train.distil import Distillation, divergence, mixed
 from grpo_verifiers.verdict import Outcome, Verdict
 
 Z, TEACHER = [2.0, 1.0, 0.0], [1.0, 2.0, 0.0]

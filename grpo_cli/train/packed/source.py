@@ -25,6 +25,7 @@ from grpo_cli.rollout.fused.patches import Patch
 from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource, TrlLogProbs
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
 from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
+from grpo_cli.train.packed.recompute import Keeping
 from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.trl_config import autocast_of
@@ -32,7 +33,6 @@ from grpo_cli.train.updates import Rows, by_group
 
 if TYPE_CHECKING:
     from grpo_cli.train.loop import Loop
-    from grpo_cli.train.trainer import Trainer
 
 LONG = 8192
 """Tokens of one sequence from which on it runs without a graph."""
@@ -152,28 +152,41 @@ class _Aside:
 
 
 def packed_source(
-    trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Patch], absolute: bool
+    loop: Loop,
+    model: nn.Module,
+    args: GRPOConfig,
+    fused: list[Patch],
+    keeping: Keeping,
+    flat: FlatGradients | None,
+    asked: dict[str, bool],
+    *,
+    absolute: bool,
 ) -> PackedSource | None:
     """The packed update for a CUDA device, if its self-check on this model passes; otherwise None, and the screen shows
-    the reason. `absolute` as in `TrlLogProbs`."""
-    if trainer.accelerator.device.type != "cuda":
+    the reason.
+
+    Args:
+        keeping: what lies in memory between the passes.
+        flat: as in `Graphs`.
+        asked: settings of the trainer that need the model's own forward pass, and whether it has them.
+        absolute: as in `TrlLogProbs`.
+    """
+    if next(model.parameters()).device.type != "cuda":
         return None
     exact_head = bool(args.cast_lm_head_to_fp32) or loop.recipe.model.head == "float32"
-    numbers = ScoreNumerics(autocast_of(args), trainer.temperature, exact_head, trainer.keeping)
+    numbers = ScoreNumerics(autocast_of(args), args.temperature, exact_head, keeping)
     note = partial(loop.display.note, "info")
     # settings of the run that need the model's own forward pass
-    asked = {
+    asked |= {
         "gradient checkpointing of its own kind": args.gradient_checkpointing,
         "torch.compile": args.torch_compile,
-        "an entropy bonus": trainer._entropy_bonus_enabled,
-        "mixed inputs": loop.recipe.sample.mixed,
+        "mixed inputs": bool(loop.recipe.sample.mixed),
         "a teacher of whole distributions": loop.recipe.distil is not None and loop.recipe.distil.loss == "topk",
-        "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
     }
     found = [name for name, wanted in asked.items() if wanted]
     why: str | None
-    if not keeps_whole(trainer.strategy):
-        why = f"`launch.strategy: {trainer.strategy}` keeps shares"
+    if not keeps_whole(loop.recipe.launch.strategy):
+        why = f"`launch.strategy: {loop.recipe.launch.strategy}` keeps shares"
     elif found:
         why = f"the recipe asks for {found[0]}"
     else:
@@ -196,4 +209,4 @@ def packed_source(
             note(f"a row alone runs as two sequences: {apart}")
         joins = apart is None
     trl = TrlLogProbs(absolute)
-    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=trainer.gradients)
+    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=flat)
