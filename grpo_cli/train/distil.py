@@ -325,4 +325,5 @@ class TopkLogProbs:
         assert self.logps_BTK is not None
         apart_BT = divergence(self.logps_BTK, self.scored.inputs["teacher_logps"], direction, whole=self.whole)
         weight_B1 = self.scored.inputs["teacher"][:, None]
-        return torch.where(weight_B1 > 0, weight_B1 * apart_BT, 0.0)
+        # a product with the mask would keep a NaN of padding
+        return torch.where((weight_B1 > 0) & self.scored.mask_BT.bool(), weight_B1 * apart_BT, 0.0)

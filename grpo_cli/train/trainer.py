@@ -471,7 +471,7 @@ def _averaged(trainer: Trainer, scored: MicroBatchLogProbs, term_BT: Tensor) -> 
         term_BT,
         scored.mask_BT,
         scored.objective.loss,
-        items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
+        items=scored.inputs["num_items_in_batch"].clamp(min=1.0) / trainer.accelerator.num_processes,
         accumulate=trainer.current_gradient_accumulation_steps,
         generation=trainer.args.steps_per_generation,
         max_tokens=trainer.max_completion_length,
