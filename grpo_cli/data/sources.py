@@ -1,4 +1,5 @@
-"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, `run:NAME`, or several of them mixed.
+"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, `run:NAME`,
+`verifiers:ID`, or several of them mixed.
 
 A source with splits gives its train split to `data.train` and its test split to `data.eval`, unless its
 option `split` names another. `skip` and `limit` count rows of the source, before any mixing.
@@ -30,6 +31,7 @@ from urllib.request import getproxies
 from grpo_cli.data.files import BrokenFile, Record, plain, read_file
 from grpo_cli.data.run_samples import find_samples, run_rows
 from grpo_cli.data.tasks import Split, task_rows
+from grpo_cli.environments.taskset import listed
 from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
 from grpo_cli.text import path_of
 from grpo_verifiers.names import near_or_known
@@ -190,7 +192,7 @@ def leave_hub() -> str | None:
 
 Which = Literal["train", "eval"]
 _KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")
-_SCHEMES = ["tasks", "run", "hub"]
+_SCHEMES = ["tasks", "run", "hub", "verifiers"]
 _KIND = re.compile(r"[A-Za-z_]\w+(?:\.\w+)*")
 """A hint for a name that looks like one of these, or like a Python module."""
 _HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
@@ -243,7 +245,7 @@ def refuse_missing(source: SourceLike, base: Path | None, key: str) -> None:
     Raises:
         RecipeError, DataError, SetupError: it is not there.
     """
-    if not source.source.startswith("hub:"):
+    if not source.source.startswith(("hub:", "verifiers:")):
         _open(source.source, "train", source.options, base, key)  # rows are read as they are asked for
 
 
@@ -280,6 +282,9 @@ def _open(
         return run_rows(rest, name, options, base, key)
     if colon and scheme == "hub":
         return hub_rows(rest, split, options, key)
+    if colon and scheme == "verifiers":
+        tasks = listed(rest, split, options, base, key)
+        return (Record(fields, f"{name}:{split} {i}") for i, fields in enumerate(tasks, start=1))
     if colon and scheme in ("http", "https", "s3", "gs"):
         raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
     # Python code, which other programs accept as a source, and unknown kinds; an existing file of that name is a source
@@ -321,7 +326,7 @@ def files_of(name: str, base: Path | None, key: str) -> list[Path]:
     scheme, colon, rest = name.partition(":")
     if colon and scheme == "run":
         return sorted(find_samples(rest, name, base, key).glob("step-*.jsonl"))
-    if colon and scheme in ("tasks", "hub"):
+    if colon and scheme in ("tasks", "hub", "verifiers"):
         return []
     if (folder := _saved_folder(name, base)) is not None:
         return sorted(path for path in folder.rglob("*") if path.is_file())

@@ -89,6 +89,9 @@ class Running:
 class Harness:
     """The programs of one recipe, and the endpoint that they ask."""
 
+    over = "the episode is over: its turns or tokens are used up"
+    """The refusal of a request when the budget is used up."""
+
     def __init__(
         self,
         command: str,

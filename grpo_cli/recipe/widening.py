@@ -149,6 +149,15 @@ def _sources(value: Json) -> Json:
     return value
 
 
+def _of_taskset(sources: Json, of_world: dict[str, Any]) -> Json:
+    if isinstance(sources, list):
+        return [_of_taskset(one, of_world) for one in sources]
+    if isinstance(sources, dict) and str(sources.get("from", "")).startswith("verifiers:"):
+        own = sources.get("options", {})
+        return sources | {"options": of_world | own} if isinstance(own, dict) else sources
+    return sources
+
+
 def _verifier(name: str, value: Json, section: str) -> Json:
     if value is None:
         return {}
@@ -178,6 +187,12 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     sections = {key: value for key, value in out.items() if isinstance(value, dict)}
     if isinstance(lone := sections.get("data", {}).get("train"), dict):
         out["data"] = out["data"] | {"train": [lone]}
+    if isinstance(world := sections.get("environment"), dict) and "data" in sections:
+        # the tasks of a taskset are listed by the Python, and with the options, that play them
+        of_world = {key: world[key] for key in ("interpreter", "options") if key in world}
+        out["data"] = {
+            key: _of_taskset(one, of_world) if key in ("train", "eval") else one for key, one in out["data"].items()
+        }
     evaluation = sections.get("eval")
     if evaluation is not None and "k" not in evaluation:
         samples = evaluation.get("samples", 4)
@@ -207,7 +222,7 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     given = [one for one in verify.values() if isinstance(one, dict)]
     # the outcome of an environment is a verdict, unless the model's answer is judged
     harness = (world or {}).get("harness")
-    is_answer = bool(verify) and world is not None and ("tools" in world or "trl" in world)
+    is_answer = bool(verify) and world is not None and bool(world.keys() & {"tools", "trl", "mcp"})
     is_answer |= bool(verify) and isinstance(harness, dict) and harness.get("score") is None
     if world is not None and not is_answer and not any(one.get("kind") == "environment" for one in given):
         verify["environment"] = {"kind": "environment"}

@@ -162,7 +162,7 @@ def own_samples(before: StepBatch, loop: Loop, objective: Objective, parts: int)
         prompts, lengths, alive = [0] * len(groups), [1] * len(lengths), [True] * len(lengths)
     # not by each: on another kind of processor the last bit of an advantage may be another, and a row be lost or come twice
     dealt_to = ranks.agreed(deal(prompts, lengths, alive, ranks.world))
-    if world is None or world.harness is None:
+    if world is None or not world.plays_itself:
         return RankSamples.of(before, rows, dealt_to, ranks.rank)
     # as many on every rank, for they gather
     return RankSamples.of(before, rows, dealt_to, ranks.rank, lambda n: -(-ranks.largest([n])[0] // parts) * parts)

@@ -6,6 +6,8 @@ marks `ModelName`, `RowsName` and `CodeName` name what lies outside the recipe: 
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -76,7 +78,8 @@ class Source(Section):
 
     source: RowsName = Field(alias="from")
     """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, a pattern (`part-*.jsonl`), a folder of `save_to_disk`, `hub:NAME`,
-    `tasks:NAME` (procedural, offline), or `run:NAME` (right samples of a run, with the column `completion`)."""
+    `tasks:NAME` (procedural, offline), `run:NAME` (right samples of a run, with the column `completion`), or `verifiers:ID` (tasks of
+    a taskset)."""
     limit: Whole | None = None
     """Take at most this many rows."""
     skip: Count = 0
@@ -85,7 +88,8 @@ class Source(Section):
     """How often each of its rows stands in the mix where `train` is a list: 2 is twice, 0.5 every second row."""
     options: dict[str, Any] = Field(default_factory=dict)
     """`split` (also of a `save_to_disk` folder), and options of a procedural task, `config`, `revision` and `streaming` of a hub
-    data set, or `only`, `a_row`, `shortest`, `language`, `repetition` and `since` of a run."""
+    data set, or `only`, `a_row`, `shortest`, `language`, `repetition` and `since` of a run; of a taskset `split` (`all` is no
+    split), `size` and what `environment` says of it."""
 
 
 Sources = Annotated[
@@ -142,7 +146,7 @@ class HarnessSpec(Section):
 
 
 class EndpointSpec(Section):
-    """The endpoint that a `harness` asks."""
+    """The endpoint that a `harness`, or a taskset of `verifiers`, asks."""
 
     gather_ms: Least0 = 5.0
     """Milliseconds without a new request after which those that wait are answered together, unless every episode waits before. At a
@@ -155,9 +159,32 @@ class EndpointSpec(Section):
     """Seconds after which a program that has not ended is killed, those in which it waits for the model not counted: no verdict."""
 
 
+class ServerSpec(Section):
+    """A server of the Model Context Protocol: a program that is started, or an address."""
+
+    command: list[Words] = Field(default_factory=list)
+    """Its command line, in words. It runs in the recipe's folder and sees PATH, LANG, a HOME of its own and the variables of `env`.
+    It is code that you run: no sandbox is around it."""
+    url: str = ""
+    """Its address over HTTP, in place of `command`."""
+    header_env: dict[str, Words] = Field(default_factory=dict)
+    """HTTP headers, each with the environment variable that holds its value; neither is kept in the run."""
+    env: list[Words] = Field(default_factory=list)
+    """Environment variables that the program sees too."""
+
+
+@cache
+def has_tasksets() -> bool:
+    """Whether this Python has `verifiers` from 0.4 on."""
+    try:
+        return tuple(int(part) for part in version("verifiers").split(".")[:2]) >= (0, 4)
+    except (PackageNotFoundError, ValueError):
+        return False
+
+
 class Environment(Section):
-    """A world in which the model acts turn by turn: one of `python`, `tools`, `trl`, `verifiers` and `harness`. A plain word means
-    `python`."""
+    """A world in which the model acts turn by turn: one of `python`, `tools`, `trl`, `verifiers`, `openenv` and `harness`, or `mcp`
+    alone. A plain word means `python`."""
 
     python: CodeName | None = None
     """A class of yours, `FILE.py:CLASS` or `MODULE:CLASS`, with `reset(row, seed)` and `step(action)`; or one that is
@@ -169,14 +196,26 @@ class Environment(Section):
     """A class for TRL's `environment_factory`, `FILE.py:CLASS` or `MODULE:CLASS`: `reset(**columns)`, public methods as tools,
     and `get_reward()`."""
     verifiers: CodeName | None = None
-    """The id of an environment of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, 0.1), or
-    `MODULE:FUNCTION` that loads one."""
+    """The id of a taskset of the package `verifiers` 0.4, whose tasks are rows as `data.train: verifiers:ID`. Of 0.1 to 0.3 the id of
+    a `SingleTurnEnv` or `MultiTurnEnv`, or `MODULE:FUNCTION` that loads one."""
+    openenv: CodeName | None = None
+    """An environment of OpenEnv: the address of its server, `http://HOST:PORT`, or its class, `MODULE:CLASS`."""
+    mcp: Annotated[dict[str, ServerSpec], Field(min_length=1)] | None = None
+    """Servers whose tools the model may call, as `SERVER_TOOL`, by themselves or beside `tools` or `trl`. One that dies or is silent
+    leaves its episode without a verdict."""
+    allow: list[Words] = Field(default_factory=list)
+    """Patterns of the tools that are offered, such as `notes.*`, each `SERVER.TOOL`; left out, all."""
+    scope: Literal["run", "episode"] = "run"
+    """How long a server lives: as long as its worker, or one episode, for servers with a state."""
+    interpreter: Words | None = None
+    """The Python that has the packages of the world, such as `.venv-games/bin/python`, where ours does not; `python` is ours. With
+    `verifiers` it means a taskset of 0.4."""
     harness: HarnessSpec | None = None
     """A program that plays an episode by asking an endpoint for turns of the model. A plain word is its command."""
     endpoint: EndpointSpec = Field(default_factory=EndpointSpec)
-    """How the endpoint of a `harness` answers."""
+    """How the endpoint of a `harness` or a taskset answers."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """What the class, or the environment, is made with."""
+    """What the class, or the environment, is made with; of a taskset keys of its `EnvConfig`, such as `taskset` and `agent`."""
     env: list[str] = Field(default_factory=list)
     """Environment variables with a secret, such as an API key, that it may read; others it does not see."""
     max_turns: Whole = 16
@@ -200,28 +239,35 @@ class Environment(Section):
     """Worker processes; left out, one a core."""
 
     @property
-    def kind(self) -> Literal["python", "tools", "trl", "verifiers", "harness"]:
-        """Which of the five it is."""
-        if self.harness is not None:
-            return "harness"
-        if self.tools is not None:
-            return "tools"
-        if self.trl is not None:
-            return "trl"
-        return "python" if self.verifiers is None else "verifiers"
+    def kind(self) -> Literal["python", "tools", "trl", "verifiers", "openenv", "harness"]:
+        """Which of them it is; servers alone are tools."""
+        for name in ("harness", "tools", "trl", "verifiers", "openenv"):
+            if getattr(self, name) is not None:
+                return name  # type: ignore[return-value] # one of those
+        return "tools" if self.mcp is not None and self.python is None else "python"
 
     @property
     def named(self) -> tuple[str, ...]:
         """What is said under that key."""
-        if self.tools is not None:
-            return tuple(self.tools)
+        if self.kind == "tools":
+            return tuple(self.tools or ())
         command = self.harness.command if self.harness is not None else ""
-        return (command or self.trl or self.verifiers or self.python or "",)
+        return (command or self.trl or self.verifiers or self.openenv or self.python or "",)
 
     @property
     def has_calls(self) -> bool:
         """Whether a turn acts by calling tools."""
         return self.kind in ("tools", "trl")
+
+    @property
+    def is_taskset(self) -> bool:
+        """Whether `verifiers` names a taskset of 0.4, whose episodes are played by themselves: another Python has it, or ours does."""
+        return self.verifiers is not None and (self.interpreter is not None or has_tasksets())
+
+    @property
+    def plays_itself(self) -> bool:
+        """Whether its episodes ask the endpoint, so that an episode may be several rows."""
+        return self.harness is not None or self.is_taskset
 
     @property
     def speaks_as(self) -> Literal["user", "tool"]:
