@@ -200,6 +200,10 @@ class Harness:
         except OSError as err:
             raise SetupError(f"the harness `{self.name}` cannot be started: {err}") from err
 
+    def failure(self, running: Running) -> Fault | None:
+        """Why a program that has ended well leaves its episode without a verdict, if it left a reason."""
+        return None
+
     def score(self, played: Sequence[tuple[Mapping[str, Any], Path, str]]) -> list[float | Fault | None]:
         """The outcome of each episode, of its row, folder and transcript; None where the function returns none."""
         assert self._pool

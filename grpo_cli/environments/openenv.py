@@ -14,6 +14,7 @@ import http.client
 import inspect
 import json
 import os
+import random
 import socket
 import struct
 from collections.abc import Callable, Mapping
@@ -42,11 +43,11 @@ class OpenEnvWorld:
 
     def __init__(self, backend: Any) -> None:
         self.backend, self.earned, self.paid = backend, 0.0, False
-        required = backend.schema.get("properties", {})
-        self.fields = {name: one for name, one in required.items() if name not in OWN}
+        self.fields = fields_of(backend.schema)
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         """The first observation; where an action has several fields, with their schema."""
+        self.chance = random.Random(seed)
         first = _shown(self._took(self.backend.reset({**row, "seed": seed % 2**31})))
         if len(self.fields) == 1:
             return first
@@ -62,6 +63,17 @@ class OpenEnvWorld:
             return {"observation": f"error: {err}", "valid": False}
         seen = self._took(answer)
         return {"observation": _shown(seen), "reward": float(answer["reward"] or 0), "done": answer["done"] is True}
+
+    def demonstrate(self) -> str:
+        """One of the values that the only field may have.
+
+        Raises:
+            ValueError: it is no choice of a few.
+        """
+        choices = choices_of(self.backend.schema)
+        if not choices:
+            raise ValueError("its actions are no choice of a few: say `warmup.demonstration`")
+        return self.chance.choice(choices)
 
     def score(self) -> float | None:
         """The sum of the rewards; None where there was none."""
@@ -95,6 +107,22 @@ class OpenEnvWorld:
         if not isinstance(found, dict):
             raise InvalidAction("an action is a JSON object")
         return found
+
+
+def fields_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fields of an action, each with its own schema, also where that stands elsewhere."""
+    kinds, defined = dict[str, dict[str, Any]](), schema.get("$defs", {})
+    for name, one in schema.get("properties", {}).items():
+        if name not in OWN:
+            kinds[name] = {**defined.get(str(one.get("$ref", "")).rpartition("/")[2], {}), **one}
+            kinds[name].pop("$ref", None)
+    return kinds
+
+
+def choices_of(schema: Mapping[str, Any]) -> list[str]:
+    """The values of an action with one field that is a choice."""
+    fields = list(fields_of(schema).values())
+    return [str(one) for one in fields[0].get("enum", ())] if len(fields) == 1 else []
 
 
 def _shown(seen: Mapping[str, Any]) -> str:
@@ -189,7 +217,7 @@ class _OfServer:
         found = answer.get("data")
         if answer.get("type") == "error" and isinstance(found, dict):
             if found.get("code") == "VALIDATION_ERROR" and kind == "step":
-                first = next(iter(found.get("errors") or ()), {})
+                first: Mapping[str, Any] = next(iter(found.get("errors") or ()), {})
                 place = ".".join(map(str, first.get("loc", ())))
                 raise InvalidAction(f"`{place}`: {first.get('msg', found.get('message'))}")
             raise ToolServerFailed(f"`{self.url}` failed at `{kind}`: {str(found.get('message'))[:200]}")
@@ -262,8 +290,8 @@ class _OfServer:
                     return whole
 
 
-def maker(spec: str, options: Mapping[str, Any]) -> Callable[..., OpenEnvWorld]:
-    """What makes the episodes of `MODULE:CLASS` or of the server at an address.
+def maker(spec: str, options: Mapping[str, Any]) -> tuple[Callable[..., OpenEnvWorld], bool]:
+    """What makes the episodes of `MODULE:CLASS` or of the server at an address, and whether it can demonstrate.
 
     Raises:
         BadFunction: it is not there, or plays by tools.
@@ -274,20 +302,21 @@ def maker(spec: str, options: Mapping[str, Any]) -> Callable[..., OpenEnvWorld]:
             raise BadFunction("`environment.options` are for a class: a server was made with its own")
         schema = _schema(url)
         _refuse_tools(schema, f"`environment: {{mcp: {{NAME: {{url: {url}/mcp}}}}}}`")
-        return lambda: OpenEnvWorld(_OfServer(url, schema))
+        return lambda: OpenEnvWorld(_OfServer(url, schema)), bool(choices_of(schema))
     if "://" in spec:
         raise BadFunction(f"`{spec}` is no address: `http://HOST:PORT` or `MODULE:CLASS` is wanted")
     make = find(spec)
     hints = get_type_hints(make.step) if hasattr(make, "step") else {}
-    action = hints.get("action") or next((one for name, one in hints.items() if name != "return"), None)
+    action: Any = hints.get("action")
     if not callable(getattr(action, "model_json_schema", None)):
         raise BadFunction(f"`{spec}` is no environment of OpenEnv whose `step(action: …)` names the class of its actions")
-    _refuse_tools(action.model_json_schema(), "its server's `/mcp` under `environment.mcp`")
-    return lambda **given: OpenEnvWorld(_OfClass(make, action, given))
+    schema = action.model_json_schema()
+    _refuse_tools(schema, "its server's `/mcp` under `environment.mcp`")
+    return lambda **given: OpenEnvWorld(_OfClass(make, action, given)), bool(choices_of(schema))
 
 
 def _refuse_tools(schema: Mapping[str, Any], instead: str) -> None:
-    if not [name for name in schema.get("properties", {}) if name not in OWN]:
+    if not fields_of(schema):
         raise BadFunction(f"its actions have no field: it plays by tools. Name {instead}, and a verifier")
 
 

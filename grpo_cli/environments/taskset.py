@@ -215,17 +215,20 @@ class Taskset(Harness):
         )
         return RunningTask(_Forked(answer["pid"], root), root, self.episode_s)
 
+    def failure(self, running: Running) -> Fault | None:
+        """The error that their package found, by its type."""
+        found = _result(running.folder)
+        return Fault(str(found["reason"]), str(found["error"])) if "error" in found else None
+
     def score(self, played: Sequence[tuple[Mapping[str, Any], Path, str]]) -> list[float | Fault | None]:
         """What the taskset says that each episode was worth."""
-        return [_outcome(folder.parent / "result.json") for _, folder, _ in played]
+        return [float(_result(folder)["reward"]) for _, folder, _ in played]
 
 
-def _outcome(file: Path) -> float | Fault:
+def _result(folder: Path) -> dict[str, Any]:
+    """What the process of an episode left; an error where it left nothing."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((folder.parent / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return Fault("no_score", "the episode left no result")
-    if "error" in found:
-        return Fault(str(found["reason"]), str(found["error"]))
-    return float(found["reward"])
-
+        return {"reason": "no_score", "error": "the episode left no result"}
+    return found

@@ -76,7 +76,8 @@ def environment_factory_of(
     if kind == "openenv":
         from grpo_cli.environments.openenv import maker
 
-        return EnvironmentFactory(maker(spec, options), spec, "", True)
+        make, demonstrates = maker(spec, options)
+        return EnvironmentFactory(make, spec, "", True, demonstrates)
     if kind == "python":
         return _of_class(spec, options)
     from grpo_cli.environments.foreign import VerifiersWorld, loaded

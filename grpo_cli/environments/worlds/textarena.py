@@ -29,10 +29,10 @@ class Textarena:
 
     def step(self, action: str) -> dict[str, Any]:
         """What the game says to a move; it may allow one that it calls invalid to be made again."""
-        done, info = self.env.step(action)
-        said = "" if done else self._said()
-        again = getattr(self.env.state, "made_invalid_move", False) or bool((info or {}).get("invalid_move"))
-        return {"observation": said, "done": bool(done), "valid": not again}
+        done, _ = self.env.step(action)
+        said = self._said()
+        # an invalid move that ends the game is in its reward
+        return {"observation": said, "done": bool(done), "valid": bool(done) or not self.env.state.error_count}
 
     def score(self) -> float:
         """The game's reward."""
@@ -51,4 +51,4 @@ class Textarena:
 
     def _said(self) -> str:
         _, messages = self.env.get_observation()
-        return "\n".join(str(text) for sender, text, *_ in messages if sender == -1)
+        return "\n".join(str(text) for sender, text, kind in messages if sender == -1 and kind.name != "PLAYER_ACTION")

@@ -243,7 +243,7 @@ class Environment(Section):
         """Which of them it is; servers alone are tools."""
         for name in ("harness", "tools", "trl", "verifiers", "openenv"):
             if getattr(self, name) is not None:
-                return name  # type: ignore[return-value] # one of those
+                return name
         return "tools" if self.mcp is not None and self.python is None else "python"
 
     @property

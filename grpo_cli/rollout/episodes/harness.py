@@ -338,6 +338,8 @@ class HarnessPlay:
             episode.fault = Fault(
                 "harness_failed", f"the harness ended with code {code}" + (f": {said}" if said else "")
             )
+        elif (failure := self.of.harness.failure(running)) is not None:
+            episode.fault = failure
         elif lost:
             episode.fault = Fault("request_lost", f"{lost} requests of the harness got no answer")
         elif not episode.turns:
