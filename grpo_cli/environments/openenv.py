@@ -84,7 +84,9 @@ class OpenEnvWorld:
         reward = answer.get("reward")
         if reward is not None:
             if not isinstance(reward, int | float):
-                raise BadReturn(f"the reward of an observation is a {type(reward).__name__}: a number or None is wanted")
+                raise BadReturn(
+                    f"the reward of an observation is a {type(reward).__name__}: a number or None is wanted"
+                )
             self.earned, self.paid = self.earned + float(reward), True
         found: Mapping[str, Any] = answer["observation"]
         return found
@@ -309,7 +311,9 @@ def maker(spec: str, options: Mapping[str, Any]) -> tuple[Callable[..., OpenEnvW
     hints = get_type_hints(make.step) if hasattr(make, "step") else {}
     action: Any = hints.get("action")
     if not callable(getattr(action, "model_json_schema", None)):
-        raise BadFunction(f"`{spec}` is no environment of OpenEnv whose `step(action: …)` names the class of its actions")
+        raise BadFunction(
+            f"`{spec}` is no environment of OpenEnv whose `step(action: …)` names the class of its actions"
+        )
     schema = action.model_json_schema()
     _refuse_tools(schema, "its server's `/mcp` under `environment.mcp`")
     return lambda **given: OpenEnvWorld(_OfClass(make, action, given)), bool(choices_of(schema))

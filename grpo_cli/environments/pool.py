@@ -40,7 +40,9 @@ def interpreter_of(name: str, base: Path | None) -> str:
     found = sys.executable if name == "python" else str(place.absolute()) if place.is_file() else shutil.which(name)
     if found is None:
         raise RecipeError(f"there is no program `{name}`", place="`environment.interpreter`")
-    said = subprocess.run([found, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True, text=True)
+    said = subprocess.run(
+        [found, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True, text=True
+    )
     if said.stdout.strip() != "True":
         raise RecipeError(f"`{name}` is no Python from 3.11 on", place="`environment.interpreter`")
     return found
@@ -102,9 +104,7 @@ class Worlds:
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
         task = "grpo_cli.environments.worker:load"
         self._pools = [
-            Pool(
-                task, config, workers=1, limits=limits, on_print=self._prints, secrets=env, interpreter=interpreter
-            )
+            Pool(task, config, workers=1, limits=limits, on_print=self._prints, secrets=env, interpreter=interpreter)
             for _ in range(self.workers)
         ]
         self.info: Mapping[str, Any] = {}

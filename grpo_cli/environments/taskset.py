@@ -177,7 +177,9 @@ class Taskset(Harness):
         episode_s: float = 300.0,
     ) -> None:
         """`spec` is the id of the taskset, `options` keys of its `EnvConfig`."""
-        super().__init__(spec, ["task_number", "task_key"], base=base, workers=workers or AT_ONCE, env=env, episode_s=episode_s)
+        super().__init__(
+            spec, ["task_number", "task_key"], base=base, workers=workers or AT_ONCE, env=env, episode_s=episode_s
+        )
         self.score_name = spec
         self._made = (interpreter, spec, options)
         self._more = {"path": [str((base or Path()).resolve()), os.getcwd()], "max_turns": max_turns, "env": list(env)}

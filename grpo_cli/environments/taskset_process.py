@@ -172,7 +172,9 @@ class Tasks:
         for number, task in enumerate(self._tasks[:most]):
             data = task.data.model_dump(mode="json", exclude_none=True)
             if data.get("image") is not None:
-                raise NotPlayable(f"task {number} runs in the image `{data['image']}`, and no container is started here")
+                raise NotPlayable(
+                    f"task {number} runs in the image `{data['image']}`, and no container is started here"
+                )
             prompt = data.get("prompt", "")
             if not isinstance(prompt, str):
                 prompt = "\n".join(str(message.get("content") or "") for message in prompt)
@@ -264,7 +266,9 @@ def _loop_module(vf: Any) -> ModuleType:
             servers = {name: ToolServer.at(url) for name, url in mcp_urls.items()}
             # in threads: a server asks this process for the state of its episode
             listed = {name: await asyncio.to_thread(server.tools) for name, server in servers.items()}
-            tools = {f"{name}_{one['name']}" if name else one["name"]: (name, one) for name in listed for one in listed[name]}
+            tools = {
+                f"{name}_{one['name']}" if name else one["name"]: (name, one) for name in listed for one in listed[name]
+            }
             body: dict[str, Any] = {"model": ctx.model, "messages": messages}
             if tools:
                 body["tools"] = [
@@ -283,7 +287,9 @@ def _loop_module(vf: Any) -> ModuleType:
                     reply = await client.post(
                         f"{endpoint}/chat/completions", json=body, headers={"Authorization": f"Bearer {secret}"}
                     )
-                    if reply.status_code != 200:  # a stop or a limit, which the trace holds, or an error of the model's side
+                    if (
+                        reply.status_code != 200
+                    ):  # a stop or a limit, which the trace holds, or an error of the model's side
                         return ProgramResult(exit_code=1, stdout="", stderr=reply.text[:2000])
                     said = reply.json()["choices"][0]["message"]
                     messages.append({key: value for key, value in said.items() if value is not None})
@@ -317,5 +323,3 @@ def _called(servers: Mapping[str, ToolServer], tools: Mapping[str, tuple[str, An
     server, one = tools[name]
     is_error, text = tool_text(servers[server].call(one["name"], arguments))
     return f"error: {text}" if is_error else text
-
-

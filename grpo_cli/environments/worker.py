@@ -86,9 +86,7 @@ def environment_factory_of(
     return EnvironmentFactory(lambda **_: VerifiersWorld(env, faults), spec, "", True)
 
 
-def _of_functions(
-    specs: Sequence[str], options: Mapping[str, Any], servers: ServerTools | None
-) -> EnvironmentFactory:
+def _of_functions(specs: Sequence[str], options: Mapping[str, Any], servers: ServerTools | None) -> EnvironmentFactory:
     from grpo_cli.environments.tools.world import ToolWorld, joined, tools_of
 
     if options:

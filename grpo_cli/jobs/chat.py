@@ -1,7 +1,7 @@
 """`grpo chat`: turns typed by a person, answered by the policy as a recipe samples it, and one row of the recipe judged.
 
 `open_talk` opens a model and returns a `Talk`, which keeps the conversation and truncates it to the context.
-`sample_row` samples the group of one row and judges it as training does; `lines_of` formats its samples.
+`sample_row` samples the group of one row and judges it as training does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.make import policy_engine
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.text import number, visible
 
 # A group of samples of one row, judged as training and evaluation judge it.
 
@@ -85,29 +84,6 @@ def place_of(rows: list[Row], named: str, which: Which) -> int:
         return found[0]
     why = "several rows have ids that begin so" if found else f"`data.{which}` has rows 1 to {len(rows)}"
     raise DataError(f"no row `{named}`: {why}", place="--row")
-
-
-def lines_of(records: list[SampleRecord]) -> list[str]:
-    """The group for a person to read: the prompt, then every completion under its verdicts."""
-    first = records[0]
-    right = sum(record.is_right for record in records)
-    lines = [f"row {visible(first.row)}", *_indented(first.prompt)]
-    if (answer := first.fields.get("answer")) is not None:
-        lines.append(f"expected: {visible(str(answer))}")
-    lines.append(f"{right} of {len(records)} right")
-    for i, record in enumerate(records, 1):
-        outcome = record.outcome.value if record.outcome else "no verdict"
-        cut = ", cut" if record.truncated else ""
-        lines += ["", f"— {i}: {outcome}, reward {number(record.reward)}, {record.tokens} tokens{cut}"]
-        lines += _indented(record.completion)
-        for name, verdict in record.verdicts.items():
-            said = f" answer `{visible(str(verdict.answer))}`" if verdict.answer is not None else ""
-            lines.append(f"  {name}: {verdict.outcome.value} ({visible(verdict.reason)}){said}")
-    return lines
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {visible(line)}" for line in text.splitlines() or [""]]
 
 
 CUT = "… (cut at {tokens} tokens)"

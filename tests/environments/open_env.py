@@ -10,7 +10,10 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-CHOICE = {"$defs": {"Move": {"enum": ["UP", "DOWN"], "type": "string"}}, "properties": {"move": {"$ref": "#/$defs/Move"}}}
+CHOICE = {
+    "$defs": {"Move": {"enum": ["UP", "DOWN"], "type": "string"}},
+    "properties": {"move": {"$ref": "#/$defs/Move"}},
+}
 TWO = {"properties": {"x": {"type": "integer"}, "y": {"type": "integer"}, "metadata": {}}, "required": ["x", "y"]}
 
 
@@ -19,7 +22,10 @@ def answer(session: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
     kind, data = message["type"], message.get("data", {})
     if kind == "reset":
         session.update(n=0, seed=data.get("seed"))
-        return {"type": "observation", "data": {"observation": {"text": f"seed {data.get('seed')}"}, "reward": None, "done": False}}
+        return {
+            "type": "observation",
+            "data": {"observation": {"text": f"seed {data.get('seed')}"}, "reward": None, "done": False},
+        }
     move = data.get("move")
     if move == "CRASH":
         return {"type": "error", "data": {"message": "a bug", "code": "EXECUTION_ERROR"}}

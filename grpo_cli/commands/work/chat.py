@@ -61,13 +61,14 @@ def chat(
         pin_one_gpu()
         with open_first(source.recipe, source.base, [of], model_of(source)) as first:
             with loading("chat"):
-                from grpo_cli.jobs.chat import lines_of, sample_row
+                from grpo_cli.jobs.chat import sample_row
+                from grpo_cli.statistics.episodes import group_lines
             with closing(make_display("auto")) as shown:
                 records = sample_row(source, of, row, samples, seed or 0, shown, first)
         if as_json:
             print(strict_json({"schema": 1, "samples": [record.as_json() for record in records]}))
         else:
-            print("\n".join(lines_of(records)))
+            print("\n".join(group_lines(records)))
 
 
 def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from grpo_cli.display.frame.lines import PanelBlock, Piece, bar_pieces, columns,
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     TOTAL,
-    credit,
     critic,
+    episode_facts,
     kl_where,
     memory_text,
     pass_texts,
@@ -119,8 +119,7 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     if "turns/mean" in last:
-        found = credit(last) or f"invalid {percent(last.get('env/invalid'))}"
-        lengths = f"turns {number(last['turns/mean'])} {found}"
+        lengths = f"turns {number(last['turns/mean'])} {episode_facts(last)}"
     lengths = thinks_text(last) or lengths
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     truncated = last.get("truncated")

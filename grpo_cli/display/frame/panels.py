@@ -132,6 +132,17 @@ def credit(last: Metrics) -> str:
     return f"milestones {' '.join(reached)}" if reached else ""
 
 
+def episode_facts(last: Metrics) -> str:
+    """Turn credit; else of episodes that ask the endpoint their rows, forks a request and share without a verdict; else invalid turns."""
+    if found := credit(last):
+        return found
+    if (rows := last.get("endpoint/rows")) is None:
+        return f"invalid {percent(last.get('env/invalid'))}"
+    forks = sum(last.get(f"endpoint/fork/{why}") or 0 for why in ("history", "tools", "template"))
+    share = percent(forks / max(last.get("endpoint/requests") or 0, 1))
+    return f"rows {number(rows)}  forks {share}  lost {percent(last.get('env/no_verdict'))}"
+
+
 def critic(last: Metrics) -> list[str]:
     """Time and memory of a critic, and whether it warms up; nothing where there is none."""
     if "critic/loss" not in last:

@@ -14,8 +14,8 @@ from grpo_cli.display.frame.header import beginning, footer, header, notes
 from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, fit, line, rule, split_rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
-    credit,
     critic,
+    episode_facts,
     evaluated_text,
     kl_where,
     memory_text,
@@ -122,7 +122,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     # samples that are episodes have turns; of the others some may think
     more = thinks_text(last)
     if "turns/mean" in last:
-        more = f"turns {number(last['turns/mean'])} {credit(last) or 'invalid ' + percent(last.get('env/invalid'))}"
+        more = f"turns {number(last['turns/mean'])} {episode_facts(last)}"
     left = [
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
         (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}   {more}".rstrip(), ""),

@@ -55,7 +55,9 @@ class ToolServer:
     ) -> None:
         self.command, self.url, self.timeout_s = list(command), url, timeout_s
         self.headers, self.variables, self.folder = dict(headers or {}), dict(variables or {}), folder
-        self.secrets = [one for value in (*self.headers.values(), *self.variables.values()) for one in {value, value.split()[-1]}]
+        self.secrets = [
+            one for value in (*self.headers.values(), *self.variables.values()) for one in {value, value.split()[-1]}
+        ]
         self._number, self._session = 0, ""
         self._process: subprocess.Popen[bytes] | None = None
         self._read, self._is_open = b"", False
@@ -248,7 +250,9 @@ def tool_text(result: Mapping[str, Any]) -> tuple[bool, str]:
     content = result.get("content")
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict):
-            texts.append(str(part["text"]) if part.get("type") == "text" and "text" in part else f"[{part.get('type')}]")
+            texts.append(
+                str(part["text"]) if part.get("type") == "text" and "text" in part else f"[{part.get('type')}]"
+            )
     if not texts and result.get("structuredContent") is not None:
         texts = [json.dumps(result["structuredContent"], ensure_ascii=False)]
     text = "\n".join(texts)
@@ -342,7 +346,11 @@ class ServerTools:
                 continue
             shown = full.replace(".", "_")
             if not NAME.fullmatch(shown) or shown in self._tools:
-                why = "stands there twice" if shown in self._tools else "is no name of at most 64 letters, digits, `_` and `-`"
+                why = (
+                    "stands there twice"
+                    if shown in self._tools
+                    else "is no name of at most 64 letters, digits, `_` and `-`"
+                )
                 raise BadFunction(f"the tool `{shown}` {why}: leave it out by `allow`")
             function = {"name": shown, "description": tool.get("description") or "", "parameters": tool["inputSchema"]}
             self._tools[shown] = (name, tool["name"], {"type": "function", "function": function})

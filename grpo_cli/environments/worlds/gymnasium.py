@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-
 COLOUR = re.compile(r"\x1b\[(\d{1,3})m")
 
 

@@ -45,9 +45,7 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
                 yield RecipeFinding(("verify", name), said, "add `environment: FILE.py:CLASS`", at_key=True)
         return
     given = [
-        key
-        for key in ("python", "tools", "trl", "verifiers", "openenv", "harness")
-        if getattr(world, key) is not None
+        key for key in ("python", "tools", "trl", "verifiers", "openenv", "harness") if getattr(world, key) is not None
     ]
     if len(given) != 1 and (given or world.mcp is None):
         yield RecipeFinding(
@@ -156,27 +154,39 @@ def _check_sources(recipe: Recipe, world: Environment, is_set: IsSet) -> Iterato
             said = f"`{word}` is for {'an address' if server.command else 'a program'}"
             yield RecipeFinding((*key, name, word), said, "leave it out", idle=(*key, name, word))
         if NAME.fullmatch(name) is None:
-            yield RecipeFinding((*key, name), f"`{name}` is no name of letters, digits, `_` and `-`, which tools begin with")
+            yield RecipeFinding(
+                (*key, name), f"`{name}` is no name of letters, digits, `_` and `-`, which tools begin with"
+            )
     if world.mcp is not None and world.kind not in ("tools", "trl"):
-        yield RecipeFinding(key, f"`mcp` adds tools, and a world of `{world.kind}` has none", "say it alone, or beside `tools` or `trl`")
+        yield RecipeFinding(
+            key, f"`mcp` adds tools, and a world of `{world.kind}` has none", "say it alone, or beside `tools` or `trl`"
+        )
     for name in ("allow", "scope"):
         if world.mcp is None and is_set(("environment", name)):
             path: Path = ("environment", name)
             yield RecipeFinding(path, f"`environment.{name}` has no effect without `mcp`", "leave it out", idle=path)
     if world.interpreter is not None and world.harness is not None:
         path = ("environment", "interpreter")
-        yield RecipeFinding(path, "a `harness` names its interpreter in its command", "leave `interpreter` out", idle=path)
+        yield RecipeFinding(
+            path, "a `harness` names its interpreter in its command", "leave `interpreter` out", idle=path
+        )
     tasks = {one.source for one in recipe.data.train if one.source.startswith("verifiers:")}
     if world.is_taskset and tasks != {f"verifiers:{world.verifiers}"}:
         said = f"`{world.verifiers}` plays its own tasks, and the rows are others"
-        yield RecipeFinding(("data", "train"), said, f'say `train: "verifiers:{world.verifiers}"` and `prompt: "{{prompt}}"`')
+        yield RecipeFinding(
+            ("data", "train"), said, f'say `train: "verifiers:{world.verifiers}"` and `prompt: "{{prompt}}"`'
+        )
     if tasks and not world.is_taskset:
         yield RecipeFinding(
-            ("data", "train"), f"`{min(tasks)}` are tasks, and the environment is no taskset", "say `environment: {verifiers: ID}`"
+            ("data", "train"),
+            f"`{min(tasks)}` are tasks, and the environment is no taskset",
+            "say `environment: {verifiers: ID}`",
         )
     if world.is_taskset and world.verifiers is not None and ":" in world.verifiers:
         said = f"`{world.verifiers}` is a function that loads an environment of 0.1 to 0.3, and a taskset has an id"
-        yield RecipeFinding(("environment", "verifiers"), said, "leave `interpreter` out, or name the taskset's package")
+        yield RecipeFinding(
+            ("environment", "verifiers"), said, "leave `interpreter` out, or name the taskset's package"
+        )
 
 
 def _check_rows(recipe: Recipe, world: Environment, is_set: IsSet) -> Iterator[RecipeFinding]:

@@ -104,7 +104,13 @@ def test_an_address_is_asked_with_its_header_and_session(more: list[str], monkey
         try:
             assert server.stdout is not None
             url = f"http://127.0.0.1:{int(server.stdout.readline())}/mcp"
-            spec = {"command": [], "url": url, "header_env": {"Authorization": "NOTES_TOKEN"}, "env": [], "folder": None}
+            spec = {
+                "command": [],
+                "url": url,
+                "header_env": {"Authorization": "NOTES_TOKEN"},
+                "env": [],
+                "folder": None,
+            }
             worlds = worlds_of({"n": spec}, env=["NOTES_TOKEN"])
             try:
                 ((world, _),) = worlds.open([({}, 0)])
@@ -139,8 +145,13 @@ def test_what_cannot_serve_is_refused_with_the_reason(servers: Any, allow: tuple
 
 def test_a_server_that_offers_other_tools_later_is_no_verdict(tmp_path: Path) -> None:
     # the second process of this server has one tool more
-    code = Path(SERVER).read_text().replace(
-        "COUNT = [0]", f"MARK = {str(tmp_path / 'begun')!r}\nif os.path.exists(MARK): TOOLS['new'] = WORD\nopen(MARK, 'w')\nCOUNT = [0]"
+    code = (
+        Path(SERVER)
+        .read_text()
+        .replace(
+            "COUNT = [0]",
+            f"MARK = {str(tmp_path / 'begun')!r}\nif os.path.exists(MARK): TOOLS['new'] = WORD\nopen(MARK, 'w')\nCOUNT = [0]",
+        )
     )
     (tmp_path / "server.py").write_text(code)
     worlds = worlds_of({"s": STDIO | {"command": [sys.executable, str(tmp_path / "server.py")]}})
@@ -170,6 +181,8 @@ def test_a_refusal_of_a_call_is_a_result_and_a_broken_answer_is_none() -> None:
         assert tool_text(server.call("no_such", {})) == (True, "unknown tool no_such")
     finally:
         server.close()
-    broken = ToolServer([sys.executable, "-c", "import sys\nfor line in sys.stdin: print('[]', flush=True)"], timeout_s=0.5)
+    broken = ToolServer(
+        [sys.executable, "-c", "import sys\nfor line in sys.stdin: print('[]', flush=True)"], timeout_s=0.5
+    )
     with pytest.raises(ToolServerFailed, match="did not answer within"):
         broken.tools()
