@@ -61,6 +61,7 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         "python": "`FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
         "trl": "`FILE.py:CLASS` or `MODULE:CLASS`",
         "tools": "`FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`",
+        "openenv": "`http://HOST:PORT` or `MODULE:CLASS`",
     }
     for name in world.named if len(given) == 1 and world.kind in forms else ():
         if not all(name.rpartition(":")[::2]) and (world.kind, name) != ("tools", "python"):
