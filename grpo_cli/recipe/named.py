@@ -122,7 +122,7 @@ def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str,
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             yield from _of_value(inner, (*path, index), what, folders)
-    elif isinstance(value, str) and what is not None:
+    elif isinstance(value, str) and what is not None and not (what is Names.CODE and "://" in value):  # an address
         yield NamedThing(dotted(path), what, value, folders)
 
 
@@ -208,6 +208,9 @@ def _is_pattern(name: str) -> bool:
     return any(sign in name for sign in "*?[")
 
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
 def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: FilePath) -> None:
     """Refuse a recipe whose code came with a model.
 
@@ -226,15 +229,19 @@ def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: 
         for named in named_by(one):
             if named.what is Names.CODE:
                 _refuse_code(named, base, came_with)
-        if (world := one.environment) is not None and world.harness is not None:
-            words = [base / word for word in world.harness.command.split()]
+        for key, command in {} if one.environment is None else one.environment.commands.items():
+            words = [base / word for word in command]
             holder = came_with or next((f for w in words if w.is_file() and (f := _model_folder(w.parent))), None)
             if holder is not None:
-                said = f"`environment.harness.command` runs `{world.harness.command}`, which came with a model (`{holder}`)"
+                said = f"`environment.{key}` runs `{' '.join(command)}`, which came with a model (`{holder}`)"
                 raise RecipeError(f"{said}: it is not run", hint=HINT)
+        for key, url in {} if one.environment is None or came_with is None else one.environment.urls.items():
+            if urlsplit(url).hostname not in LOOPBACK:
+                said = f"`environment.{key}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`"
+                raise RecipeError(said, hint=HINT)
         for name, spec in one.verify.items() if came_with is not None else ():
             url = spec.options.get("base_url")
-            if isinstance(url, str) and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
+            if isinstance(url, str) and urlsplit(url).hostname not in LOOPBACK:
                 raise RecipeError(
                     f"`verify.{name}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`",
                     hint=HINT,

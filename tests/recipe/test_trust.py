@@ -169,3 +169,34 @@ def test_a_program_inside_a_model_folder_is_not_run(tmp_path: Path) -> None:
     said["data"].pop("plain")
     with pytest.raises(RecipeError, match="came with a model"):
         load(write(tmp_path / "own", said, weights=None))
+
+
+@pytest.mark.parametrize(
+    ("world", "place"),
+    [
+        (
+            {"mcp": {"a": {"command": ["python", "reward.py"]}}},
+            r"`environment\.mcp\.a\.command` runs `python reward\.py`",
+        ),
+        (
+            {"mcp": {"a": {"url": "https://far.example/mcp"}}},
+            r"`environment\.mcp\.a\.url` .* would send completions to",
+        ),
+        ({"openenv": "http://far.example:8000"}, r"`environment\.openenv` .* would send completions to"),
+        ({"python": "environments:guess", "interpreter": "./python"}, r"`environment\.interpreter` runs `\./python`"),
+    ],
+)
+def test_servers_and_interpreters_of_a_recipe_that_came_with_a_model_are_not_used(
+    world: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    said = recipe(environment=world, verify={"numeric": {}})
+    said["data"].pop("plain")
+    with pytest.raises(RecipeError, match=place):
+        load(write(tmp_path / "model", said))
+    assert load(write(tmp_path / "own", said, weights=None)).environment is not None
+
+
+def test_a_server_of_this_machine_is_asked(tmp_path: Path) -> None:
+    said = recipe(environment={"openenv": "http://127.0.0.1:8000"}, verify={"numeric": {}})
+    said["data"].pop("plain")
+    assert load(write(tmp_path / "model", said)).environment is not None

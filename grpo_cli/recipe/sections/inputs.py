@@ -6,6 +6,7 @@ marks `ModelName`, `RowsName` and `CodeName` name what lies outside the recipe: 
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal
@@ -253,6 +254,24 @@ class Environment(Section):
             return tuple(self.tools or ())
         command = self.harness.command if self.harness is not None else ""
         return (command or self.trl or self.verifiers or self.openenv or self.python or "",)
+
+    @property
+    def commands(self) -> dict[str, list[str]]:
+        """The words of each program that it runs, by their key."""
+        harness = dict[str, list[str]]()
+        if self.harness is not None:
+            try:
+                harness["harness.command"] = shlex.split(self.harness.command)
+            except ValueError:  # refused where rules are checked
+                harness["harness.command"] = self.harness.command.split()
+        servers = {f"mcp.{name}.command": one.command for name, one in (self.mcp or {}).items() if one.command}
+        return harness | servers | ({} if self.interpreter is None else {"interpreter": [self.interpreter]})
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The addresses that it asks, by their key."""
+        servers = {f"mcp.{name}.url": one.url for name, one in (self.mcp or {}).items() if one.url}
+        return servers | ({"openenv": self.openenv} if self.openenv and "://" in self.openenv else {})
 
     @property
     def has_calls(self) -> bool:

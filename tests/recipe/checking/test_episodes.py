@@ -171,7 +171,12 @@ TASKS = BASE.replace("env.py:Grid", "{verifiers: some-id, interpreter: py, optio
 
 
 def test_the_tasks_of_a_taskset_are_listed_as_they_are_played(tmp_path: Path) -> None:
-    recipe = read(tmp_path, "data.eval=verifiers:some-id", "data.train={from: 'verifiers:some-id', options: {size: 9}}", text=TASKS)
+    recipe = read(
+        tmp_path,
+        "data.eval=verifiers:some-id",
+        "data.train={from: 'verifiers:some-id', options: {size: 9}}",
+        text=TASKS,
+    )
     world, of_world = recipe.environment, {"interpreter": "py", "options": {"a": 1}}
     assert world is not None and world.is_taskset and world.plays_itself and list(recipe.verify) == ["environment"]
     assert recipe.data.train[0].options == of_world | {"size": 9}
