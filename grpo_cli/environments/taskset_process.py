@@ -166,7 +166,7 @@ class Tasks:
         """The tasks as rows: their own columns, their prompt as text, and what finds them again.
 
         Raises:
-            NotPlayable: a task needs an image.
+            NotPlayable: a task needs a container, or shows an image.
         """
         self._read(most)
         for number, task in enumerate(self._tasks[:most]):
@@ -177,7 +177,11 @@ class Tasks:
                 )
             prompt = data.get("prompt", "")
             if not isinstance(prompt, str):
-                prompt = "\n".join(str(message.get("content") or "") for message in prompt)
+                said = [message.get("content") or "" for message in prompt]
+                if any(part.get("type") != "text" for one in said if isinstance(one, list) for part in one):
+                    raise NotPlayable(f"task {number} shows an image, and only text is played")
+                texts = [one if isinstance(one, str) else "\n".join(part["text"] for part in one) for one in said]
+                prompt = "\n".join(texts)
             shown = prompt or str(data.get("name") or f"task {number}")
             yield {**data, "prompt": shown, "task_number": number, "task_key": task.key}
 

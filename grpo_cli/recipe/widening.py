@@ -189,7 +189,7 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
         out["data"] = out["data"] | {"train": [lone]}
     if isinstance(world := sections.get("environment"), dict) and "data" in sections:
         # the tasks of a taskset are listed by the Python, and with the options, that play them
-        of_world = {key: world[key] for key in ("interpreter", "options") if key in world}
+        of_world = {key: world[key] for key in ("interpreter", "options") if world.get(key)}
         out["data"] = {
             key: _of_taskset(one, of_world) if key in ("train", "eval") else one for key, one in out["data"].items()
         }

@@ -18,7 +18,6 @@ from grpo_cli.recipe.sections.course import (
     Canary,
     Demonstration,
     Eval,
-    Expect,
     Gate,
     KlMonitor,
     Launch,
@@ -28,7 +27,16 @@ from grpo_cli.recipe.sections.course import (
     WarmupPhase,
 )
 from grpo_cli.recipe.sections.fields import Path, Section, Words
-from grpo_cli.recipe.sections.inputs import Data, EndpointSpec, Environment, HarnessSpec, Lora, Model, Source
+from grpo_cli.recipe.sections.inputs import (
+    Data,
+    EndpointSpec,
+    Environment,
+    HarnessSpec,
+    Lora,
+    Model,
+    ServerSpec,
+    Source,
+)
 from grpo_cli.recipe.sections.method import (
     AdsSpec,
     Algorithm,
@@ -53,8 +61,8 @@ from grpo_verifiers.strict_json import loads
 
 __all__ = [
     "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "EndpointSpec",
-    "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
-    "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping",
+    "Environment", "Estimator", "Eval", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
+    "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "ServerSpec", "Shaping",
     "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
     "Verify", "WarmupPhase",
 ]  # fmt: skip

@@ -181,6 +181,12 @@ def test_the_tasks_of_a_taskset_are_listed_as_they_are_played(tmp_path: Path) ->
     assert world is not None and world.is_taskset and world.plays_itself and list(recipe.verify) == ["environment"]
     assert recipe.data.train[0].options == of_world | {"size": 9}
     assert recipe.data.eval is not None and recipe.data.eval.options == of_world  # type: ignore[union-attr]
+    # what a run keeps is read as it was: its run goes on with the recipe itself
+    (tmp_path / "kept.yaml").write_text(to_yaml(read(tmp_path, text=TASKS)))
+    assert load(tmp_path / "kept.yaml") == read(tmp_path, text=TASKS)
+    bare = TASKS.replace(", options: {a: 1}", "")
+    (tmp_path / "kept.yaml").write_text(to_yaml(read(tmp_path, text=bare)))
+    assert load(tmp_path / "kept.yaml") == read(tmp_path, text=bare)
     for refused in ("train.credit=gigpo", "environment.role=tool", "train.kl.beta=0.1"):
         with pytest.raises(RecipeError, match="a taskset"):
             read(tmp_path, refused, text=TASKS)
