@@ -21,6 +21,10 @@ class WordTask(vf.Task[WordData]):
             raise RuntimeError("a bug of the task")
         return float(self.data.answer in (trace.last_reply or "")) + random.random()
 
+    @vf.reward(weight=2.0)
+    async def odd(self, trace: vf.Trace) -> float:
+        return float(sum(map(ord, trace.last_reply or "")) % 2)
+
 
 class WordConfig(vf.TasksetConfig):
     words: str = "w"

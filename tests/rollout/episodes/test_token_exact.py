@@ -264,6 +264,7 @@ def test_a_taskset_of_verifiers_trains_what_was_sampled(policy: Policy, capsys: 
         )
     episodes = [one.episode for one in completions if one.episode is not None]
     assert all(len(one.turns) == 2 and one.counts["rows"] == 1 for one in episodes)
-    # chance is the row's: what differs in its samples' outcomes is what they said
-    outcomes = [one.outcome for one in episodes]
-    assert all(len({outcomes[i + k] for k in range(4)}) == 1 for i in range(0, len(outcomes), 4))
+    # chance is the row's, and no whole number: what differs in its samples' outcomes is what they said
+    outcomes = [one.outcome or 0.0 for one in episodes]
+    assert len(set(outcomes)) > len(outcomes) // 4
+    assert all(len({round(outcomes[i + k] % 1, 9) for k in range(4)}) == 1 for i in range(0, len(outcomes), 4))
