@@ -41,7 +41,7 @@ class InvalidAction(Exception):
 class OpenEnvWorld:
     """One episode at a backend, which has `schema`, `reset`, `step` and `close`."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: _OfClass | _OfServer) -> None:
         self.backend, self.earned, self.paid = backend, 0.0, False
         self.fields = fields_of(backend.schema)
 

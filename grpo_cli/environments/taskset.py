@@ -59,7 +59,7 @@ class TasksetProcess:
         except ProcessFailed as err:
             raise SetupError(f"environment: `{interpreter}` did not load `{spec}`: {err}") from err
 
-    def ask(self, op: str, **question: Any) -> dict[str, Any]:
+    def ask(self, op: str, **question: object) -> dict[str, Any]:
         """The answer to a question.
 
         Raises:

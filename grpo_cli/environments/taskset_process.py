@@ -96,7 +96,7 @@ def _serve(control: socket.socket, tasks: Tasks) -> None:
         _reply(control, asked["id"], pid=pid)
 
 
-def _reply(control: socket.socket, number: int, **answer: Any) -> None:
+def _reply(control: socket.socket, number: int, **answer: object) -> None:
     wire.send(control, json.dumps({"id": number, **answer}).encode())
 
 
@@ -193,7 +193,7 @@ class Tasks:
                 return
 
 
-def _play(tasks: Tasks, task: Any, asked: Mapping[str, Any], parent: int) -> None:
+def _play(tasks: Tasks, task: object, asked: Mapping[str, Any], parent: int) -> None:
     """The forked process of one episode; never returns."""
     code, root = 1, Path(asked["root"])
     try:
@@ -218,7 +218,7 @@ def _play(tasks: Tasks, task: Any, asked: Mapping[str, Any], parent: int) -> Non
         os._exit(code)
 
 
-async def _episode(tasks: Tasks, task: Any) -> dict[str, Any]:
+async def _episode(tasks: Tasks, task: object) -> dict[str, Any]:
     """What an episode was worth, how it ended, and the error that leaves it without a verdict."""
     import verifiers.v1 as vf
     from verifiers.v1.clients import EvalClientConfig, ModelContext
@@ -259,7 +259,14 @@ def _loop_module(vf: Any) -> ModuleType:
         EXECUTES_CODE = NEEDS_CONTAINER = False
 
         async def launch(
-            self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Mapping[str, str], data: Any
+            self,
+            ctx: Any,
+            trace: object,
+            runtime: object,
+            endpoint: str,
+            secret: str,
+            mcp_urls: Mapping[str, str],
+            data: object,
         ) -> Any:
             system, prompt = self.resolve_prompt(data)
             messages = [{"role": "system", "content": system}] if system else []

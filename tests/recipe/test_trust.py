@@ -183,7 +183,10 @@ def test_a_program_inside_a_model_folder_is_not_run(tmp_path: Path) -> None:
             r"`environment\.mcp\.a\.url` .* would send completions to",
         ),
         ({"openenv": "http://far.example:8000"}, r"`environment\.openenv` .* would send completions to"),
-        ({"mcp": {"a": {"url": "http://127.0.0.1:1/mcp"}}, "interpreter": "./python"}, r"`environment\.interpreter` runs `\./python`"),
+        (
+            {"mcp": {"a": {"url": "http://127.0.0.1:1/mcp"}}, "interpreter": "./python"},
+            r"`environment\.interpreter` runs `\./python`",
+        ),
     ],
 )
 def test_servers_and_interpreters_of_a_recipe_that_came_with_a_model_are_not_used(

@@ -17,8 +17,9 @@ from grpo_cli.display.frame.lines import PanelBlock, Piece, bar_pieces, columns,
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     TOTAL,
+    credit,
     critic,
-    episode_facts,
+    endpoint,
     kl_where,
     memory_text,
     pass_texts,
@@ -119,7 +120,8 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     if "turns/mean" in last:
-        lengths = f"turns {number(last['turns/mean'])} {episode_facts(last)}"
+        found = [credit(last), *endpoint(last), f"invalid {percent(last.get('env/invalid'))}"]
+        lengths = f"turns {number(last['turns/mean'])} {next(filter(None, found))}"
     lengths = thinks_text(last) or lengths
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     truncated = last.get("truncated")

@@ -132,15 +132,13 @@ def credit(last: Metrics) -> str:
     return f"milestones {' '.join(reached)}" if reached else ""
 
 
-def episode_facts(last: Metrics) -> str:
-    """Turn credit; else of episodes that ask the endpoint their rows, forks a request and share without a verdict; else invalid turns."""
-    if found := credit(last):
-        return found
+def endpoint(last: Metrics) -> list[str]:
+    """Of episodes that ask the endpoint their rows, forks a request and share without a verdict; nothing of others."""
     if (rows := last.get("endpoint/rows")) is None:
-        return f"invalid {percent(last.get('env/invalid'))}"
+        return []
     forks = sum(last.get(f"endpoint/fork/{why}") or 0 for why in ("history", "tools", "template"))
     share = percent(forks / max(last.get("endpoint/requests") or 0, 1))
-    return f"rows {number(rows)}  forks {share}  lost {percent(last.get('env/no_verdict'))}"
+    return [f"rows {number(rows)}  forks {share}  lost {percent(last.get('env/no_verdict'))}"]
 
 
 def critic(last: Metrics) -> list[str]:

@@ -14,8 +14,9 @@ from grpo_cli.display.frame.header import beginning, footer, header, notes
 from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, fit, line, rule, split_rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
+    credit,
     critic,
-    episode_facts,
+    endpoint,
     evaluated_text,
     kl_where,
     memory_text,
@@ -122,14 +123,14 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     # samples that are episodes have turns; of the others some may think
     more = thinks_text(last)
     if "turns/mean" in last:
-        more = f"turns {number(last['turns/mean'])} {episode_facts(last)}"
+        more = f"turns {number(last['turns/mean'])} {credit(last) or 'invalid ' + percent(last.get('env/invalid'))}"
     left = [
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
         (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}   {more}".rstrip(), ""),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
         (f"{number(last.get('tokens_per_s'))} tok/s   {mfu}{memory + ' peak' if memory else ''}".rstrip(), ""),
     ]
-    left += [(text, "") for text in critic(last)]
+    left += [(text, "") for text in (*critic(last), *endpoint(last))]
     right = [
         ("entropy", two_decimals(last.get("entropy")), "entropy", f"start {two_decimals(first.get('entropy'))}"),
         ("kl", number(state.known.get("kl")), "kl", kl_where(state)),

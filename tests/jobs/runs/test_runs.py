@@ -283,7 +283,9 @@ def test_the_samples_of_a_past_step_are_shown_by_group_or_of_one_row(tmp_path: P
     every = list(folder.samples(step))
     assert sum(map(len, groups)) == len(every) and all(len({s.row for s in group}) == 1 for group in groups)
     row = groups[0][0].row
-    assert [s.row for group in groups_of(folder, step, "train", row) for s in group] == [s.row for s in every if s.row == row]
+    assert [s.row for group in groups_of(folder, step, "train", row) for s in group] == [
+        s.row for s in every if s.row == row
+    ]
     with pytest.raises(DataError, match="no samples of step 9999") as told:
         groups_of(folder, 9999, "train")
     assert f"{folder.steps()[0]} to {folder.steps()[-1]}" in told.value.render()
