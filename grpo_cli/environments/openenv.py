@@ -138,7 +138,7 @@ def _shown(seen: Mapping[str, Any]) -> str:
 class _OfClass:
     """An environment object in this process."""
 
-    def __init__(self, make: Callable[..., Any], action: Any, options: Mapping[str, Any]) -> None:
+    def __init__(self, make: Callable[..., Any], action: type[Any], options: Mapping[str, Any]) -> None:
         self.env, self.action = make(**options), action
         self.schema = action.model_json_schema()
 
@@ -171,11 +171,11 @@ class _OfClass:
             awaited(self.env.close())
 
 
-def _plain(observation: Any) -> dict[str, Any]:
+def _plain(observation: object) -> dict[str, Any]:
     try:
-        seen = observation.model_dump(mode="json")
-        return {"observation": seen, "reward": observation.reward, "done": observation.done}
-    except AttributeError as err:
+        seen = observation.model_dump(mode="json")  # type: ignore[attr-defined] # what has none is refused
+        return {"observation": seen, "reward": seen.get("reward"), "done": seen["done"]}
+    except (AttributeError, KeyError) as err:
         raise BadReturn(
             f"a {type(observation).__name__} was returned, and an observation of OpenEnv is wanted"
         ) from err

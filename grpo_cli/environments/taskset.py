@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,16 +37,24 @@ OPTIONS = ("split", "size", "interpreter", "options")
 class TasksetProcess:
     """The process that has a taskset."""
 
-    def __init__(self, interpreter: str, spec: str, options: Mapping[str, Any], **more: Any) -> None:
-        """`more`: `path` to import from, `max_turns`, and `env`, the variables with a secret that it may read.
+    def __init__(
+        self,
+        interpreter: str,
+        spec: str,
+        options: Mapping[str, Any],
+        path: Sequence[str],
+        max_turns: int,
+        env: Sequence[str] = (),
+    ) -> None:
+        """`path`: folders to import from; `env`: the variables with a secret that it may read.
 
         Raises:
             RecipeError: the taskset cannot be loaded or played; with the reason.
             SetupError: the process did not start.
         """
-        own = foreign_variables(without_secrets(os.environ, more.get("env", ())))
+        own = foreign_variables(without_secrets(os.environ, env))
         line = foreign_line(interpreter, "grpo_cli", "from grpo_cli.environments.taskset_process import boot; boot()")
-        opening = {"id": spec, "options": dict(options), "path": more["path"], "max_turns": more["max_turns"]}
+        opening = {"id": spec, "options": dict(options), "path": list(path), "max_turns": max_turns}
         self.process = LinkedProcess(
             lambda link: [*line, str(link), str(os.getpid())],
             {**own, **PLAIN_ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
@@ -181,8 +189,8 @@ class Taskset(Harness):
             spec, ["task_number", "task_key"], base=base, workers=workers or AT_ONCE, env=env, episode_s=episode_s
         )
         self.score_name = spec
-        self._made = (interpreter, spec, options)
-        self._more = {"path": [str((base or Path()).resolve()), os.getcwd()], "max_turns": max_turns, "env": list(env)}
+        path = [str((base or Path()).resolve()), os.getcwd()]
+        self._make = partial(TasksetProcess, interpreter, spec, options, path, max_turns, env)
         self._process: TasksetProcess | None = None
 
     def start(self) -> None:
@@ -192,7 +200,7 @@ class Taskset(Harness):
             RecipeError: it cannot be played; with the reason.
             SetupError: its process did not start.
         """
-        self._process = self._process or TasksetProcess(*self._made, **self._more)
+        self._process = self._process or self._make()
 
     def close(self) -> None:
         """End its process, with all episodes, and the endpoint."""

@@ -87,7 +87,8 @@ def environment_factory_of(
 
 
 def _of_functions(specs: Sequence[str], options: Mapping[str, Any], servers: ServerTools | None) -> EnvironmentFactory:
-    from grpo_cli.environments.tools.world import ToolWorld, joined, tools_of
+    from grpo_cli.environments.tools.mcp import joined
+    from grpo_cli.environments.tools.world import ToolWorld, tools_of
 
     if options:
         raise BadFunction("`environment.options` are for a class: functions are called as they are")
@@ -156,7 +157,8 @@ def _of_class(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
 
 
 def _of_trl(spec: str, options: Mapping[str, Any], servers: ServerTools | None) -> EnvironmentFactory:
-    from grpo_cli.environments.tools.world import OWN, ToolWorld, joined, tools_of
+    from grpo_cli.environments.tools.mcp import joined
+    from grpo_cli.environments.tools.world import OWN, ToolWorld, tools_of
 
     factory = find(spec)
     check(factory, spec, options)

@@ -235,9 +235,9 @@ def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: 
             if holder is not None:
                 said = f"`environment.{key}` runs `{' '.join(command)}`, which came with a model (`{holder}`)"
                 raise RecipeError(f"{said}: it is not run", hint=HINT)
-        for key, url in {} if one.environment is None or came_with is None else one.environment.urls.items():
-            if urlsplit(url).hostname not in LOOPBACK:
-                said = f"`environment.{key}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`"
+        for key, address in {} if one.environment is None or came_with is None else one.environment.urls.items():
+            if urlsplit(address).hostname not in LOOPBACK:
+                said = f"`environment.{key}` of a recipe that came with a model (`{came_with}`) would send completions to `{address}`"
                 raise RecipeError(said, hint=HINT)
         for name, spec in one.verify.items() if came_with is not None else ():
             url = spec.options.get("base_url")

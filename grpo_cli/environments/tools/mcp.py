@@ -364,3 +364,17 @@ class ServerTools:
             return Tool(lambda **given: opened.call(name, raw, given), schema)
 
         return {shown: tool(*one) for shown, one in self._tools.items()}, opened.begin
+
+
+def joined(tools: Mapping[str, Tool], servers: ServerTools | None) -> tuple[dict[str, Tool], Callable[[], None]]:
+    """An episode's tools with those of `ServerTools`, and what is called as one of its turns begins.
+
+    Raises:
+        BadFunction: two have the same name.
+    """
+    if servers is None:
+        return dict(tools), lambda: None
+    others, begin = servers.of_episode()
+    if same := tools.keys() & others.keys():
+        raise BadFunction(f"two tools are called `{min(same)}`")
+    return {**tools, **others}, begin

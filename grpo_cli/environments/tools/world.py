@@ -17,15 +17,12 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from grpo_cli.environments.step import awaited
 from grpo_verifiers.kinds.functions.conventions import BadFunction, place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
-
-if TYPE_CHECKING:
-    from grpo_cli.environments.tools.mcp import ServerTools
 
 PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
 CLASSES: dict[str, type] = {"string": str, "boolean": bool, "array": list, "object": dict}
@@ -279,17 +276,3 @@ def tools_of(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:
             raise BadFunction(f"two tools are called `{name}`")
         found[name] = Tool(function, schema)
     return found
-
-
-def joined(tools: Mapping[str, Tool], servers: ServerTools | None) -> tuple[dict[str, Tool], Callable[[], None]]:
-    """An episode's tools with those of `ServerTools`, and what is called as one of its turns begins.
-
-    Raises:
-        BadFunction: two have the same name.
-    """
-    if servers is None:
-        return dict(tools), lambda: None
-    others, begin = servers.of_episode()
-    if same := tools.keys() & others.keys():
-        raise BadFunction(f"two tools are called `{min(same)}`")
-    return {**tools, **others}, begin
