@@ -245,7 +245,7 @@ def _plain(found: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def _loop_module(vf: Any) -> ModuleType:
+def _loop_module(vf: ModuleType) -> ModuleType:
     """A module with our harness, as their loader wants it."""
     import httpx
     from verifiers.v1.configs.harness import HarnessConfig
@@ -260,7 +260,7 @@ def _loop_module(vf: Any) -> ModuleType:
 
         async def launch(
             self,
-            ctx: Any,
+            ctx: object,
             trace: object,
             runtime: object,
             endpoint: str,
@@ -280,7 +280,7 @@ def _loop_module(vf: Any) -> ModuleType:
             tools = {
                 f"{name}_{one['name']}" if name else one["name"]: (name, one) for name in listed for one in listed[name]
             }
-            body: dict[str, Any] = {"model": ctx.model, "messages": messages}
+            body: dict[str, Any] = {"model": "policy", "messages": messages}
             if tools:
                 body["tools"] = [
                     {

@@ -73,10 +73,10 @@ class Gymnasium:
         """Any action."""
         return self.chance.choice(self.shown)
 
-    def _shown(self, seen: Any) -> str:
+    def _shown(self, seen: object) -> str:
         if self.form == "ansi":
             # a colour marks a place: the model sees it in brackets
             return COLOUR.sub(lambda found: "]" if found[1] == "0" else "[", str(self.env.render()))
         if self.form == "grid":
-            return f"{seen['mission']}\n{self.env.unwrapped.pprint_grid()}"
+            return f"{self.env.unwrapped.mission}\n{self.env.unwrapped.pprint_grid()}"
         return json.dumps(seen, default=lambda one: one.tolist() if hasattr(one, "tolist") else str(one))
