@@ -252,7 +252,7 @@ def _loop_module(vf: ModuleType) -> ModuleType:
     from verifiers.v1.dialects.chat import message_to_wire
     from verifiers.v1.runtimes import ProgramResult
 
-    class Loop(vf.Harness[HarnessConfig]):  # type: ignore[misc]
+    class Loop(vf.Harness[HarnessConfig]):  # type: ignore[name-defined, misc]
         """Asks for turns and calls the task's tools until a turn calls none."""
 
         APPENDS_SYSTEM_PROMPT = SUPPORTS_MCP = SUPPORTS_RESUME = True

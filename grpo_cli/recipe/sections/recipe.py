@@ -18,6 +18,7 @@ from grpo_cli.recipe.sections.course import (
     Canary,
     Demonstration,
     Eval,
+    Expect,
     Gate,
     KlMonitor,
     Launch,
@@ -61,7 +62,7 @@ from grpo_verifiers.strict_json import loads
 
 __all__ = [
     "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "EndpointSpec",
-    "Environment", "Estimator", "Eval", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
+    "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
     "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "ServerSpec", "Shaping",
     "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
     "Verify", "WarmupPhase",
