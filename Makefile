@@ -117,6 +117,12 @@ test-verifiers:  ## environments of the package `verifiers`, its lowest and high
 	  PYTHONPATH=.:verifiers .venv-verifiers/bin/python tests/verifiers_package/check_worlds.py || exit 1; \
 	done
 
+test-tasksets: setup  ## tasksets of `verifiers` 0.4, played from .venv-tasksets, an environment of its own of 510 MB
+	$(PYTHON) -m venv .venv-tasksets
+	.venv-tasksets/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'verifiers>=0.4,<0.5'
+	PYTHONPATH=.:verifiers GRPO_TASKSET_PYTHON=$(CURDIR)/.venv-tasksets/bin/python $(BIN)/python -m pytest -q -p no:cacheprovider -k taskset \
+	  tests/environments/test_taskset.py tests/rollout/episodes/test_token_exact.py tests/loop/test_harness.py
+
 test-textworld:  ## games of the package TextWorld as worlds, in .venv-textworld, an environment of its own of 380 MB
 	$(PYTHON) -m venv .venv-textworld
 	.venv-textworld/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'textworld<2'
@@ -172,6 +178,6 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
 
 clean:  ## remove the environment and build products
-	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-tasksets .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup lock train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package dist test-pythons bench bench-update golden trl-table clean
+.PHONY: help setup lock train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-tasksets test-textworld test-vllm test-gguf test-mlflow check check-package dist test-pythons bench bench-update golden trl-table clean

@@ -9,7 +9,9 @@ ends: call again and those that are there are not run again; one that was broken
 is read. Scores are means over seeds with 95 % t intervals.
 
 A race with rates is tuned first (`--tune`): every arm with every rate on two seeds that are not raced, and the best mean of
-the last scores wins. `ppo`: arms draw equally many completions, of which some are longer; `at equal tokens` are the
+the last scores wins. `losses`: presets at one rate, with two passes over each batch, so that ratios are not 1; its second table has the
+deviation between seeds at a quarter, half and end of the run, the worst seed, tokens to .8, the share of tokens that the bound took out,
+whether the end is within .02 of the first arm's (two one-sided t tests, paired by seed) and Levene's p of its spread. `ppo`: arms draw equally many completions, of which some are longer; `at equal tokens` are the
 generated tokens of the arm that drew fewest with the seed, between the evaluations before and after.
 """
 
@@ -26,7 +28,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,40 @@ RACES = {
         warms_once=True,
     ),
 }
+PRESETS = (
+    *(
+        "default",
+        "grpo",
+        "dr_grpo",
+        "gspo",
+        "cispo",
+        "sapo",
+        "rloo",
+        "reinforce_pp",
+        "max_rl",
+        "dppo",
+        "gmpo",
+        "pass_k",
+        "opo",
+        "otb",
+    ),
+    *("vespo", "luspo"),
+)
+"""Those that say something else than another on a single verifier."""
+RACES["losses"] = Race(
+    "recipes/quickstart.yaml",
+    {name: Arm((f"train.algorithm={name}",)) for name in PRESETS} | {"placebo": Arm(("train.control=random",))},
+    sets=(
+        *RACES["ppo"].sets,
+        "train.steps=24",
+        "eval.every=6",
+        "train.inner_epochs=2",
+        "train.kl.beta=0",
+        "train.dead_groups=keep",
+    ),
+    warms_once=True,
+)
+MARGIN, MARK = 0.02, 0.8
 TUNING = (100, 101)
 """The seeds of `--tune`."""
 
@@ -181,6 +217,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     steps = [line for line in lines if "reward/total/mean" in line]
     phases = json.loads((folder / "run.json").read_text())["phases"]
     variance = [line["critic/explained_variance"] for line in steps if line.get("critic/explained_variance")]
+    shares = [line["clip/total"] for line in steps if line.get("clip/total") is not None]
     waited = [line["critic/explained_variance"] for line in steps if line.get("critic/warmup")]
     return {
         "before": scores[0]["eval/pass@1"],
@@ -190,6 +227,7 @@ def outcome(folder: Path) -> dict[str, Any]:
         "spent": [spent[line["step"]] for line in scores],
         "tokens": sum(line["tokens/drawn"] for line in steps),
         "critic_mib": max((line.get("critic/mib", 0.0) for line in steps), default=0.0),
+        "masked": statistics.fmean(shares) if shares else None,
         "explained": variance[-1] if variance else None,
         "explained_warm": waited[-1] if waited else None,
         "cpu": {name: said["cpu_s"] for name, said in phases.items()},
@@ -275,6 +313,60 @@ def of_arm(arm: str, ended: list[dict[str, Any]], equal: dict[str, dict[int, flo
     ]
 
 
+def spread(found: list[dict[str, Any]], arms: list[str]) -> str:
+    """A row an arm: ends and spread over seeds, and whether they are those of the first arm."""
+    from scipy.stats import levene, ttest_1samp
+
+    ended = [one for one in found if "failed" not in one]
+    runs = {arm: {one["seed"]: one for one in ended if one["arm"] == arm} for arm in arms}
+    least = {
+        seed: min(own[seed]["tokens"] for own in runs.values() if seed in own) for seed in {r["seed"] for r in ended}
+    }
+    ends = {arm: {seed: at_tokens(one, least[seed]) for seed, one in own.items()} for arm, own in runs.items()}
+    lines = [
+        "| arm | n | at equal tokens | sd at 25, 50, 100 % | worst | tokens to .8 | masked | within .02 | Levene p |",
+        "|---" * 9 + "|",
+    ]
+    for arm, own in runs.items():
+        if len(own) < 2:
+            continue
+        sds = [statistics.stdev(at_tokens(one, least[s] * part) for s, one in own.items()) for part in (0.25, 0.5, 1)]
+        reached = [to_mark(one) for one in own.values()]
+        to = (
+            f"{statistics.fmean(r for r in reached if r):.0f} ({sum(r is not None for r in reached)})"
+            if any(reached)
+            else "—"
+        )
+        masked = [one["masked"] for one in own.values() if one["masked"] is not None]
+        gaps = [ends[arm][seed] - ends[arms[0]][seed] for seed in own.keys() & ends[arms[0]].keys()]
+        tost = level = "—"
+        if arm != arms[0] and len(gaps) > 1:
+            low, high = (
+                ttest_1samp(gaps, at, alternative=way).pvalue for at, way in ((-MARGIN, "greater"), (MARGIN, "less"))
+            )
+            tost = f"p {max(low, high):.3f}"
+            level = f"{levene(list(ends[arm].values()), list(ends[arms[0]].values())).pvalue:.3f}"
+        cells = [arm, len(own), middle(list(ends[arm].values())), ", ".join(f"{sd:.3f}" for sd in sds)]
+        cells += [
+            f"{min(ends[arm].values()):.3f}",
+            to,
+            f"{statistics.fmean(masked):.4f}" if masked else "—",
+            tost,
+            level,
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def to_mark(one: dict[str, Any]) -> float | None:
+    """Tokens drawn until the held-out score was `MARK`, on the line between two evaluations; None where it never was."""
+    points = list(zip(one["spent"], (score for _, score in one["curve"]), strict=True))
+    for (before, low), (after, high) in pairwise(points):
+        if high >= MARK > low:
+            return float(before + (MARK - low) / (high - low) * (after - before))
+    return points[0][0] if points[0][1] >= MARK else None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("race", choices=list(RACES))
@@ -308,6 +400,8 @@ def main() -> int:
     print(each(found, arms))
     if not asked.tune:
         print(summary(found, arms))
+        if asked.race == "losses":
+            print(spread(found, arms))
     return 1 if any("failed" in one for one in found) else 0
 
 

@@ -1,5 +1,5 @@
-"""Three methods against GRPO and a placebo each, on digits d that become 3d+1 modulo 10, with their working: parts apart
-(`split`), credit by the value of cuts (`rredcot`), mixed inputs (`n_grpo`).
+"""Four methods against GRPO and a placebo each, on digits d that become 3d+1 modulo 10, with their working: parts apart
+(`split`), credit by the value of cuts (`rredcot`), mixed inputs (`n_grpo`), a teacher that is told the verdict's reason (`distil`).
 
     PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python bench/bench_methods.py split OUT.jsonl --tune    # both rates, one more seed
     … bench_methods.py split OUT.jsonl --seeds 0 1 2 3 4
@@ -9,7 +9,10 @@
 
 The warm-up shows such answers with mistakes: each digit is a chance one with probability NOISE, in the working and the answer alike.
 For `split` a digit of the working of APART of the demonstrations is another than in the answer. For `rredcot` the working has a line
-a digit, and CUT of the demonstrations end it early, so that the model can answer behind any line. Arms of a race share world, warm-up, model and number of samples, and each runs at the rate that `--tune` finds best for it,
+a digit, and CUT of the demonstrations end it early, so that the model can answer behind any line. For `distil` the rows have more
+digits than the demonstrations, so that nearly all answers are wrong at first, the verdict says which digit is wrong first, all arms are
+pulled to the same running average (GRPO by `teacher: prompt`), and the placebo deals the reasons of a step out anew; `to .6` are the
+tokens to that held-out score. Arms of a race share world, warm-up, model and number of samples, and each runs at the rate that `--tune` finds best for it,
 or at the first where it was not tried. Counted are held-out sampled pass@1 (128 x 4), answers of a group that differ, the share of
 right answers that their working contradicts (last ten steps), tokens and CPU seconds of training. Differences are paired by seed:
 mean and 95 % t interval.
@@ -45,6 +48,19 @@ def parts(weight: float) -> dict[str, Any]:
     return CONSISTENCY | {"train": {"reward_combine": "split", "split": own}}
 
 
+ANCHOR: dict[str, Any] = {"when": "all", "mix": 0.1, "template": "{hint} {prompt}"}
+LONG, MARK = (5, 6), 0.6
+
+
+def digits(completion: str, answer: str) -> dict[str, Any]:
+    """A verdict on a boxed answer, whose reason says which digit is wrong first."""
+    said = completion.rpartition("\\boxed{")[2].partition("}")[0]
+    if said == answer:
+        return {"score": 1.0}
+    wrong = next((i for i, (a, b) in enumerate(zip(said, answer, strict=False)) if a != b), min(len(said), len(answer)))
+    return {"score": 0.0, "reason": "wrong_digit", "detail": f"digit {wrong + 1} is wrong"}
+
+
 ARMS: dict[str, dict[str, dict[str, Any]]] = {
     "split": {
         "grpo": CONSISTENCY,
@@ -59,13 +75,19 @@ ARMS: dict[str, dict[str, dict[str, Any]]] = {
         "milestones": {"train": {"credit": {"method": "milestones", "patterns": {"one": r"\n", "all": r"\n="}}}},
         "placebo": {"train": {"credit": {"method": "rredcot"}}},
     },
+    "distil": {
+        "grpo": {"train": {"method": "distil"}, "distil": ANCHOR | {"teacher": "prompt"}},
+        "distil": {"train": {"method": "distil"}, "distil": ANCHOR | {"teacher": ["reason", "prompt"]}},
+        "dead": {"train": {"method": "distil"}, "distil": {"teacher": ["sibling", "reason"]}},
+        "placebo": {"train": {"method": "distil"}, "distil": ANCHOR | {"teacher": ["reason", "prompt"]}},
+    },
     "n_grpo": {"grpo": {}, "mix": {"sample": {"mix": {"rate": 0.1}}}, "placebo": {"sample": {"mix": {"rate": 0.1}}}},
 }
 
 
-def row(rng: random.Random, race: str) -> dict[str, str]:
-    """A question, its answer, and a demonstration with mistakes."""
-    asked = [rng.randrange(10) for _ in range(rng.choice(DIGITS))]
+def row(rng: random.Random, race: str, *, shown: bool = False) -> dict[str, str]:
+    """A question, its answer, and a demonstration with mistakes; `shown`: a row of the warm-up."""
+    asked = [rng.randrange(10) for _ in range(rng.choice(LONG if race == "distil" and not shown else DIGITS))]
     right = [(3 * d + 1) % 10 for d in asked]
     said = [rng.randrange(10) if rng.random() < NOISE else d for d in right]
     thought = list(said)
@@ -87,7 +109,9 @@ def write_world(folder: Path, seed: int, race: str) -> None:
     """train.jsonl, heldout.jsonl and warm.jsonl."""
     for name, count, key in (("train", 512, seed), ("heldout", 128, "held out"), ("warm", 8192, "warm")):
         rng = random.Random(f"{name}/{key}")
-        lines = [json.dumps(row(rng, race) | {"place": f"{name}-{i}"}) + "\n" for i in range(count)]
+        lines = [
+            json.dumps(row(rng, race, shown=name == "warm") | {"place": f"{name}-{i}"}) + "\n" for i in range(count)
+        ]
         (folder / f"{name}.jsonl").write_text("".join(lines))
 
 
@@ -103,11 +127,14 @@ def recipe_of(folder: Path, model: Path, arm: dict[str, Any], seed: int, lr: flo
             "id": "{place}",
             "plain": True,
         },
-        "verify": arm.get("verify", {"math": {}}),
+        "verify": {"digits": {"python": {"function": f"{__file__}:digits", "public_detail": True, "workers": 1}}}
+        if "distil" in arm
+        else arm.get("verify", {"math": {}}),
         "sample": {"prompts": 16, "group": 8, "max_tokens": 48} | arm.get("sample", {}),
         "train": {"steps": steps, "lr": lr, "schedule": "constant", "lr_warmup_steps": 3, "seed": seed}
         | arm.get("train", {}),
-        "eval": {"every": steps, "between": None, "samples": 4, "k": [1, 4], "greedy": False},
+        **({"distil": arm["distil"]} if "distil" in arm else {}),
+        "eval": {"every": 5 if "distil" in arm else steps, "between": None, "samples": 4, "k": [1, 4], "greedy": False},
         "monitor": {"kl": "off"},
         "run": {
             "dir": str(folder / "runs"),
@@ -173,6 +200,11 @@ def run_in(folder: Path, model: Path, race: str, name: str, seed: int, lr: float
     scores = [line for line in lines if "eval/pass@1" in line]
     trained = [line for line in lines if "reward/total/mean" in line]
 
+    drawn, reached = 0.0, None
+    for line in lines:
+        drawn += line.get("tokens/drawn") or 0.0
+        reached = drawn if reached is None and line.get("eval/pass@1", 0.0) >= MARK else reached
+
     def late(key: str) -> float | None:
         found = [line[key] for line in trained[-10:] if line.get(key) is not None]
         return round(statistics.fmean(found), 4) if found else None
@@ -191,6 +223,7 @@ def run_in(folder: Path, model: Path, race: str, name: str, seed: int, lr: float
         "distinct": late("unique_answers"),
         "signal": late("group/signal"),
         "tokens": sum(line["tokens/drawn"] for line in trained),
+        f"to {MARK}": reached,
         "cpu_s": round(time.process_time() - Race.spent - Race.eval_cpu, 2),
     }
 
@@ -226,6 +259,20 @@ def lend_weights() -> None:
     credit.cut_weights = lent  # type: ignore[assignment]
 
 
+def deal_reasons() -> None:
+    """From now on the reasons of a step are dealt out anew among its samples; what has none keeps it."""
+    from grpo_cli.reward.hints import Hints, dealt_anew
+
+    find = Hints.of
+
+    def dealt(self: Hints, groups: Any, signal: Any) -> Any:
+        found = find(self, groups, signal)
+        told = dealt_anew([[hint if hint and hint.text else None for hint in own] for own in found])
+        return [[new or hint for new, hint in zip(*both, strict=True)] for both in zip(told, found, strict=True)]
+
+    Hints.of = dealt  # type: ignore[method-assign]
+
+
 def any_neighbours() -> None:
     """From now on the neighbours of a token are those of another, by a fixed permutation of the vocabulary."""
     from grpo_cli.rollout import mixing
@@ -241,7 +288,7 @@ def any_neighbours() -> None:
     mixing.nearest = permuted  # type: ignore[assignment]
 
 
-PLACEBOS = {"split": deal_out, "rredcot": lend_weights, "n_grpo": any_neighbours}
+PLACEBOS = {"distil": deal_reasons, "split": deal_out, "rredcot": lend_weights, "n_grpo": any_neighbours}
 
 
 def interval(gaps: list[float]) -> str:
@@ -255,7 +302,18 @@ def interval(gaps: list[float]) -> str:
     return f"{mean:+.3f} [{mean - half:+.3f}, {mean + half:+.3f}]"
 
 
-SHOWN = ("before", "after", "after@4", "inconsistent", "inverted", "distinct", "signal", "tokens", "cpu_s")
+SHOWN = (
+    "before",
+    "after",
+    "after@4",
+    "inconsistent",
+    "inverted",
+    "distinct",
+    "signal",
+    "tokens",
+    f"to {MARK}",
+    "cpu_s",
+)
 
 
 def summary(results: list[dict[str, Any]], race: str) -> str:
@@ -269,7 +327,7 @@ def summary(results: list[dict[str, Any]], race: str) -> str:
             continue
         cells = [name, f"{runs[0]['lr']:g}", len(runs)]
         for key in SHOWN:
-            found = [one[key] for one in runs if one[key] is not None]
+            found = [one[key] for one in runs if one.get(key) is not None]
             cells.append(f"{statistics.fmean(found):.4g}" if found else "—")
         gaps = [one["after"] - base[one["seed"]]["after"] for one in runs if one["seed"] in base]
         lines.append(f"| {' | '.join(map(str, cells))} | {interval(gaps) if gaps and name != 'grpo' else ''} |")

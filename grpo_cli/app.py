@@ -7,6 +7,7 @@ line, a closed pipe silence. A process that torchrun started returns its message
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -117,6 +118,19 @@ def main() -> None:
 
 
 def _run(tell: Callable[[UserError], None]) -> int:
+    try:
+        code = _run_command(tell)
+        sys.stdout.flush()
+    except OSError as err:
+        if err.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+        tell(SetupError("the output cannot be written: the disk is full"))
+        return int(Exit.SETUP)
+    return code
+
+
+def _run_command(tell: Callable[[UserError], None]) -> int:
     for stream in (sys.stdout, sys.stderr):
         spell_plainly(stream)
     take_ctrl_c_back(sys.argv[1:])

@@ -4,8 +4,8 @@ How this works. Rewards are (P, G): P prompts, G samples each; NaN is a sample w
 
 1. `gate` decides what a group is paid. A group with equal outcomes is paid only the outcomes.
 2. `kept_mask` may leave samples out of the loss (pruning; with `by: advantage` it runs after 3).
-3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline), `leave_one_out` (RLOO), `normalise_then_sum` (GDPO) or `normalised_apart` (HRAS)
-   makes (P, G) advantages.
+3. `group_advantages` (GRPO, Dr.GRPO, REINFORCE++-baseline, MaxRL), `leave_one_out` (RLOO), `length_weighted` (OPO), `best_of_k` (pass@k),
+   `normalise_then_sum` (GDPO) or `normalised_apart` (HRAS) makes (P, G) advantages; `token_baseline` makes one of each token.
 
 `algorithm/credit.py` calls 2 and 3 by a recipe, `train/credit.py` calls 1 on judged groups.
 
@@ -14,7 +14,10 @@ With r_i the rewards of one group, n those with a verdict, m and s their mean an
     GRPO                   A_i = (r_i - m) / s          DeepSeekMath, arXiv 2402.03300, section 4.1.2
     Dr.GRPO                A_i = r_i - m                arXiv 2503.20783
     REINFORCE++-baseline   A_i = (r_i - m) / s_batch    arXiv 2501.03262
+    MaxRL                  A_i = (r_i - m) / m          arXiv 2602.02710
     RLOO                   A_i = (r_i - m) n / (n - 1)  arXiv 2402.14740
+    OPO                    A_i = r_i - sum_j len_j r_j / sum_j len_j   arXiv 2505.23585
+    pass@k                 A_i = (mean over subsets with i of their best - R) / S, R and S mean and std of the best of k samples
     GDPO                   A_i = sum_k w_k (r_ik - m_k) / s_k, scaled over the batch
     HRAS                   A_i = sum_k w_k (r_ik - m_k) / s_k   arXiv 2606.14691
 
@@ -34,7 +37,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Scale = Literal["group", "batch", "none"]
+Scale = Literal["group", "batch", "mean", "none"]
 
 LEAST = 1e-12
 """The lowest floor: it keeps a spread of 0 from being a divisor."""
@@ -49,7 +52,7 @@ def group_advantages(
     """(P, G) rewards to (P, G) advantages: reward minus the group's mean, over the std of group or batch.
 
     `scale="group"` is GRPO (DeepSeekMath, arXiv 2402.03300), `"batch"` REINFORCE++-baseline, `"none"` Dr.GRPO
-    (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are taken over
+    (arXiv 2503.20783), `"mean"` MaxRL (arXiv 2602.02710), for rewards that are never negative. `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are taken over
     the samples with a verdict only; `weights_PG` is how often each sample counts.
     """
     # float64: the sums decide whether a group is exactly 0, and the loss multiplies by float32 only at the end
@@ -73,6 +76,9 @@ def group_advantages(
         every = None if weights_PG is None else weights_PG.reshape(1, -1)
         batch = _std(centred.reshape(1, -1), times.sum().reshape(1, 1), ddof, every)
         advantages = centred / batch.clamp(min=floor)
+    elif scale == "mean":
+        # by the group's own mean: its weight is that of 1 / p, so a prompt that is rarely solved weighs most
+        advantages = centred / (lowest + mean).clamp(min=floor)
     else:
         # Dr.GRPO: dividing by the group's std would weigh prompts that are nearly solved or nearly hopeless most
         advantages = centred
@@ -86,6 +92,62 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
     centred = group_advantages(rewards_PG, scale="none", floor=floor)
     # r - (sum - r) / (n - 1) = (r - mean) n / (n - 1); a single sample already has 0
     return centred * count / (count - 1).clamp(min=1)
+
+
+def length_weighted(rewards_PG: Tensor, lengths_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
+    """(P, G) advantages of OPO (arXiv 2505.23585): reward minus the group's mean in which each sample counts as often as it has
+    tokens, (P, G) `lengths_PG`; no scaling."""
+    return group_advantages(rewards_PG, scale="none", floor=floor, weights_PG=lengths_PG.clamp(min=1))
+
+
+def best_of_k(rewards_PG: Tensor, k: int, *, floor: float = 1e-6) -> Tensor:
+    """(P, G) advantages for the best of `k` samples, averaged over all subsets of k (pass@k training, after arXiv 2503.19595).
+
+    With R and S the mean and the deviation of a subset's best reward over all subsets, a sample gets (mean over the subsets
+    that hold it - R) / S. With rewards of 0 and 1 that mean is 1 for a right sample. 0 where fewer than k have a reward, and where
+    S is below `floor`: no subset fails, or every one does.
+    """
+    out_PG = torch.zeros_like(rewards_PG)
+    for row, rewards in enumerate(rewards_PG.tolist()):
+        known = sorted((i for i, r in enumerate(rewards) if not math.isnan(r)), key=lambda i: rewards[i])
+        n, ranked = len(known), [rewards[i] for i in known]
+        if n < k:
+            continue
+        # the best of a subset is the j-th lowest reward if the others are among the j below it
+        chances = [math.comb(j, k - 1) / math.comb(n, k) for j in range(n)]
+        mean = math.fsum(c * r for c, r in zip(chances, ranked, strict=True))
+        std = math.sqrt(math.fsum(c * (r - mean) ** 2 for c, r in zip(chances, ranked, strict=True)))
+        if std < max(floor, LEAST, ROUNDING * max(map(abs, ranked))):
+            continue
+        for at, i in enumerate(known):
+            # k - 1 others: the best of them is above this sample, or this sample is the best
+            above = [(math.comb(j - 1, k - 2) if k > 1 else 0, ranked[j]) for j in range(at + 1, n)]
+            own = math.comb(at, k - 1) * ranked[at]
+            with_it = (own + math.fsum(c * r for c, r in above)) / math.comb(n - 1, k - 1)
+            out_PG[row, i] = (with_it - mean) / std
+    return out_PG
+
+
+def token_baseline(rewards_PG: Tensor, energy_PGT: Tensor, mask_PGT: Tensor, *, floor: float = 1e-6) -> Tensor:
+    """(P, G, T) float64 advantages of the optimal token baseline (arXiv 2602.07078): reward minus B_t, the group's mean of the
+    rewards in which each sample counts by its energy up to token t.
+
+    Args:
+        rewards_PG: (P, G), NaN without a verdict: in no mean, and 0.
+        energy_PGT: (P, G, T) the squared length of the gradient on the logits of each token, 1 - 2 p + sum p^2.
+        mask_PGT: (P, G, T) 1 on the model's own tokens; samples that have ended count no more.
+        floor: a group whose rewards spread less gets 0.
+    """
+    alive_PG = (
+        group_advantages(rewards_PG, scale="none", floor=floor).ne(0).any(dim=1, keepdim=True) & ~rewards_PG.isnan()
+    )
+    counts_PGT = mask_PGT.double() * alive_PG[..., None]
+    running_PGT = (energy_PGT.double() * counts_PGT).cumsum(dim=-1) * counts_PGT
+    r_PG1 = rewards_PG.double().nan_to_num(0.0)[..., None]
+    baseline_P1T = (running_PGT * r_PG1).sum(dim=1, keepdim=True) / running_PGT.sum(dim=1, keepdim=True).clamp(
+        min=LEAST
+    )
+    return (r_PG1 - baseline_P1T) * counts_PGT
 
 
 def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> Tensor:

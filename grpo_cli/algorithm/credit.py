@@ -25,9 +25,11 @@ import torch
 from torch import Tensor
 
 from grpo_cli.algorithm.advantage import (
+    best_of_k,
     group_advantages,
     kept_mask,
     leave_one_out,
+    length_weighted,
     normalise_then_sum,
     normalised_apart,
 )
@@ -101,6 +103,7 @@ def credit(
     weights_K: Tensor | None = None,
     penalty_PG: Tensor | None = None,
     finer: TokenCredit | None = None,
+    lengths_PG: Tensor | None = None,
 ) -> Credit:
     """Advantages by a recipe's `train` section, of groups of one size.
 
@@ -112,6 +115,7 @@ def credit(
             normalise_then_sum` and `split` only.
         penalty_PG: (P, G) what a KL takes off each reward.
         finer: additional credit of single tokens; baseline, scale and KL apply to the sample's own advantage only.
+        lengths_PG: (P, G) tokens of each sample; used with `baseline: length` only.
 
     With `baseline: critic` the advantages are the rewards; the critic computes its own advantages from them later.
     """
@@ -119,7 +123,7 @@ def credit(
     if train.baseline == "critic":
         known_PG = ~rewards_PG.isnan()
         return Credit(rewards_PG.nan_to_num(0.0), torch.ones_like(known_PG), known_PG.any(dim=1))
-    times_PG = None if finer is None else finer.weights_PG
+    times_PG = lengths_PG if finer is None else finer.weights_PG
     A_PG, kept_PG = _outcome(train, rewards_PG, parts_PGK, weights_K, times_PG)
     judged = _finished(train, A_PG, kept_PG, finer)
     if penalty_PG is None:
@@ -175,6 +179,12 @@ def _outcome(
         A_PG = normalised_apart(rewards_PG, parts_PGK, weights_K.tolist(), ddof=ddof, floor=floor)
     elif train.baseline == "leave_one_out":
         A_PG = leave_one_out(rewards_PG, floor=floor)
+    elif train.baseline == "pass_k":
+        assert train.pass_k is not None
+        A_PG = best_of_k(rewards_PG, train.pass_k, floor=floor)
+    elif train.baseline == "length":
+        assert times_PG is not None
+        A_PG = length_weighted(rewards_PG, times_PG, floor=floor)
     else:
         A_PG = group_advantages(rewards_PG, scale=train.scale, ddof=ddof, floor=floor, weights_PG=times_PG)
     return A_PG, kept_PG

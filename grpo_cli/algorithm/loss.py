@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -99,7 +99,7 @@ def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor, accelerator: Acc
 # average over the rows or tokens they get are multiplied by the share that was kept.
 
 PER_BATCH = {"dapo", "cispo", "vespo"}  # normalised by the token count of the whole generation batch
-PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
+PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo", "gmpo"}  # a mean over rows
 PER_TOKEN = {"bnpo"}  # a mean over this micro-batch's tokens
 
 
@@ -153,7 +153,7 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
         if key in ("prompt_ids", "prompt_mask"):
             # prompts are padded on the left, completions on the right
             trimmed[key] = value[:, value.shape[1] - lead :]
-        elif torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == full:
+        elif torch.is_tensor(value) and value.dim() == 2 + key.startswith("teacher_") and value.shape[1] == full:
             trimmed[key] = value[:, :width]
     return trimmed
 
@@ -172,7 +172,14 @@ class Objective:
     kept: float = 1.0
     """Share of each group that pruning leaves in the loss."""
     every_row: bool = False
-    """Whether some term has a gradient on rows with advantage 0: a KL or entropy term, a router's loss, imitation."""
+    """Whether some term has a gradient on rows with advantage 0: a KL or entropy term, a router's loss, imitation, DPPO's pull."""
+    bound: Literal["ratio", "tv", "kl"] = "ratio"
+    """What bounds the update: the ratio's clip, or a mask of tokens whose probability moved by `delta` (DPPO)."""
+    delta: float = 0.0
+    pull: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    """Bounds of a token's log ratio, of `loss: gmpo`."""
 
     @classmethod
     def of(cls, train: Train, group: int) -> Objective:
@@ -180,9 +187,11 @@ class Objective:
         in_loss = train.kl.beta > 0 and train.kl.estimator not in ("k1_reward", "k1_token")
         kept = train.prune.keep / group if train.prune else 1.0
         imitates = train.critic.positive if train.critic else 0.0
-        every_row = bool(in_loss or imitates or acts_on_every_row(train.trl))
+        every_row = bool(in_loss or imitates or train.pulls_every_row or acts_on_every_row(train.trl))
         drop = train.dead_groups != "keep" and not every_row
-        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, imitates, kept, every_row)
+        kl, pull = train.kl, train.clip.pull if train.pulls_every_row else 0.0
+        bounds = train.ratio_clip, train.mask_delta, pull, train.clip.low, train.clip.high
+        return cls(train.loss, train.ratio, kl.beta, kl.estimator, drop, imitates, kept, every_row, *bounds)
 
     @property
     def needs_reference(self) -> bool:
@@ -211,11 +220,16 @@ class Objective:
 
 
 class MicroBatchLogProbs:
-    """One micro-batch during TRL's loss: keeps the log-probs that TRL computes, with their graph."""
+    """One micro-batch during TRL's loss: keeps the log-probs that TRL computes, with their graph. A bound of our own stands in for
+    TRL's clip: it changes the advantages (DPPO) or the old log-probs (GMPO, GSPO-token) that TRL reads after them."""
 
     def __init__(self, objective: Objective, inputs: dict[str, Any]) -> None:
         self.objective, self.inputs = objective, dict(inputs)
         self.logps_BT: Tensor | None = None
+        self.bounded_BT: Tensor | None = None
+        """(B, T) bool, tokens whose gradient a bound of our own took away; None where TRL clips."""
+        self.rises_BT = self.inputs["advantages"] > 0
+        """(B,) or (B, T) bool, where the loss raises the probability."""
 
     @property
     def mask_BT(self) -> Tensor:
@@ -227,8 +241,46 @@ class MicroBatchLogProbs:
         self.logps_BT = logps_BT
         old = self.inputs.get("old_per_token_logps")
         # without old log-probs TRL uses the current ones: every token's ratio is 1, and so is the sequence's
-        if self.objective.ratio == "sequence_token" and old is not None:
+        if old is None:
+            return
+        own = self.objective
+        A_BT = self.inputs["advantages"]
+        if A_BT.dim() == 1:
+            A_BT, self.rises_BT = A_BT[:, None], self.rises_BT[:, None]
+        if own.ratio == "sequence_token":
             self.inputs["old_per_token_logps"] = sequence_token_old(logps_BT, old, self.mask_BT)
+        if own.loss == "gmpo":
+            log_BT = one_sided(logps_BT - old, A_BT, own.low, own.high)
+            self.bounded_BT = log_BT.detach() != logps_BT.detach() - old
+            self.inputs["old_per_token_logps"] = logps_BT - log_BT  # TRL takes the mean of what it differs by
+        if own.bound != "ratio":
+            self.bounded_BT = moved_too_far(logps_BT.detach(), old, A_BT, own.bound, own.delta)
+            self.inputs["advantages"] = A_BT * ~self.bounded_BT
+
+    def pull(self) -> Tensor | None:
+        """(B, T) DPPO's squared log ratio; None where the recipe has none, or a batch is used once and every ratio is 1."""
+        old = self.inputs.get("old_per_token_logps")
+        if not self.objective.pull or old is None or self.logps_BT is None:
+            return None
+        return torch.square(self.logps_BT - old)
+
+
+def one_sided(log_BT: Tensor, A_BT: Tensor, low: float, high: float) -> Tensor:
+    """(B, T) log ratios as GMPO clips them (arXiv 2507.20673): at most `high` where the advantage is above 0, else at least -`low`."""
+    return torch.where(A_BT > 0, log_BT.clamp(max=high), log_BT.clamp(min=-low))
+
+
+def moved_too_far(now_BT: Tensor, old_BT: Tensor, A_BT: Tensor, bound: str, delta: float) -> Tensor:
+    """(B, T) bool, tokens that DPPO masks (arXiv 2602.04879): their probability has moved by more than `delta` to where their
+    advantage pushes it. `tv` is the difference of probabilities, `kl` the divergence of token against rest, old from new."""
+    p, q = now_BT.exp(), old_BT.exp()
+    moved = p - q
+    if bound == "kl":
+        rest_p, rest_q = (-torch.expm1(x).clamp(max=-1e-12) for x in (now_BT, old_BT))
+        apart = q * (old_BT - now_BT) + rest_q * (rest_q.log() - rest_p.log())
+    else:
+        apart = moved.abs()
+    return (apart > delta) & (moved * A_BT > 0)
 
 
 def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -266,7 +318,7 @@ def aggregate(
     Args:
         per_token_BT: terms of one micro-batch, anything finite where the mask is 0.
         mask_BT: 1 where a token counts.
-        loss: grpo and sapo average the rows' means (arXiv 2402.03300, eq. 3), bnpo the tokens of this micro-batch, dr_grpo
+        loss: grpo, gmpo and sapo average the rows' means (arXiv 2402.03300, eq. 3), bnpo the tokens of this micro-batch, dr_grpo
             the rows' sums over `max_tokens` (arXiv 2503.20783), luspo the rows' sums; the others divide by `items`.
         items: tokens of the whole generation batch on one process, which is split into
         generation: micro-batches.
@@ -278,7 +330,7 @@ def aggregate(
     """
     # the divisors of TRL 1.16's `_compute_loss`: with others the weight of our terms would depend on length
     summed_B, count_B = (per_token_BT * mask_BT).sum(dim=1), mask_BT.sum(dim=1)
-    if loss in ("grpo", "sapo"):
+    if loss in ("grpo", "sapo", "gmpo"):
         return (summed_B / count_B.clamp(min=1)).mean() / accumulate
     if loss == "bnpo":
         return summed_B.sum() / count_B.sum().clamp(min=1) / accumulate

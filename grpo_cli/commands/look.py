@@ -105,18 +105,38 @@ def _root(
 
 
 @runs.command()
-def show(run: Run = "last", dir: Dir = "runs", as_json: options.AsJson = False) -> None:
-    """Show one run: what it was, how it ended, its held-out scores.
+def show(
+    run: Run = "last",
+    dir: Dir = "runs",
+    step: Annotated[int | None, typer.Option(min=0, help="Show the samples of this step, turn by turn.")] = None,
+    row: Annotated[str | None, typer.Option(help="Of that step the samples of this row (its id) alone.")] = None,
+    of: Annotated[Literal["train", "eval"], typer.Option("--of", help="Whose samples --step means.")] = "train",
+    as_json: options.AsJson = False,
+) -> None:
+    """Show one run: what it was, how it ended, its held-out scores; or the samples of a step.
 
     \b
     Examples:
       grpo runs show last
+      grpo runs show last --step 20
       grpo runs show 1127-gsm8k-k3f9 --json
     """
     from grpo_cli.jobs.runs import lines_of, run_object
     from grpo_cli.run.find import find_run
 
     folder = find_run(run, dir)
+    if step is not None:
+        from grpo_cli.jobs.runs import groups_of
+        from grpo_cli.statistics.episodes import group_lines
+
+        groups = groups_of(folder, step, of, row)
+        if as_json:
+            print(strict_json({"schema": 1, "samples": [one.as_json() for group in groups for one in group]}))
+        else:
+            print("\n\n".join("\n".join(group_lines(group)) for group in groups))
+        return
+    if row is not None:
+        raise UsageError("which step?", place="--row", hint="--row goes with --step N")
     print(strict_json(run_object(folder)) if as_json else "\n".join(lines_of(folder)))
 
 
@@ -204,6 +224,9 @@ def report(
         list[str] | None,
         typer.Option(help="The same for a run that should not learn; those with `train.control` are found."),
     ] = None,
+    images: Annotated[
+        bool, typer.Option("--images", help="Put small copies of the rows' images into the page, which others may get.")
+    ] = False,
     dir: LookUp = "runs",
 ) -> None:
     """Write what a run did as one HTML page that works from disk.
@@ -233,7 +256,7 @@ def report(
         name = "comparison.html" if len(found) + len(placebos) > 1 else "report.html"
         out = found[0].folder.path / name
     arms = arms_of(found, [collect(folder) for folder in placebos.values()])
-    typer.echo(write_report(arms, out))
+    typer.echo(write_report(arms, out, images=images))
 
 
 def doctor(

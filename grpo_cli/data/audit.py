@@ -47,7 +47,7 @@ class Pair:
     @property
     def is_exact(self) -> bool:
         """Whether both ask the same, rather than nearly the same."""
-        return words(self.first.prompt) == words(self.second.prompt)
+        return words(self.first.question) == words(self.second.question)
 
 
 Words = tuple[str, ...]
@@ -70,7 +70,7 @@ class Corpus:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self._words = [words(row.prompt) for row in rows]
+        self._words = [words(row.question) for row in rows]
         self._first: dict[Words, int] = {}
         for index, text in enumerate(self._words):
             self._first.setdefault(text, index)
@@ -103,7 +103,7 @@ class Corpus:
         """Each held-out row that repeats an indexed row, with the most similar of them; exact repetitions first."""
         exact, asked = [], []
         for row in held_out:
-            text = words(row.prompt)
+            text = words(row.question)
             if text in self._first:
                 exact.append(Pair(self.rows[self._first[text]], row, 1.0))
             else:
@@ -148,8 +148,8 @@ class Corpus:
 
 def held_out_among(rows: Sequence[Row], held_out: Sequence[Row]) -> list[tuple[Row, Row]]:
     """The rows that are also held out, each with its held-out row; case and white space are ignored."""
-    kept_back = {words(row.prompt): row for row in held_out}
-    return [(one, row) for one in rows if (row := kept_back.get(words(one.prompt))) is not None]
+    kept_back = {words(row.question): row for row in held_out}
+    return [(one, row) for one in rows if (row := kept_back.get(words(one.question))) is not None]
 
 
 def refuse_held_out(rows: Sequence[Row], held_out: Sequence[Row], place: str) -> None:

@@ -11,12 +11,13 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
+from grpo_cli.data.images import Blob
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.lines import UNREADABLE, numbered, open_file
 from grpo_verifiers.strict_json import mark, once, problem
@@ -28,7 +29,7 @@ PACKED = (".gz", ".zst")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row as it stands in the source; `place` is `file:line`.
+    """One row as it stands in the source; `place` is `file:line`, `folder` that of its file.
 
     `row` is set for a record made from a run's sample: the id of the row. Its columns were filled when the run was made
     and are not filled again.
@@ -37,6 +38,7 @@ class Record:
     fields: dict[str, Any]
     place: str
     row: str = ""
+    folder: Path | None = field(default=None, compare=False)
 
 
 class WatchedFields(Mapping[str, Any]):
@@ -110,22 +112,22 @@ def _json_lines(path: Path, name: str) -> Iterator[Record | BrokenFile]:
                     if (repeated := problem(item)) is not None:
                         yield BrokenFile(place, str(repeated))
                     elif isinstance(item, dict):
-                        yield Record(item, place)
+                        yield Record(item, place, folder=path.parent)
                     else:
                         yield BrokenFile(place, f"expected an object, got {_kind(item)}")
                 return
             if line.strip():
-                yield json_line(line, f"{name}:{number}")
+                yield json_line(line, f"{name}:{number}", path.parent)
 
 
-def json_line(line: bytes, place: str) -> Record | BrokenFile:
+def json_line(line: bytes, place: str, folder: Path | None = None) -> Record | BrokenFile:
     """One line of JSON as a row."""
     try:
         value = _json(line)
     except ValueError as err:
         return BrokenFile(place, str(err))
     return (
-        Record(value, place)
+        Record(value, place, folder=folder)
         if isinstance(value, dict)
         else BrokenFile(place, f"expected an object, got {_kind(value)}")
     )
@@ -209,7 +211,7 @@ def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | BrokenFil
             elif header is None:
                 header = cells
             else:
-                yield Record(dict(zip(header, cells, strict=True)), place)
+                yield Record(dict(zip(header, cells, strict=True)), place, folder=path.parent)
 
 
 def _parquet(path: Path, name: str) -> Iterator[Record | BrokenFile]:
@@ -225,7 +227,8 @@ def _parquet(path: Path, name: str) -> Iterator[Record | BrokenFile]:
                     number += 1
                     place = f"{name}:row {number}"
                     try:
-                        yield Record({str(key): plain(value) for key, value in fields.items()}, place)
+                        fields = {str(key): plain(value) for key, value in fields.items()}
+                        yield Record(fields, place, folder=path.parent)
                     except ValueError as err:
                         yield BrokenFile(place, str(err))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as err:
@@ -233,7 +236,8 @@ def _parquet(path: Path, name: str) -> Iterator[Record | BrokenFile]:
 
 
 def plain(value: object) -> Any:
-    """The value in JSON's own types: dates as ISO text, decimals as text, NaN as null, bytes as UTF-8 text.
+    """The value in JSON's own types: dates as ISO text, decimals as text, NaN as null, bytes as UTF-8 text, or as a
+    `Blob` where they are none.
 
     Raises:
         ValueError: the value has no JSON form.
@@ -253,8 +257,8 @@ def plain(value: object) -> Any:
     if isinstance(value, bytes):
         try:
             return value.decode("utf-8")
-        except UnicodeDecodeError as err:
-            raise ValueError("bytes that are no text") from err
+        except UnicodeDecodeError:
+            return Blob(value)
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     raise ValueError(f"a value of type {type(value).__name__}, which has no JSON form")

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grpo_cli.data.images import MARK
 from grpo_verifiers.strict_json import RepeatedKey, loads
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
@@ -36,8 +37,9 @@ class BadMessages(ValueError):
     """A message list that cannot be a prompt."""
 
 
-def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
-    """The messages, checked; `system` is put in front unless the list brings its own.
+def read_messages(value: Sequence[Any], system: str | None, *, sees: bool = False) -> list[Message]:
+    """The messages, checked; `system` is put in front unless the list brings its own. `sees`: blocks of images are marks in the
+    text, as `data.images` fills them.
 
     Raises:
         BadMessages: unknown role, content that is no text, no user turn, or an assistant turn at the end.
@@ -60,6 +62,11 @@ def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
                 raise BadMessages(f"{where} has `tool_calls` that are no list of objects")
             more["tool_calls"] = [_call(call) for call in calls]
         content = "" if item.get("content") is None and "tool_calls" in more else item.get("content")
+        if isinstance(content, list):
+            blocks = [isinstance(part, dict) and part.get("type") == "image" for part in content]
+            if any(blocks) and not sees:
+                raise BadMessages(f"{where} has an image: name the column that holds it with `data.images`")
+            content = [{"text": MARK} if is_image else part for part, is_image in zip(content, blocks, strict=True)]
         if isinstance(content, list) and all(
             isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
         ):

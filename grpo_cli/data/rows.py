@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 from grpo_cli.data.files import Record
 from grpo_cli.data.filters import FilterError, as_text
+from grpo_cli.data.images import MARK, RowImage, image_column, placed, read_images
 from grpo_cli.data.messages import BadMessages, Message, prompt_text, read_messages, read_tools
 from grpo_cli.data.sources import SourceLike, Which, broken_lines, load_source, mix
 from grpo_cli.data.template import (
@@ -37,7 +38,8 @@ from grpo_cli.errors import DataError, Mistake, RecipeError
 @dataclass(frozen=True, slots=True)
 class Row:
     """One prompt with its gold. `messages` is None where `data.plain` asks for bare text. `place` is its file and line,
-    `tools` are the tools that the model may call, `prefill` is the beginning of the answer."""
+    `tools` are the tools that the model may call, `prefill` is the beginning of the answer, `images` what the marks in its
+    texts stand for."""
 
     id: str
     prompt: str
@@ -46,6 +48,15 @@ class Row:
     place: str = field(default="", compare=False)
     tools: list[dict[str, Any]] | None = None
     prefill: str = ""
+    images: tuple[RowImage, ...] = ()
+
+    @property
+    def question(self) -> str:
+        """What rows are compared by: the prompt; with images one word, since texts of different images are often alike."""
+        if not self.images:
+            return self.prompt
+        parts = [*self.prompt.casefold().split(), *(image.sha256 for image in self.images)]
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,7 @@ class DataLike(Protocol):
     @property
     def columns(self) -> Mapping[str, str]: ...
 
+    images: str | list[str] | None
     where: str | None
     on_null: Literal["error", "drop"]
 
@@ -136,6 +148,8 @@ class RowLayout:
     prefill: Template | None = None
     where: Where | None = None
     drops_null: bool = False
+    images: tuple[Template, ...] | None = None
+    """None: the recipe says nothing of images, so rows must have none."""
 
     @classmethod
     def of(cls, data: DataLike) -> RowLayout:
@@ -153,6 +167,7 @@ class RowLayout:
                 mistakes.append(template_mistake(f"data.{key}", source, err))
                 return parse("")
 
+        named = [data.images] if isinstance(data.images, str) else data.images
         where = None
         if data.where is not None:
             try:
@@ -169,6 +184,7 @@ class RowLayout:
             prefill=None if data.prefill is None else read("prefill", data.prefill, loose=True),
             where=where,
             drops_null=data.on_null == "drop",
+            images=None if named is None else tuple(read("images", source, bare=True) for source in named),
         )
         for key, words in (("data.system", layout.system), ("data.prefill", layout.prefill)):
             mistakes += [Mistake(key, why) for why in leaked_golds(words, layout.answer)]
@@ -193,6 +209,9 @@ class RowLayout:
             fields["answer"] = as_text(answer) if isinstance(answer, bool | int | float) else answer
         columns = {} if is_filled else self.columns
         fields.update((name, column.value(record.fields)) for name, column in columns.items())
+        images = read_images([one.value(record.fields) for one in self.images], record.folder) if self.images else ()
+        if images:
+            fields.setdefault("image_sha256", [image.sha256 for image in images])
         value = self.prompt.value(record.fields)
         system = None
         if self.system is not None:
@@ -202,24 +221,30 @@ class RowLayout:
             system = text if text.strip() or not self.system.columns else None
         prefill = self.prefill.fill(record.fields) if self.prefill is not None else ""
         if isinstance(value, list):
-            messages = read_messages(value, system)
+            messages = read_messages(value, system, sees=bool(images))
+            if images:
+                last = max(i for i, message in enumerate(messages) if message["role"] == "user")
+                if not any(MARK in message["content"] for message in messages):
+                    messages[last]["content"] = placed(messages[last]["content"], len(images))
+                placed("".join(message["content"] for message in messages), len(images))
             if self.plain:
                 raise BadMessages("the prompt is a list of messages, but `data.plain` wants text")
             tools = read_tools(record.fields.get("tools"), is_chat=True)
-            return Row(row_id, prompt_text(messages), messages, fields, record.place, tools, prefill)
+            return Row(row_id, prompt_text(messages), messages, fields, record.place, tools, prefill, images)
         try:
             prompt = as_text(value)
         except FilterError as err:
             raise refused(self.prompt.source, err) from err
         if not prompt.strip():
             raise NullValue("the prompt is empty")
+        prompt = placed(prompt, len(images)) if images else prompt
         if self.plain:
             text = f"{system}\n\n{prompt}" if system else prompt
             return Row(row_id, text, None, fields, record.place, prefill=prefill)
         tools = read_tools(record.fields.get("tools"), is_chat=False)
         chat = [] if system is None else [{"role": "system", "content": system}]
         chat.append({"role": "user", "content": prompt})
-        return Row(row_id, prompt, chat, fields, record.place, tools, prefill)
+        return Row(row_id, prompt, chat, fields, record.place, tools, prefill, images)
 
 
 def leaked_golds(words: Template | None, answer: Template | None) -> list[str]:
@@ -267,6 +292,13 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
     mistakes: list[Mistake] = []
     missing: dict[str, list[tuple[Record, MissingColumn]]] = {}
     ids = IdGiver(layout.id)
+    for record in records if layout.images is None else ():
+        if not record.row and (column := image_column(record.fields)) is not None:
+            raise DataError(
+                f"the column `{column}` holds images, and the recipe does not show them to the model",
+                place=record.place,
+                hint=f'`data.images: "{{{column}}}"` shows them, `data.images: []` trains on the text alone',
+            )
     for record in records:
         try:
             if layout.where is not None and not layout.where.keeps(record.fields):

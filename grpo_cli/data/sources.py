@@ -1,4 +1,5 @@
-"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, `run:NAME`, or several of them mixed.
+"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, `run:NAME`,
+`verifiers:ID`, or several of them mixed.
 
 A source with splits gives its train split to `data.train` and its test split to `data.eval`, unless its
 option `split` names another. `skip` and `limit` count rows of the source, before any mixing.
@@ -30,6 +31,7 @@ from urllib.request import getproxies
 from grpo_cli.data.files import BrokenFile, Record, plain, read_file
 from grpo_cli.data.run_samples import find_samples, run_rows
 from grpo_cli.data.tasks import Split, task_rows
+from grpo_cli.environments.taskset import listed
 from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
 from grpo_cli.text import path_of
 from grpo_verifiers.names import near_or_known
@@ -78,7 +80,7 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
         raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
     except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
         raise unreached from err
-    return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
+    return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(_undecoded(rows), start=1))
 
 
 def _is_cached(name: str) -> bool:
@@ -116,7 +118,19 @@ def saved_rows(
         found = found[wanted]
     elif "split" in options:
         raise DataError(f"`{name}` is one split; leave the option `split` out", place=key)
-    return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(found, start=1))
+    return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(_undecoded(found), start=1))
+
+
+def _undecoded(rows: Any) -> Any:
+    """The data set with the bytes of its images in place of pictures."""
+    from datasets import Image, List
+
+    for name, kind in (rows.features or {}).items():
+        if isinstance(kind, Image):
+            rows = rows.cast_column(name, Image(decode=False))
+        elif isinstance(kind, List) and isinstance(kind.feature, Image):
+            rows = rows.cast_column(name, List(Image(decode=False)))
+    return rows
 
 
 def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:
@@ -190,7 +204,7 @@ def leave_hub() -> str | None:
 
 Which = Literal["train", "eval"]
 _KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")
-_SCHEMES = ["tasks", "run", "hub"]
+_SCHEMES = ["tasks", "run", "hub", "verifiers"]
 _KIND = re.compile(r"[A-Za-z_]\w+(?:\.\w+)*")
 """A hint for a name that looks like one of these, or like a Python module."""
 _HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
@@ -243,7 +257,7 @@ def refuse_missing(source: SourceLike, base: Path | None, key: str) -> None:
     Raises:
         RecipeError, DataError, SetupError: it is not there.
     """
-    if not source.source.startswith("hub:"):
+    if not source.source.startswith(("hub:", "verifiers:")):
         _open(source.source, "train", source.options, base, key)  # rows are read as they are asked for
 
 
@@ -280,6 +294,9 @@ def _open(
         return run_rows(rest, name, options, base, key)
     if colon and scheme == "hub":
         return hub_rows(rest, split, options, key)
+    if colon and scheme == "verifiers":
+        tasks = listed(rest, split, options, base, key)
+        return (Record(fields, f"{name}:{split} {i}") for i, fields in enumerate(tasks, start=1))
     if colon and scheme in ("http", "https", "s3", "gs"):
         raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
     # Python code, which other programs accept as a source, and unknown kinds; an existing file of that name is a source
@@ -321,7 +338,7 @@ def files_of(name: str, base: Path | None, key: str) -> list[Path]:
     scheme, colon, rest = name.partition(":")
     if colon and scheme == "run":
         return sorted(find_samples(rest, name, base, key).glob("step-*.jsonl"))
-    if colon and scheme in ("tasks", "hub"):
+    if colon and scheme in ("tasks", "hub", "verifiers"):
         return []
     if (folder := _saved_folder(name, base)) is not None:
         return sorted(path for path in folder.rglob("*") if path.is_file())

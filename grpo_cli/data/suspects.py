@@ -76,7 +76,7 @@ def count_copies(rows: Sequence[Row]) -> list[int]:
 
     Near copies do not count: in a set made from one template all rows are near copies.
     """
-    questions = [words(row.prompt) for row in rows]
+    questions = [words(row.question) for row in rows]
     counts = Counter(questions)
     return [counts[text] for text in questions]
 
@@ -86,7 +86,7 @@ def find_contradictions(rows: Sequence[Row]) -> list[tuple[int, ...]]:
     questions: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if gold_of_row(row.fields) is not None:
-            questions[words(row.prompt)].append(i)
+            questions[words(row.question)].append(i)
     return [
         tuple(same)
         for same in questions.values()

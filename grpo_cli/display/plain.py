@@ -207,6 +207,7 @@ LONGEST = 150
 
 STEP_PARTS = (
     (3, "turns", "turns/mean", number),
+    (3, "rows", "endpoint/rows", number),
     (3, "invalid", "env/invalid", percent),
     (1, "anchors", "credit/anchor_share", percent),
     (1, "milestone 1", "credit/milestone_1/reached", percent),

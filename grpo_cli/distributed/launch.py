@@ -126,7 +126,7 @@ def choose_processes(recipe: Recipe) -> tuple[Nodes, int]:
             f"{completions} completions a step do not divide over {nodes.count} machines",
             hint="change `sample.prompts` or `sample.group`",
         )
-    if recipe.train.method != "rl" or recipe.stages is not None:
+    if not recipe.train.runs_grpo or recipe.stages is not None:
         return nodes, 1  # whatever this machine has
     world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
     check_processes(wanted.strategy, world * nodes.count)
@@ -200,11 +200,12 @@ def launch(
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
         environ |= meeting_settings(nodes, environ)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, allowed_cores() // world)))
+        # `-P`: no module of the current folder, which may have come with a model, stands in for one of theirs;
         # this interpreter, not a `torchrun` on the path, which may belong to another environment
-        command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
+        command = [sys.executable, "-P", "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
         with (control / "torchrun.log").open("w") as log:
             process = subprocess.Popen(
-                [*command, "-m", "grpo_cli", *argv],
+                [*command, "--no-python", sys.executable, "-P", "-u", "-m", "grpo_cli", *argv],
                 env=environ,
                 stdout=log,
                 stderr=log,

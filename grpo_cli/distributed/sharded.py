@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, save_fsdp_optimizer
+from safetensors import safe_open
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from transformers.trainer import SCHEDULER_NAME
@@ -173,6 +174,17 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         finally:
             self.is_fsdp_enabled = was
+        base: Any = self.accelerator.unwrap_model(self.model)
+        saved = set[str]()
+        for file in Path(resume_from_checkpoint).glob("model*.safetensors"):
+            with safe_open(file, "pt") as tensors:
+                saved.update(tensors.keys())
+        if saved - base.state_dict().keys():
+            # transformers writes some models, such as those that read images, under other names than it keeps them; its trainer
+            # leaves out what is named otherwise, without a word
+            dtype = next(base.parameters()).dtype
+            whole = type(base).from_pretrained(resume_from_checkpoint, dtype=dtype, trust_remote_code=False)
+            base.load_state_dict(whole.state_dict(), strict=False)
         if self.replica:
             # a count that no run has: the next reader copies the weights that were loaded
             self.replica.updates = -1

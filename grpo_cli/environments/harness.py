@@ -89,6 +89,9 @@ class Running:
 class Harness:
     """The programs of one recipe, and the endpoint that they ask."""
 
+    over = "the episode is over: its turns or tokens are used up"
+    """The refusal of a request when the budget is used up."""
+
     def __init__(
         self,
         command: str,
@@ -196,6 +199,10 @@ class Harness:
             return Running(self.command, given, own, root, self.episode_s)
         except OSError as err:
             raise SetupError(f"the harness `{self.name}` cannot be started: {err}") from err
+
+    def failure(self, running: Running) -> Fault | None:
+        """Why a program that has ended well leaves its episode without a verdict, if it left a reason."""
+        return None
 
     def score(self, played: Sequence[tuple[Mapping[str, Any], Path, str]]) -> list[float | Fault | None]:
         """The outcome of each episode, of its row, folder and transcript; None where the function returns none."""

@@ -8,9 +8,13 @@ is logged once.
 from __future__ import annotations
 
 import logging
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from grpo_cli.environments.step import Step
@@ -24,6 +28,24 @@ log = logging.getLogger("grpo_verifiers")
 
 MOST_LOGGED = 20
 """Number of different faults that are logged in full."""
+
+
+def interpreter_of(name: str, base: Path | None) -> str:
+    """The program of a recipe's `interpreter`; a link to one stays a link, by which it finds its packages.
+
+    Raises:
+        RecipeError: there is none, or it is older than what runs here.
+    """
+    place = (base or Path()) / name
+    found = sys.executable if name == "python" else str(place.absolute()) if place.is_file() else shutil.which(name)
+    if found is None:
+        raise RecipeError(f"there is no program `{name}`", place="`environment.interpreter`")
+    said = subprocess.run(
+        [found, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True, text=True
+    )
+    if said.stdout.strip() != "True":
+        raise RecipeError(f"`{name}` is no Python from 3.11 on", place="`environment.interpreter`")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +90,21 @@ class Worlds:
         memory_mb: int = 1024,
         workers: int | None = None,
         env: Sequence[str] = (),
+        interpreter: str | None = None,
+        mcp: Mapping[str, Any] | None = None,
     ) -> None:
         """`name` is the recipe's value of `kind`; only tools may be several. `path`: more folders to import from. The
         time limit holds for one step, the memory limit for a worker. `env`: variables with secrets that the environment
-        may read."""
+        may read. `interpreter` is the Python of the workers, left out ours; `mcp` the arguments of `ServerTools`."""
         specs = [name] if isinstance(name, str) else list(name)
         self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
         self._prints, self._calls = Prints(self.name), 0
         self._logged: set[str] = set()
-        config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path)}
+        config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path), "mcp": mcp}
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
         task = "grpo_cli.environments.worker:load"
         self._pools = [
-            Pool(task, config, workers=1, limits=limits, on_print=self._prints, secrets=env)
+            Pool(task, config, workers=1, limits=limits, on_print=self._prints, secrets=env, interpreter=interpreter)
             for _ in range(self.workers)
         ]
         self.info: Mapping[str, Any] = {}
@@ -189,7 +213,7 @@ class Worlds:
         # episode. A fault that happens again is caused by the actions. Episodes that were lost together with a worker
         # are tried after these
         acts = what in ("step", "score")
-        failed = [i for i, one in results.items() if not isinstance(one, Done)] if acts else []
+        failed = [i for i, one in results.items() if not isinstance(one, Done) and not _is_server(one)] if acts else []
         gone = [i for i, one in results.items() if isinstance(one, Done) and one.value.get("lost")]
         for i in (*sorted(failed), *sorted(gone)):
             # allow the time to recreate the environment
@@ -212,6 +236,8 @@ class Worlds:
             fault = Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}", is_second)
             if result.kind in ("BadReturn", "NotRepeated"):  # our own messages already name the method
                 fault = Fault("bad_return", result.message, is_second and result.kind == "BadReturn")
+            elif _is_server(result):
+                fault = Fault("tool_server", f"{name}: {message}")
         else:
             codes = {
                 "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
@@ -229,3 +255,8 @@ class Worlds:
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)
         return fault
+
+
+def _is_server(result: Result) -> bool:
+    """Whether a server that tools or an environment run on failed: no action is to blame, and none is asked again."""
+    return isinstance(result, Raised) and result.kind == "ToolServerFailed"

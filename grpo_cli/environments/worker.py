@@ -18,7 +18,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_cli.environments.step import Step, awaited, kind_of, method_of, read_number, read_step, read_text
 from grpo_verifiers.kinds.functions.conventions import BadFunction, find, place_of
@@ -26,14 +26,17 @@ from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verifier import Unavailable
 
+if TYPE_CHECKING:
+    from grpo_cli.environments.tools.mcp import ServerTools
+
 # Making environments.
 
-Kind = Literal["python", "tools", "trl", "verifiers"]
+Kind = Literal["python", "tools", "trl", "verifiers", "openenv"]
 WORLDS = {
     name: f"grpo_cli.environments.worlds.{name}:{name.title()}"
-    for name in ("keydoor", "guess", "calculator", "textworld")
+    for name in ("keydoor", "guess", "calculator", "textworld", "gymnasium", "textarena")
 }
-"""The worlds that are shipped."""
+"""The worlds that are shipped. The last three play games of a package of that name."""
 METHODS = {"reset": ("row", "seed"), "step": ("action",)}
 """Required methods of an environment, and their arguments."""
 PYTHON = "python"
@@ -52,17 +55,29 @@ class EnvironmentFactory:
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def environment_factory_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
-    """Import what a recipe names.
+def environment_factory_of(
+    kind: Kind, specs: Sequence[str], options: Mapping[str, Any], mcp: Mapping[str, Any] | None = None
+) -> EnvironmentFactory:
+    """Import what a recipe names; `mcp` are the arguments of `ServerTools`, whose tools stand beside those of functions or a class.
 
     Raises:
         BadFunction: it does not exist, or is not usable as an environment. Exceptions of the import pass through.
     """
+    servers = None
+    if mcp is not None:
+        from grpo_cli.environments.tools.mcp import ServerTools
+
+        servers = ServerTools(**mcp)
     if kind == "tools":
-        return _of_functions(specs, options)
+        return _of_functions(specs, options, servers)
     (spec,) = specs
     if kind == "trl":
-        return _of_trl(spec, options)
+        return _of_trl(spec, options, servers)
+    if kind == "openenv":
+        from grpo_cli.environments.openenv import maker
+
+        make, demonstrates = maker(spec, options)
+        return EnvironmentFactory(make, spec, "", True, demonstrates)
     if kind == "python":
         return _of_class(spec, options)
     from grpo_cli.environments.foreign import VerifiersWorld, loaded
@@ -71,7 +86,8 @@ def environment_factory_of(kind: Kind, specs: Sequence[str], options: Mapping[st
     return EnvironmentFactory(lambda **_: VerifiersWorld(env, faults), spec, "", True)
 
 
-def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
+def _of_functions(specs: Sequence[str], options: Mapping[str, Any], servers: ServerTools | None) -> EnvironmentFactory:
+    from grpo_cli.environments.tools.mcp import joined
     from grpo_cli.environments.tools.world import ToolWorld, tools_of
 
     if options:
@@ -89,12 +105,18 @@ def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> Environme
             raise BadFunction(f"the tool `{PYTHON}` cannot run here: {err}; {err.hint}") from err
         functions.append(python)
     tools = tools_of(functions)
+
+    def make() -> ToolWorld:
+        own, begin = joined(tools, servers)
+        return ToolWorld(own, None, begin)
+
+    every = make().tools
     return EnvironmentFactory(
-        lambda: ToolWorld(tools),
-        ", ".join(tools),
-        place_of(functions[0]),
+        make,
+        ", ".join(every),
+        place_of(functions[0]) if functions else "",
         False,
-        tools=[tool.schema for tool in tools.values()],
+        tools=[tool.schema for tool in every.values()],
     )
 
 
@@ -134,7 +156,8 @@ def _of_class(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
     return EnvironmentFactory(make, spec.rpartition(":")[2], place_of(make), scores, demonstrates)
 
 
-def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
+def _of_trl(spec: str, options: Mapping[str, Any], servers: ServerTools | None) -> EnvironmentFactory:
+    from grpo_cli.environments.tools.mcp import joined
     from grpo_cli.environments.tools.world import OWN, ToolWorld, tools_of
 
     factory = find(spec)
@@ -149,7 +172,8 @@ def _of_trl(spec: str, options: Mapping[str, Any]) -> EnvironmentFactory:
         tools = [getattr(inner, name) for name in names if name not in OWN and not name.startswith("_")]
         if not tools:
             raise BadFunction(f"`{spec}` has no public method beside {', '.join(OWN)}: those are its tools")
-        return ToolWorld(tools_of(tools), inner)
+        own, begin = joined(tools_of(tools), servers)
+        return ToolWorld(own, inner, begin)
 
     first = make(**options)
     return EnvironmentFactory(
@@ -306,7 +330,7 @@ def load(config: Mapping[str, Any]) -> tuple[Callable[[Ask], dict[str, Any]], di
     for folder in reversed([*config["path"], os.getcwd()]):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    made = environment_factory_of(config["kind"], config["specs"], config["options"])
+    made = environment_factory_of(config["kind"], config["specs"], config["options"], config["mcp"])
     info = {
         "place": made.place,
         "scores": made.scores,

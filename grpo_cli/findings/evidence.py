@@ -53,6 +53,8 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W61": ("rows/top_share", "rows/seen"),
     "W62": ("shape/alone", "group/all_wrong", "group/all_right", "right", "length/mean"),
     "W63": ("group/inverted", "right", "reward/total/mean"),
+    "W64": ("length/mean", "distil/kl", "distil/rows", "think", "entropy"),
+    "W65": ("distil/leak", "distil/rows"),
     "W71": ("canary/pass@1", "canary/drop", "canary/p"),
     "W70": ("eval/pass@1", "eval/gold/pass@1", "eval/gold/gap", "eval/gold/gap/low", "eval/gold/z", "eval/gold/fooled"),
 }

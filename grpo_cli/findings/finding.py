@@ -44,6 +44,7 @@ class Limits:
     # lengths and text
     truncated: float = 0.1
     longer: float = 1.5
+    shorter: float = 0.2
     repeated: float = 0.3
     repeated_growth: float = 2.0
     # entropy: what is left of the start in a fast fall, and in a stall

@@ -393,11 +393,33 @@ def right_paid_as_wrong(history: History, limits: Limits) -> Finding | None:
     return finding_at("W63", history, text, hint)
 
 
+def teacher_shortens(history: History, limits: Limits) -> Finding | None:
+    """W64: answers have become a fifth shorter than in the first steps under a teacher: it scores the answers of one who was told more."""
+    if len(history) < 2 * limits.window or not measured(history[-limits.window :], "distil/rows"):
+        return None
+    first, last = (
+        mean_over(part, "length/mean", FIRST_STEPS) for part in (history[: limits.window], history[-limits.window :])
+    )
+    if first is None or last is None or last >= (1 - limits.shorter) * first:
+        return None
+    text = f"answers have {last:.0f} tokens, {1 - last / first:.0%} fewer than in the first {limits.window} steps: the teacher is told what they work out"
+    return finding_at("W64", history, text, "raise `distil.rate`, lower `distil.mix`, or say `distil.contrast: true`")
+
+
+def reason_leaks(history: History, limits: Limits) -> Finding | None:
+    """W65: reasons of the verifier hold the gold. They were replaced by their code; the verifier should not write them."""
+    share = median(history[-limits.window :], "distil/leak")
+    if not share:
+        return None
+    text = f"{share:.0%} of what the teacher was told held the gold, and was replaced by the code of the reason"
+    return finding_at("W65", history, text, "leave the gold out of `detail`, or say `public_detail: false`")
+
+
 Rule = Callable[[History, Limits], Finding | None]
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, samples_alike, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
     slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, nothing_to_credit, many_all_wrong, many_all_right, one_row_leads,
-    critic_explains_nothing, shaping_alone, right_paid_as_wrong,
+    critic_explains_nothing, shaping_alone, right_paid_as_wrong, teacher_shortens, reason_leaks,
 )  # fmt: skip
 """Worst first."""
 CAUSES: dict[str, tuple[str, ...]] = dict.fromkeys(("W10", "W11", "W31", "W61"), ("W35",))

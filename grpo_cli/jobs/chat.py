@@ -1,7 +1,7 @@
 """`grpo chat`: turns typed by a person, answered by the policy as a recipe samples it, and one row of the recipe judged.
 
 `open_talk` opens a model and returns a `Talk`, which keeps the conversation and truncates it to the context.
-`sample_row` samples the group of one row and judges it as training does; `lines_of` formats its samples.
+`sample_row` samples the group of one row and judges it as training does.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from grpo_cli.data.images import MARK, RowImage, placed
 from grpo_cli.data.messages import Message
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
+from grpo_cli.data.template import FillError
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.open_job import JudgedRows, open_job
@@ -29,7 +31,6 @@ from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.make import policy_engine
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.text import number, visible
 
 # A group of samples of one row, judged as training and evaluation judge it.
 
@@ -87,29 +88,6 @@ def place_of(rows: list[Row], named: str, which: Which) -> int:
     raise DataError(f"no row `{named}`: {why}", place="--row")
 
 
-def lines_of(records: list[SampleRecord]) -> list[str]:
-    """The group for a person to read: the prompt, then every completion under its verdicts."""
-    first = records[0]
-    right = sum(record.is_right for record in records)
-    lines = [f"row {visible(first.row)}", *_indented(first.prompt)]
-    if (answer := first.fields.get("answer")) is not None:
-        lines.append(f"expected: {visible(str(answer))}")
-    lines.append(f"{right} of {len(records)} right")
-    for i, record in enumerate(records, 1):
-        outcome = record.outcome.value if record.outcome else "no verdict"
-        cut = ", cut" if record.truncated else ""
-        lines += ["", f"— {i}: {outcome}, reward {number(record.reward)}, {record.tokens} tokens{cut}"]
-        lines += _indented(record.completion)
-        for name, verdict in record.verdicts.items():
-            said = f" answer `{visible(str(verdict.answer))}`" if verdict.answer is not None else ""
-            lines.append(f"  {name}: {verdict.outcome.value} ({visible(verdict.reason)}){said}")
-    return lines
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {visible(line)}" for line in text.splitlines() or [""]]
-
-
 CUT = "… (cut at {tokens} tokens)"
 
 
@@ -122,6 +100,8 @@ class Talk:
     sampling: SamplingSettings
     system: str = ""
     plain: bool = False
+    images: tuple[RowImage, ...] = ()
+    """Shown with the first turn."""
     turns: list[Message] = field(default_factory=list)
     said: int = 0
 
@@ -139,9 +119,14 @@ class Talk:
             SetupError: the chat template does not take these turns.
             DataError: they do not fit the model's context.
         """
+        if self.images and not any(MARK in turn["content"] for turn in self.turns):
+            try:
+                text = placed(text, len(self.images))
+            except FillError as err:
+                raise DataError(str(err)) from err
         asked = [*self.turns, {"role": "user", "content": text}]
-        row = Row("chat", text, None if self.plain else asked, {})
-        request = Request(self.policy.encode(row))
+        row = Row("chat", text, None if self.plain else asked, {}, images=self.images)
+        request = Request(self.policy.encode(row), images=self.images)
         settings = self.sampling
         if settings.seed is not None:  # repeating the same message gives another answer
             settings = replace(settings, seed=settings.seed + self.said)
@@ -155,17 +140,21 @@ class Talk:
 
 @contextmanager
 def open_talk(
-    source: ModelSource | None, named: str, changes: Mapping[str, Any], say: Callable[[str], None]
+    source: ModelSource | None,
+    spec: Model,
+    changes: Mapping[str, Any],
+    say: Callable[[str], None],
+    images: tuple[RowImage, ...] = (),
 ) -> Iterator[Talk]:
-    """The model of a source, or without one that of this name, which has no recipe; `changes` are fields of
-    `SamplingSettings` that hold instead of the recipe's.
+    """The model of a source, or without one this model, which has no recipe; `changes` are fields of `SamplingSettings` that
+    hold instead of the recipe's, `images` are shown with the first turn.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo eval` of this model.
     """
     device = pick_device()
     if source is None:
-        policy = load_model(Model(path=named), device=device, seed=0, training=False)
+        policy = load_model(spec, device=device, seed=0, training=False)
         data, sample = None, Sample()
     else:
         set_threads(source.recipe.run.threads)
@@ -176,6 +165,6 @@ def open_talk(
     system = "" if data is None or data.system is None else data.system
     engine = policy_engine("auto", policy, say)
     try:
-        yield Talk(policy, engine, replace(SamplingSettings.of(sample), **changes), system, plain)
+        yield Talk(policy, engine, replace(SamplingSettings.of(sample), **changes), system, plain, images)
     finally:
         engine.release()

@@ -237,7 +237,9 @@ def open_job(
         if names_hub(recipe.model) and (why := leave_hub()) is not None:
             display.note("info", f"{why}: `{recipe.model.path}` is looked for in its cache")
         if load is None:
-            policy = load_model(recipe.model, device=device, seed=recipe.train.seed, accept=accept)
+            policy = load_model(
+                recipe.model, device=device, seed=recipe.train.seed, accept=accept, pixels=recipe.data.image_pixels
+            )
         else:
             policy = load(device, accept)
         display.progress("load model", 1, 1)
@@ -272,7 +274,10 @@ def open_start(
 
         # load a policy with a warm-up as for training, so that the cached weights fit and are the same
         loads = trains or bool(recipe.warmup)
-        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=loads, accept=accept)
+        pixels = recipe.data.image_pixels
+        return load_model(
+            recipe.model, device=device, seed=recipe.train.seed, training=loads, accept=accept, pixels=pixels
+        )
 
     with open_job(recipe, base, display, splits=splits, load=load, first=first) as job:
         job.warm_up()

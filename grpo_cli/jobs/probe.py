@@ -67,6 +67,8 @@ def why_unmeasured(job: OpenJob, work: Work) -> str | None:
     """The reason why no step can be measured here; None if one can."""
     if job.recipe.environment is not None:
         return "a step of episodes is not measured"
+    if job.policy.vision is not None:
+        return "a step of a model that reads images is not measured"
     if not work.is_packed:
         return "only the packed update of one process is measured"
     return not_packed(job.policy.model, _numerics(job))

@@ -25,6 +25,7 @@ from grpo_cli.reward.judge import Judge
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
+    from grpo_cli.policy.vision import Vision
 
 MOST_TOKENS_A_BYTE = 11
 """A token has at least one byte, and a normaliser (NFKC) turns one byte into at most 11."""
@@ -63,9 +64,9 @@ def load_canary(
     if spec is None:
         return None
     found = load_split(as_held_out(recipe, spec), "eval", base, judge, display)
-    prompts = {row.prompt for row in trained}
+    prompts = {row.question for row in trained}
     for row in found.rows:
-        if row.prompt in prompts:
+        if row.question in prompts:
             raise DataError(
                 "a canary row is a training row too: what is trained on cannot watch the training",
                 place=row.place,
@@ -132,7 +133,7 @@ def fit_split(
     `served`: the context length of the vLLM server, if one generates.
     """
     limit = prompt_limit(recipe, which, policy.context, served)
-    fitting = drop_overlong(split.rows, PromptTokenCounts(policy.encode, split.rows, limit), limit)
+    fitting = drop_overlong(split.rows, PromptTokenCounts(policy.encode, split.rows, limit, policy.vision), limit)
     if not fitting.dropped:
         return split
     display.note("warn", fitting.summary())
@@ -164,18 +165,24 @@ class PromptTokenCounts:
     """Prompt lengths in tokens. A row that fits by its number of bytes gets that number as an upper bound, and is not
     tokenised."""
 
-    def __init__(self, encode: Callable[[Row], list[int]], rows: Sequence[Row], limit: int | None) -> None:
+    def __init__(
+        self, encode: Callable[[Row], list[int]], rows: Sequence[Row], limit: int | None, vision: Vision | None = None
+    ) -> None:
         self.encode, self.limit = encode, limit
+        self.image_most = None if vision is None else vision.most_tokens
         # for a bound, the template is taken to add at most the whole length of one rendered row
         self.template = {_turns(row): len(encode(row)) for row in rows[:1]}
 
     def __call__(self, row: Row) -> int:
         has_tools = bool(row.tools) or any("tool_calls" in message for message in row.messages or ())
-        template = None if has_tools else self.template.get(_turns(row))
+        unbound = has_tools or (bool(row.images) and self.image_most is None)
+        template = None if unbound else self.template.get(_turns(row))
         if template is not None and self.limit is not None:
             texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]
             texts.append(row.prefill)
             most = template + MOST_TOKENS_A_BYTE * sum(len(text.encode()) for text in texts)
+            # to count an image's tokens exactly it is decoded and scaled, which takes longer than all else here
+            most += len(row.images) * (self.image_most or 0)
             if most <= self.limit:
                 return most
         return len(self.encode(row))

@@ -21,8 +21,9 @@ from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.recipe.reading.dump import filled_up
 from grpo_cli.run.find import list_runs
-from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.info import Metrics, info_of, of_all_rows, recipe_file, recipe_of
+from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import Comparison, paired_clustered
 from grpo_cli.text import DASH, duration, number, plus_minus, score, visible
 from grpo_verifiers.names import nearest
@@ -244,6 +245,28 @@ def run_object(folder: RunFolder) -> dict[str, Any]:
     if one.status != UNREADABLE:
         evaluations = [dict(metrics) for metrics in card_of(folder).evaluations]
     return {"schema": SCHEMA, "run": one.as_json(), "evaluations": evaluations}
+
+
+def groups_of(folder: RunFolder, step: int, split: Split, row: str | None = None) -> list[list[SampleRecord]]:
+    """The samples of a step by group, or those of the row with this id, or with the only one that begins so.
+
+    Raises:
+        DataError: no samples of that step, or of such a row.
+    """
+    groups: dict[str, list[SampleRecord]] = {}
+    for sample in folder.samples(step, split):
+        groups.setdefault(str(sample.group or sample.row), []).append(sample)
+    if not groups:
+        kept = folder.steps(split)
+        hint = f"there are those of {len(kept)} steps, {kept[0]} to {kept[-1]}" if kept else "none were kept"
+        raise DataError(f"no samples of step {step}", place="--step", hint=hint)
+    if row is None:
+        return list(groups.values())
+    found = [group for group in groups.values() if group[0].row.startswith(row)]
+    if len({group[0].row for group in found}) != 1:
+        why = "several rows have ids that begin so" if found else f"rows {', '.join(g[0].row for g in groups.values())}"
+        raise DataError(f"no row `{row}` in step {step}: {why:.300}", place="--row")
+    return found
 
 
 def lines_of(folder: RunFolder) -> list[str]:

@@ -329,7 +329,7 @@ def command_of(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> li
     """The command that begins the run, or goes on with it."""
     sets = [word for text in run.sets for word in ("--set", text)]
     resume = [] if state == "new" else ["--resume", str(Path(plan.dir) / run.name)]
-    return [sys.executable, "-m", "grpo_cli", "train", plan.recipe, *sets, *resume, "--display", display]
+    return [sys.executable, "-P", "-m", "grpo_cli", "train", plan.recipe, *sets, *resume, "--display", display]
 
 
 def run_all(plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]) -> SweepEnd:

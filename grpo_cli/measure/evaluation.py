@@ -223,7 +223,8 @@ class Evaluator:
             play = self.episodes.open(self.rows[some], samples, settings.seed or 0)
             groups = play.generate(settings, on_progress=lambda done, _: on_progress(done))
         else:
-            requests = [Request(ids, samples) for ids in self.prompt_ids[some]]
+            own = zip(self.prompt_ids[some], self.rows[some], strict=True)
+            requests = [Request(ids, samples, images=row.images) for ids, row in own]
             groups = self.engine.generate(requests, settings, on_progress=lambda done, _: on_progress(done))
         flat = [completion for group in groups for completion in group]
         texts = texts_of(flat, self.policy.decode)

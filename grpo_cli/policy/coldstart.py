@@ -30,6 +30,7 @@ from grpo_cli.policy.ban import lifted
 from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.policy.muon import orthogonal_dtype
 from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.tiny import TINY_VISION
 from grpo_cli.policy.warmup import Phase, WarmupText, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.run.cache import cache_root
@@ -94,7 +95,7 @@ def warm_up(
         kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
         muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase, _ in phases) else ""
         # the seed determines the built-in model; any other model is identified by its weights
-        start = "" if recipe.model.path == "builtin:tiny" else f"/{weights_digest(policy.model)}"
+        start = "" if recipe.model.path in ("builtin:tiny", TINY_VISION) else f"/{weights_digest(policy.model)}"
         return cold_start(
             policy,
             phases,
@@ -179,6 +180,7 @@ def cold_start(
             seed=seed + i,
             pad_id=pad_id,
             on_step=lambda step, loss, base=base: on_progress(base + step, total),  # type: ignore[misc]
+            vision=policy.vision,
         )
         done += plan.steps
     # write under another name, then rename: the folder is complete or absent
@@ -255,5 +257,5 @@ def demonstrations(
         text = draw.choices(templates, weights)[0].fill(row.fields)
         if id(row) not in encoded:
             encoded[id(row)] = policy.encode(row)
-        found.append(WarmupText(encoded[id(row)], policy.encode_answer(text)))
+        found.append(WarmupText(encoded[id(row)], policy.encode_answer(text), images=row.images))
     return found

@@ -6,20 +6,24 @@ comes with a model is never run: every call passes `trust_remote_code=False`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import cached_file
 
 from grpo_cli.data.sources import leave_hub
 from grpo_cli.errors import SetupError
@@ -28,9 +32,24 @@ from grpo_cli.policy.loading.coverage import layers_of, no_such_layer, refuse_ta
 from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
 from grpo_cli.policy.loading.files import BUILT_IN, TOKENIZER_FILES
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy, loaded_dtype
-from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
+from grpo_cli.policy.tiny import (
+    CHAT_TEMPLATE,
+    LEAST_PIXELS,
+    MERGE,
+    MOST_PIXELS,
+    PATCH,
+    SEES,
+    TINY_VISION,
+    VISION,
+    VISION_TEMPLATE,
+    byte_level,
+    sizes,
+)
 from grpo_cli.policy.tokens import refuse_unpadded
+from grpo_cli.policy.vision import ImagesOnly, Vision, bound, freeze_vision, language_part, load_processor
+from grpo_cli.recipe.sections.inputs import ImagePixels
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_cli.text import path_of
 
@@ -56,18 +75,19 @@ def device_name(device: torch.device, processes: int = 1) -> str:
     return f"cpu, {ranks}{threads} thread{'s' if threads > 1 else ''}"
 
 
+M = TypeVar("M", bound="CausalLM")
 Accept = Callable[["Tokenizer"], None]
 """Called with the tokenizer before weights are loaded; may raise to refuse it."""
 
 
-def byte_tokenizer(context: int | None = None) -> PreTrainedTokenizerFast:
-    """The tokenizer of `builtin:tiny` (`tiny.byte_level`) as transformers wants it."""
+def byte_tokenizer(context: int | None = None, *, sees: bool = False) -> PreTrainedTokenizerFast:
+    """The tokenizer of `builtin:tiny` (`tiny.byte_level`) as transformers wants it, or that of `builtin:tiny-vision`."""
     return PreTrainedTokenizerFast(
-        tokenizer_object=byte_level(),
+        tokenizer_object=byte_level(sees=sees),
         pad_token="<|pad|>",
         eos_token="<|end|>",
         padding_side="left",
-        chat_template=CHAT_TEMPLATE,
+        chat_template=VISION_TEMPLATE if sees else CHAT_TEMPLATE,
         model_max_length=sizes(context)["max_position_embeddings"],
     )
 
@@ -76,7 +96,35 @@ def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> L
     """`builtin:tiny`: a Llama of three layers of width 96, tied embeddings, float32, random weights of this seed."""
     torch.manual_seed(seed)
     ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
-    model = LlamaForCausalLM(LlamaConfig(**sizes(context), bos_token_id=None, **ids))
+    return _ended(LlamaForCausalLM(LlamaConfig(**sizes(context), bos_token_id=None, **ids)), tokenizer)
+
+
+def tiny_vision(tokenizer: Tokenizer, seed: int) -> tuple[CausalLM, Any]:
+    """`builtin:tiny-vision`: a Qwen2-VL of 232,000 parameters, float32, random weights of this seed, and its processor."""
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    torch.manual_seed(seed)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    start, end, image, video = tokenizer.convert_tokens_to_ids(SEES)
+    config = Qwen2VLConfig(
+        **(VISION | {"text_config": VISION["text_config"] | ids}),
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+        image_token_id=image,
+        video_token_id=video,
+    )
+    model: CausalLM = Qwen2VLForConditionalGeneration(config)
+    for parameter in model.parameters():
+        # wide enough that what is on a patch reaches the text from the first step on; .02 did not leave chance
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+    size = {"shortest_edge": LEAST_PIXELS, "longest_edge": MOST_PIXELS}
+    images = Qwen2VLImageProcessorPil(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=2, size=size)
+    return _ended(model, tokenizer), ImagesOnly(images, tokenizer)
+
+
+def _ended(model: M, tokenizer: Tokenizer) -> M:
     # the ids of a generation config are not taken from the model's, and a checkpoint has both
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -84,9 +132,16 @@ def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> L
 
 
 def load_model(
-    spec: Model, *, device: torch.device, seed: int, training: bool = True, accept: Accept | None = None
+    spec: Model,
+    *,
+    device: torch.device,
+    seed: int,
+    training: bool = True,
+    accept: Accept | None = None,
+    pixels: ImagePixels | None = None,
 ) -> Policy:
-    """Load weights and tokenizer; a fresh LoRA is attached when the recipe asks for one and `training` is set.
+    """Load weights, tokenizer and processor; a fresh LoRA is attached when the recipe asks for one and `training` is set. `pixels`
+    bounds the images of a model that reads them.
 
     Raises:
         SetupError: no such model, a file is broken, or a package is missing; and what `accept` raises.
@@ -94,6 +149,7 @@ def load_model(
     exclude_cudnn_attention()
     torch.manual_seed(seed)  # a fresh adapter is drawn from it
     folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
+    pixels = pixels or ImagePixels()
     frozen = not training or spec.lora is not None or folder is not None
     dtype = loaded_dtype(spec.dtype, device, frozen=frozen)
     _ask_hub(whole)
@@ -107,12 +163,18 @@ def load_model(
         refuse_unpadded(tokenizer.pad_token_id)
         if accept is not None:
             accept(tokenizer)
+        processor: Any = None
         if whole.path == "builtin:tiny":
             model: CausalLM = tiny_llama(tokenizer, seed, whole.context)
+        elif whole.path == TINY_VISION:
+            model, processor = tiny_vision(tokenizer, seed)
+            bound(processor, pixels)
         elif gguf := gguf_path(whole):
             model = _load_gguf(gguf, dtype, tokenizer)
         else:
             model = _load_weights(whole, dtype, device)
+        if whole.kind == "vision" and processor is None:
+            processor = model_processor(whole, tokenizer, pixels)
         # nothing here reads the model's `generation_config.json`, but every checkpoint gets a copy
         config = model.generation_config
         config.pad_token_id = tokenizer.pad_token_id
@@ -133,8 +195,51 @@ def load_model(
         if folder is not None:
             model = attach_saved(model, folder, training=training)
         elif spec.lora is not None and training:
-            model = attach_lora(model, spec.lora)
-    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=spec.path != "builtin:tiny")
+            model = attach_lora(model, spec.lora, spares_vision=spec.kind == "vision" and spec.freeze_vision)
+        elif spec.kind == "vision" and spec.freeze_vision and training:
+            freeze_vision(model)
+    if spec.head == "float32":
+        head_in_float32(model)
+    vision = None if processor is None else Vision.of(processor, model)
+    is_pretrained = spec.path not in ("builtin:tiny", TINY_VISION)
+    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=is_pretrained, vision=vision)
+
+
+def model_processor(spec: Model, tokenizer: Tokenizer, pixels: ImagePixels) -> Any:
+    """The processor of a recipe's model, which is no adapter.
+
+    Raises:
+        SetupError: there is none, or its images are bounded in another way.
+    """
+    name = spec.path if _is_hub(spec) else str(path_of(spec.path))
+    with loading_failures(f"cannot load the processor of `{spec.path}`"):
+        return load_processor(name, spec.revision, load_config(spec).model_type, tokenizer, pixels)
+
+
+def head_in_float32(model: torch.nn.Module) -> None:
+    """Have the output head multiply in float32 and give float32 logits, also under an autocast to fewer bits.
+
+    Raises:
+        SetupError: the head is no plain linear layer.
+    """
+    found: Any = causal_model(model).get_output_embeddings()
+    head = getattr(found, "base_layer", found)  # under an adapter
+    if not isinstance(head, torch.nn.Linear):
+        raise SetupError("`model.head: float32`: this model has no plain output head", hint="leave it out")
+
+    def forward(states: torch.Tensor) -> torch.Tensor:
+        weight, bias = head.weight, head.bias
+        with torch.autocast(states.device.type, enabled=False):
+            half = states.dtype == weight.dtype and states.dtype in (torch.bfloat16, torch.float16)
+            if not (half and states.is_cuda) or torch.is_grad_enabled():
+                return torch.nn.functional.linear(
+                    states.float(), weight.float(), None if bias is None else bias.float()
+                )
+            # the same products, added up in float32, without a float32 copy of the weights in each step of sampling
+            logits = torch.mm(states.reshape(-1, states.shape[-1]), weight.t(), out_dtype=torch.float32)
+            return (logits if bias is None else logits + bias.float()).view(*states.shape[:-1], -1)
+
+    head.forward = forward  # type: ignore[method-assign, assignment]
 
 
 def exclude_cudnn_attention() -> None:
@@ -162,12 +267,18 @@ def load_tokenizer(spec: Model) -> Tokenizer:
             tokenizer = _auto_tokenizer(spec.tokenizer)
         elif is_alone:
             tokenizer = load_tokenizer(base_of(spec, 0).model)
-        elif spec.path == "builtin:tiny":
-            tokenizer = byte_tokenizer(spec.context)
+        elif spec.path in ("builtin:tiny", TINY_VISION):
+            tokenizer = byte_tokenizer(spec.context, sees=spec.path == TINY_VISION)
         elif gguf := gguf_path(spec):
             tokenizer = _auto_tokenizer(str(gguf.parent), gguf_file=gguf.name)
         else:
             tokenizer = _auto_tokenizer(spec.path, revision=spec.revision)
+    if spec.kind == "vision" and not tokenizer.chat_template and spec.path != TINY_VISION:
+        # of some models the processor alone has it, in a file of its own
+        named = {"revision": spec.revision, "_raise_exceptions_for_missing_entries": False}
+        file = cached_file(spec.path if _is_hub(spec) else str(path_of(spec.path)), "chat_template.json", **named)
+        if file is not None:
+            tokenizer.chat_template = json.loads(Path(file).read_text(encoding="utf-8")).get("chat_template")
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     return tokenizer
@@ -206,8 +317,8 @@ def gguf_path(spec: Model) -> Path | None:
     return path_of(spec.path) if spec.path.endswith(".gguf") else None
 
 
-def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
-    """A fresh adapter on the frozen model; its output is unchanged until the first update.
+def attach_lora(model: CausalLM, lora: Lora, *, spares_vision: bool = False) -> CausalLM:
+    """A fresh adapter on the frozen model, or on its language part alone; its output is unchanged until the first update.
 
     Raises:
         RecipeError: a target that the model does not have, or that cannot be adapted.
@@ -223,6 +334,7 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.r,
         lora_dropout=lora.dropout,
         target_modules=lora.targets,
+        exclude_modules=rf"(?!{re.escape(language_part(model))}\.).*" if spares_vision else None,
         task_type="CAUSAL_LM",
     )
     try:
@@ -250,7 +362,8 @@ def meta_model(spec: Model) -> CausalLM:
     config = load_config(whole)
     more = {} if spec.attention is None else {"attn_implementation": spec.attention}
     with loading_failures(f"cannot load the model `{spec.path}`"), torch.device("meta"):
-        found: CausalLM = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **more)
+        kind = AutoModelForImageTextToText if spec.kind == "vision" else AutoModelForCausalLM
+        found: CausalLM = kind.from_config(config, trust_remote_code=False, **more)
     return found
 
 
@@ -291,8 +404,9 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
         )
     name = spec.path if _is_hub(spec) else str(path_of(spec.path))
     model: CausalLM
+    kind = AutoModelForImageTextToText if spec.kind == "vision" else AutoModelForCausalLM
     # transformers itself fills what is missing with random numbers and warns; here every such tensor is an error
-    model, found = AutoModelForCausalLM.from_pretrained(
+    model, found = kind.from_pretrained(
         name,
         dtype=dtype,
         trust_remote_code=False,

@@ -1,4 +1,8 @@
-"""The policy: one model with everything needed to generate from it and to score with it. Every job gets this object."""
+"""The policy: one model with everything needed to generate from it and to score with it. Every job gets this object.
+
+How this works. `Policy.of` takes the ends of a completion from model and tokenizer, and the type of forward passes from device and
+size. Rows become token ids by its chat template, or by `vision` where they show images; `without` bans tokens.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from grpo_cli.data.rows import Row
     from grpo_cli.policy.contract import CausalLM, Tokenizer
     from grpo_cli.policy.prompts.prompt import Prompts
+    from grpo_cli.policy.vision import Vision
 
 BIG = 50_000_000
 """Smallest number of parameters for bfloat16 autocast on a CPU with fast bfloat16 (1.3 times faster on
@@ -41,14 +46,24 @@ class Policy:
     is_pretrained: bool = True
     chat: Mapping[str, Any] = field(default_factory=dict)
     banned: frozenset[int] = frozenset()
+    vision: Vision | None = None
+    """What it reads images with; None where it reads text alone."""
 
     @classmethod
-    def of(cls, model: CausalLM, tokenizer: Tokenizer, *, dtype: str = "auto", is_pretrained: bool = True) -> Policy:
+    def of(
+        cls,
+        model: CausalLM,
+        tokenizer: Tokenizer,
+        *,
+        dtype: str = "auto",
+        is_pretrained: bool = True,
+        vision: Vision | None = None,
+    ) -> Policy:
         """A policy from a loaded model; `dtype` as in `model.dtype` of a recipe."""
         device = next(model.parameters()).device
         autocast = compute_dtype(dtype, device, sum(p.numel() for p in model.parameters()))
         ends = frozenset(end_tokens(model, tokenizer))
-        return cls(model, tokenizer, device, autocast, ends, is_pretrained)
+        return cls(model, tokenizer, device, autocast, ends, is_pretrained, vision=vision)
 
     @property
     def context(self) -> int | None:
@@ -82,6 +97,8 @@ class Policy:
 
     def encode(self, row: Row) -> list[int]:
         """The token ids of a row's prompt."""
+        if self.vision is not None and row.images:
+            return self.vision.encode(self.prompts.text(row), row.images)
         return encode(self.tokenizer, row, self.chat)
 
     def encode_answer(self, text: str, stop: Sequence[str] = ()) -> list[int]:

@@ -11,7 +11,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,6 +24,9 @@ from grpo_cli.policy.muon import Muon
 if TYPE_CHECKING:
     from torch import nn
 
+    from grpo_cli.data.images import RowImage
+    from grpo_cli.policy.vision import Vision
+
 IGNORED = -100  # label of tokens that are not learned: prompt and padding
 
 
@@ -35,6 +38,7 @@ class WarmupText:
     prompt_ids: list[int]
     completion_ids: list[int]
     mask: list[int] | None = None
+    images: tuple[RowImage, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def supervise(
     seed: int,
     pad_id: int,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
+    vision: Vision | None = None,
 ) -> tuple[float, float]:
     """Train in place on completion tokens only (token mean); returns the loss of the last batch and the entropy on it, in nats.
 
@@ -102,7 +107,8 @@ def supervise(
                 lambda _, states, wanted=wanted: (states[0][wanted][None], *states[1:])
             )
             try:
-                logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+                seen = {} if vision is None else vision.inputs(ids, [one.images for one in batch], scores=False)
+                logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False, **seen).logits
             finally:
                 handle.remove()
             # over the tokens of the batch: long completions weigh more
@@ -170,6 +176,7 @@ def content_key(
         for demo in part:
             parts = (demo.prompt_ids, demo.completion_ids)
             digest.update(repr(parts if demo.mask is None else (*parts, demo.mask)).encode())
+            digest.update("".join(image.sha256 for image in demo.images).encode())
         # separate the phases: the same texts split differently are another training
         digest.update(b"|")
     return digest.hexdigest()[:24]

@@ -129,7 +129,7 @@ def unreached(recipe: Recipe, steps: int, context: int | None) -> list[str]:
     train, ev, run = recipe.train, recipe.eval, f"the run's {steps:,} steps"
     said: list[str] = []
     rise = (train.lr_warmup_steps or 0) * train.updates
-    if train.method == "rl" and train.lr_warmup_steps and rise >= steps * train.updates:
+    if train.runs_grpo and train.lr_warmup_steps and rise >= steps * train.updates:
         share = (steps * train.updates - 1) / rise
         said.append(
             f"`train.lr_warmup_steps: {train.lr_warmup_steps}` is not less than {run}: the rate rises to {share:.0%} of"

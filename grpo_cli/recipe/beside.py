@@ -38,7 +38,7 @@ def trained_on_alone(recipe: Recipe) -> list[str]:
     """A warning for each of these that a group of equal outcomes would train on at full size."""
     train = recipe.train
     divides = train.scale != "none" or train.reward_combine != "sum"
-    is_exposed = train.method == "rl" and train.alive_by == "reward" and divides and train.control is None
+    is_exposed = train.runs_grpo and train.alive_by == "reward" and divides and train.control is None
     parts = list(train.split)[1:] if train.reward_combine == "split" else []
     return [ALONE.format(name) for name in [*paid_beside(recipe), *parts]] if is_exposed else []
 
@@ -46,7 +46,7 @@ def trained_on_alone(recipe: Recipe) -> list[str]:
 def unlearnable(recipe: Recipe) -> tuple[str, str] | None:
     """What cannot be learned where all answers are wrong, and what to do; None where the gate keeps no verifier back."""
     alive_by, names = recipe.train.alive_by, verifiers_beside(recipe)
-    if alive_by == "reward" or not names or recipe.train.method != "rl" or recipe.train.control is not None:
+    if alive_by == "reward" or not names or not recipe.train.runs_grpo or recipe.train.control is not None:
         return None
     shown = alive_by if isinstance(alive_by, str) else f"[{', '.join(alive_by)}]"
     primary = [name for name, one in recipe.verify.items() if one.primary]

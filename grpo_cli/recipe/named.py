@@ -11,9 +11,10 @@ found nowhere stays as it is written. `run.dir` alone counts from the current fo
 
 `refuse_foreign_code`: code in a folder that came with a model runs in no command without `--trust`. A recipe is asked as it is
 loaded, before anything that it names is imported or called. A folder came with a model where it, or one of the three folders above
-it, holds weights, a `manifest.json` or a `run.json`. Refused are code inside such a folder, any code of a recipe that lies in one
-and would be imported from there, the standard library's functions (`os:system`) as such a recipe's code, and a judge of such a
-recipe, which would be sent completions and a key. A reward beside one's own recipe, and installed packages, run as they are.
+it, holds weights or one of `MARKS`. Refused are code inside such a folder, any code of a recipe that lies in one
+and would be imported from there, the standard library's functions (`os:system`) as such a recipe's code, and a judge, a server or a
+webhook of such a recipe, which would be sent completions and a key. A run's recipe may name what a recipe in its base names, where
+no model lies. A reward beside one's own recipe, and installed packages, run as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import re
 import sys
 import tempfile
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -41,10 +42,18 @@ SCHEME = re.compile(r"[a-z0-9]+:")
 RUNS = "runs"
 TRUSTS = "GRPO_TRUST"
 """Set to 1 by `--trust`, for this process and those it starts."""
-WEIGHTS = (".safetensors", ".safetensors.index.json", ".gguf", "_model.bin", "model.bin.index.json", ".pt", ".pth")
+WEIGHTS = re.compile(
+    r"(?:\.(?:safetensors|gguf|pth?|ckpt|h5|msgpack|onnx)|model\.bin|-of-[0-9]{1,9}\.bin)(?:\.index\.json)?$",
+    re.IGNORECASE,
+)
 """How files of weights end."""
 CODE = (".py", ".pyc", ".so")
-MARKS = ("manifest.json", "run.json")
+MARKS = ("manifest.json", "run.json", "adapter_config.json", "generation_config.json", "tokenizer_config.json")
+"""Files that only a run, a checkpoint or a model has: its weights may be missing, or of a format of their own."""
+HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+"""Hosts that are this machine."""
+LARGEST = 1 << 20
+"""Bytes of a recipe that is read for what it names."""
 LEVELS = 3
 """Folders above one that are looked at."""
 HINT = "read it, then say `--trust`"
@@ -101,16 +110,18 @@ def named_by(section: Section, path: Path = ()) -> Iterator[NamedThing]:
         if here == ("stages",):
             continue
         if isinstance(section, Verify) and name == "options":
-            marks = {
-                one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(section.kind).Options)
-            }
-            searched = [option for option, mark in marks.items() if mark == Names.FOLDERS.value]
-            folders = tuple(folder for option in searched for folder in value.get(option, []))
-            for option, named in value.items():
-                if option not in searched:
-                    yield from _of_value(named, (*path, option), Names(marks.get(option) or Names.FILE.value), folders)
+            yield from _of_options(section.kind, value, path)
         else:
             yield from _of_value(value, here, _mark(field.annotation, field.metadata))
+
+
+def _of_options(kind: str, options: Mapping[str, Any], path: Path) -> Iterator[NamedThing]:
+    marks = {one.name: one.metadata.get("names") for one in dataclasses.fields(kind_class(kind).Options)}
+    searched = [option for option, mark in marks.items() if mark == Names.FOLDERS.value]
+    folders = tuple(folder for option in searched for folder in options.get(option, []))
+    for option, named in options.items():
+        if option not in searched:
+            yield from _of_value(named, (*path, option), Names(marks.get(option) or Names.FILE.value), folders)
 
 
 def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str, ...] = ()) -> Iterator[NamedThing]:
@@ -122,7 +133,7 @@ def _of_value(value: object, path: Path, what: Names | None, folders: tuple[str,
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             yield from _of_value(inner, (*path, index), what, folders)
-    elif isinstance(value, str) and what is not None:
+    elif isinstance(value, str) and what is not None and not (what is Names.CODE and "://" in value):  # an address
         yield NamedThing(dotted(path), what, value, folders)
 
 
@@ -222,23 +233,58 @@ def refuse_foreign_code(recipes: Iterable[Recipe], file: FilePath | None, base: 
     if os.environ.get(TRUSTS) == "1":
         return
     came_with = _model_folder(file.parent) if file is not None else None
+    own = "" if came_with is None or _model_folder(base) is not None else _recipes_in(base)
     for one in recipes:
         for named in named_by(one):
             if named.what is Names.CODE:
-                _refuse_code(named, base, came_with)
-        if (world := one.environment) is not None and world.harness is not None:
-            words = [base / word for word in world.harness.command.split()]
-            holder = came_with or next((f for w in words if w.is_file() and (f := _model_folder(w.parent))), None)
+                _refuse_code(named, base, None if named.text in own else came_with)
+        world = one.environment
+        for key, command in {} if world is None else world.commands.items():
+            words = [base / word for word in command]
+            holder = None if all(word in own for word in command) else came_with
+            holder = holder or next((f for w in words if w.is_file() and (f := _model_folder(w.parent))), None)
             if holder is not None:
-                said = f"`environment.harness.command` runs `{world.harness.command}`, which came with a model (`{holder}`)"
+                said = f"`environment.{key}` runs `{' '.join(command)}`, which came with a model (`{holder}`)"
                 raise RecipeError(f"{said}: it is not run", hint=HINT)
-        for name, spec in one.verify.items() if came_with is not None else ():
-            url = spec.options.get("base_url")
-            if isinstance(url, str) and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
+        sends = {f"verify.{name}": ("completions", spec.options.get("base_url")) for name, spec in one.verify.items()}
+        sends |= {f"environment.{key}": ("completions", url) for key, url in (world.urls if world else {}).items()}
+        sends |= {
+            "run.webhook": ("results", one.run.webhook),
+            "sample.vllm": ("prompts", one.sample.vllm.get("server_base_url") or one.sample.vllm.get("server_host")),
+        }
+        for key, (what, url) in sends.items() if came_with is not None else ():
+            if isinstance(url, str) and url not in own and _host(url) not in HERE:
                 raise RecipeError(
-                    f"`verify.{name}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`",
+                    f"`{key}` of a recipe that came with a model (`{came_with}`) would send {what} to `{url}`",
                     hint=HINT,
                 )
+
+
+def refuse_foreign_options(kind: str, options: Mapping[str, Any]) -> None:
+    """The same for a verifier's options as a command line has them.
+
+    Raises:
+        RecipeError: as `refuse_foreign_code`.
+    """
+    for named in _of_options(kind, options, ("--option",)) if os.environ.get(TRUSTS) != "1" else ():
+        if named.what is Names.CODE:
+            _refuse_code(named, FilePath(), None)
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname if "//" in url else url
+    except ValueError:
+        return None
+
+
+def _recipes_in(folder: FilePath) -> str:
+    """What the recipes in a folder say: a run's own recipe may name what the one that it began from names."""
+    texts = []
+    for entry in _entries(folder):
+        if entry.name.endswith((".yaml", ".yml")) and entry.is_file() and entry.stat().st_size <= LARGEST:
+            texts.append(FilePath(entry.path).read_text(encoding="utf-8", errors="replace"))
+    return "\n".join(texts)
 
 
 def _refuse_code(named: NamedThing, base: FilePath, came_with: FilePath | None) -> None:
@@ -283,7 +329,7 @@ def _model_folder(folder: FilePath) -> FilePath | None:
         for one in (start, *start.parents[:LEVELS]):
             # everything lies in these: a model in one of them did not bring the folders below
             is_shared = one in (FilePath("/"), FilePath(tempfile.gettempdir()), FilePath(os.path.expanduser("~")))
-            if not is_shared and any(e.name in MARKS or e.name.endswith(WEIGHTS) for e in _entries(one)):
+            if not is_shared and any(e.name in MARKS or WEIGHTS.search(e.name) for e in _entries(one)):
                 return one
     return None
 

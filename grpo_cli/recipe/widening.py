@@ -53,6 +53,15 @@ _CHANGES: dict[str, dict[str, Any]] = {
     },
     "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
     "gigpo": {"scale": "none", "credit": {"method": "gigpo", "norm": "mean", "gamma": 0.95, "weight": 1.0}},
+    "max_rl": {"scale": "mean"},
+    "dppo": {"ratio_clip": "tv", "clip": {"delta": 0.2, "pull": 1e-3}, "inner_epochs": 4},
+    "gmpo": {"loss": "gmpo", "ratio": "sequence", "clip": {"low": 0.4, "high": 0.4}, "inner_epochs": 4},
+    "gdpo": {"reward_combine": "normalise_then_sum"},
+    "pass_k": {"baseline": "pass_k", "pass_k": 4},
+    "opo": {"baseline": "length", "scale": "none"},
+    "otb": {"baseline": "token", "scale": "none"},
+    "vespo": {"loss": "vespo", "inner_epochs": 4},
+    "luspo": {"loss": "luspo", "ratio": "sequence", "clip": {"low": 3e-4, "high": 4e-4}, "inner_epochs": 4},
     "ppo": {"baseline": "critic", "scale": "none", "kl": {"estimator": "k1_token"}, "mini_batches": 4, "critic": {}},
 }
 
@@ -116,6 +125,8 @@ def widen(data: dict[str, Any], *, of_run: bool = False) -> dict[str, Any]:
         given = sections.get(section, {})
         if found := {key: _sources(given[key]) for key in keys if key in given}:
             out[section] = given | found
+    if isinstance(teacher := sections.get("distil", {}).get("teacher"), str):
+        out["distil"] = out["distil"] | {"teacher": [teacher]}
     for section in sections.keys() & {"verify", "shaping"}:
         out[section] = {name: _verifier(name, one, section) for name, one in out[section].items()}
     if isinstance(credit := sections.get("train", {}).get("credit"), str):
@@ -149,6 +160,15 @@ def _sources(value: Json) -> Json:
     return value
 
 
+def _of_taskset(sources: Json, of_world: dict[str, Any]) -> Json:
+    if isinstance(sources, list):
+        return [_of_taskset(one, of_world) for one in sources]
+    if isinstance(sources, dict) and str(sources.get("from", "")).startswith("verifiers:"):
+        own = sources.get("options", {})
+        return sources | {"options": of_world | own} if isinstance(own, dict) else sources
+    return sources
+
+
 def _verifier(name: str, value: Json, section: str) -> Json:
     if value is None:
         return {}
@@ -178,6 +198,14 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     sections = {key: value for key, value in out.items() if isinstance(value, dict)}
     if isinstance(lone := sections.get("data", {}).get("train"), dict):
         out["data"] = out["data"] | {"train": [lone]}
+    if sections.get("data", {}).get("images") and "model" in sections:
+        out["model"] = {"kind": "vision"} | out["model"]
+    if isinstance(world := sections.get("environment"), dict) and "data" in sections:
+        # the tasks of a taskset are listed by the Python, and with the options, that play them
+        of_world = {key: world[key] for key in ("interpreter", "options") if world.get(key)}
+        out["data"] = {
+            key: _of_taskset(one, of_world) if key in ("train", "eval") else one for key, one in out["data"].items()
+        }
     evaluation = sections.get("eval")
     if evaluation is not None and "k" not in evaluation:
         samples = evaluation.get("samples", 4)
@@ -185,8 +213,9 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     if (train := sections.get("train")) is not None:
         lora = isinstance(sections.get("model", {}).get("lora"), dict)
         out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
-        if train.get("method") == "prefer" and out.get("prefer") is None:
-            out["prefer"] = {}
+        for name in ("prefer", "distil"):
+            if train.get("method") == name and out.get(name) is None:
+                out[name] = {}
         phases = out.get("sft")
         if train.get("method") == "sft" and isinstance(phases, list):
             steps = [phase.get("steps") for phase in phases if isinstance(phase, dict)]
@@ -207,7 +236,7 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
     given = [one for one in verify.values() if isinstance(one, dict)]
     # the outcome of an environment is a verdict, unless the model's answer is judged
     harness = (world or {}).get("harness")
-    is_answer = bool(verify) and world is not None and ("tools" in world or "trl" in world)
+    is_answer = bool(verify) and world is not None and bool(world.keys() & {"tools", "trl", "mcp"})
     is_answer |= bool(verify) and isinstance(harness, dict) and harness.get("score") is None
     if world is not None and not is_answer and not any(one.get("kind") == "environment" for one in given):
         verify["environment"] = {"kind": "environment"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -70,6 +69,7 @@ def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[s
             digest = hashlib.sha256()
             for row in of_one:
                 parts = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
+                parts += [image.sha256 for image in row.images]
                 line = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
                 digest.update(line.encode("utf-8", "surrogatepass"))
             shown = f"{digest.hexdigest()[:DIGITS]} of {len(of_one):,} rows"
@@ -122,9 +122,11 @@ def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, d
         # what is not there yet (a model that will be downloaded) is not compared; what is gone raises where it is read
         if files := _digests(one, recipe, base):
             found[one.key] = files
-    if recipe.environment is not None and (harness := recipe.environment.harness) is not None:
-        key = "environment.harness.command"
-        words = shlex.split(harness.command)
+    world = recipe.environment
+    for name, words in {} if world is None else world.commands.items():
+        if name == "interpreter":
+            continue  # another build of the same Python is no other world
+        key = f"environment.{name}"
         code = [NamedThing(key, Names.CODE, f"{word}:main") for word in words if word.endswith(".py")]
         named = [*code, *(NamedThing(key, Names.FILE, word) for word in words if not word.endswith(".py"))]
         if files := {name: digest for one in named for name, digest in _digests(one, recipe, base).items()}:

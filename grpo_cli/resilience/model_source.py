@@ -117,4 +117,5 @@ def open_model(source: ModelSource, device: torch.device, accept: Accept | None 
     from grpo_cli.policy.model import load_model
 
     seed = source.recipe.train.seed
-    return load_model(model_of(source), device=device, seed=seed, training=False, accept=accept)
+    pixels = source.recipe.data.image_pixels
+    return load_model(model_of(source), device=device, seed=seed, training=False, accept=accept, pixels=pixels)

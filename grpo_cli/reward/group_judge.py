@@ -8,12 +8,13 @@ rewards from verdicts, and a `Group` holds the result.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
+
+import regex
 
 from grpo_cli.recipe.sections.recipe import Recipe, TurnCredit
 from grpo_cli.reward.group import Group
@@ -23,6 +24,8 @@ from grpo_cli.rollout.collect import EngineCall, RowCompletions
 from grpo_cli.rollout.engine import Completion, OnFinish, Turn
 from grpo_verifiers.thinking import after_thinking
 
+PATTERN_S = 2.0
+"""Seconds for one pattern of `train.credit` on one answer."""
 Decode = Callable[[list[list[int]]], list[str]]
 
 
@@ -191,7 +194,12 @@ class CreditMarker:
         """The parts of an answer: each ends where a milestone is reached for the first time, the last is the rest."""
         # patterns match text, but credit needs token positions, which `_tokens` finds
         text = self.decode([ids])[0]
-        matches = [(name, re.search(pattern, text)) for name, pattern in self.spec.patterns.items()]
+        try:
+            matches = [
+                (name, regex.search(pattern, text, timeout=PATTERN_S)) for name, pattern in self.spec.patterns.items()
+            ]
+        except TimeoutError:  # a pattern that backtracks without end: the answer is one part, credited as a whole
+            matches = []
         found = [(match.end(), name) for name, match in matches if match is not None]
         parts, start = list[Turn](), 0
         # in the order of their places in the text, not of the recipe

@@ -11,13 +11,14 @@ A completion without a verdict has no reward; a verifier's failure never counts 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.rows import Row
-from grpo_cli.environments.pool import Worlds
+from grpo_cli.environments.pool import Worlds, interpreter_of
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.sections.rewards import kind_class
 from grpo_cli.reward.errors import FailureLines
@@ -84,7 +85,26 @@ def worlds_of(spec: Environment, base: Path | None) -> Worlds | Harness:
             env=spec.env,
             episode_s=spec.endpoint.episode_s,
         )
+    interpreter = None if spec.interpreter is None else interpreter_of(spec.interpreter, base)
+    if spec.is_taskset:
+        from grpo_cli.environments.taskset import Taskset
+
+        return Taskset(
+            spec.verifiers or "",
+            interpreter or sys.executable,
+            spec.options,
+            base=base,
+            max_turns=spec.max_turns,
+            workers=spec.workers,
+            env=spec.env,
+            episode_s=spec.endpoint.episode_s,
+        )
     assert spec.kind != "harness"
+    folder = str((base or Path()).resolve())
+    servers = {name: {**one.model_dump(), "folder": folder} for name, one in (spec.mcp or {}).items()}
+    secrets = {name for one in (spec.mcp or {}).values() for name in (*one.env, *one.header_env.values())}
+    # a little less than the wall time after which a worker that waits is given up
+    mcp = {"servers": servers, "allow": spec.allow, "scope": spec.scope, "step_s": 3 * spec.timeout_s}
     return Worlds(
         spec.named,
         spec.options,
@@ -93,7 +113,9 @@ def worlds_of(spec: Environment, base: Path | None) -> Worlds | Harness:
         timeout_s=spec.timeout_s,
         memory_mb=spec.memory_mb,
         workers=spec.workers,
-        env=spec.env,
+        env=[*spec.env, *secrets],
+        interpreter=interpreter,
+        mcp=mcp if servers else None,
     )
 
 

@@ -150,6 +150,10 @@ def from_flags(
             raise UsageError(f"`--option {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
         kind, own = found[name]
         own[key] = _typed(kind, key, value)
+    from grpo_cli.recipe.named import refuse_foreign_options
+
+    for kind, own in found.values():
+        refuse_foreign_options(kind, own)
     weight_of = {}
     for text in weights:
         name, equals, value = text.partition("=")

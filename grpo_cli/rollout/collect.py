@@ -111,7 +111,10 @@ class Collect(Generic[G]):
                 prompts, generate = play.prompts, play.generate
             else:
                 prompts = [self.encode(self.rows[row]) for row in rows]
-                generate = partial(self.engine.generate, [Request(ids, size) for ids in prompts])
+                requests = [
+                    Request(ids, size, images=self.rows[row].images) for ids, row in zip(prompts, rows, strict=True)
+                ]
+                generate = partial(self.engine.generate, requests)
             found = generate(
                 settings, on_finish=on_finish, on_progress=lambda done, _: self.progress.phase("generate", done, total)
             )

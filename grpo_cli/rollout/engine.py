@@ -19,6 +19,7 @@ from grpo_cli.recipe.engines import EngineKind
 from grpo_verifiers.verifier import Played
 
 if TYPE_CHECKING:
+    from grpo_cli.data.images import RowImage
     from grpo_cli.recipe.sections.method import Sample
 
 
@@ -169,6 +170,8 @@ class Request:
     slot: CacheSlot | None = None
     """Set for turns of episodes, in all requests of a call or in none. An engine without such a cache recomputes the
     history, with the same result."""
+    images: tuple[RowImage, ...] = ()
+    """What the image tokens of the prompt stand for."""
 
     @property
     def ids(self) -> list[int]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.policy.contract import Tokenizer
     from grpo_cli.policy.policy import Policy
+    from grpo_cli.policy.vision import Vision
     from grpo_cli.recipe.sections.method import Sample
 
 
@@ -37,6 +38,7 @@ def make_engine(
     max_rows: int | None = None,
     autocast: torch.dtype | None = None,
     note: Callable[[str], None] | None = None,
+    vision: Vision | None = None,
 ) -> Engine:
     """The engine `name` for the unwrapped model.
 
@@ -48,6 +50,7 @@ def make_engine(
         max_rows: completions in flight at most; as memory allows where None.
         autocast: the type that products run in; the weights' own where None.
         note: takes one line for a fallback.
+        vision: what the model reads images with.
 
     Raises:
         SetupError: `vllm`, which generates inside the trainer, or `graph` cannot drive this model.
@@ -66,6 +69,8 @@ def make_engine(
         pad_id = getattr(tokenizer, "pad_token_id", None)
 
     def made(tried: str) -> Engine:
+        if vision is not None and ENGINES[tried].is_selective:
+            raise CannotDrive(tried, "it reads images")
         # imported only when used: other engines must not slow down the start
         module, _, function = ENGINES[tried].factory.partition(":")
         factory: Factory = getattr(import_module(module), function)
@@ -77,6 +82,7 @@ def make_engine(
             max_rows=max_rows,
             autocast=autocast,
             note=note or (lambda _: None),
+            vision=vision,
         )
 
     # an engine tests a model by a trial run, so create it to find out; the last engine accepts any model
@@ -98,7 +104,13 @@ def policy_engine(name: str, policy: Policy, note: Callable[[str], None]) -> Eng
         SetupError: it cannot drive this model.
     """
     return make_engine(
-        name, policy.model, policy.tokenizer, end_ids=policy.end_ids, autocast=policy.autocast, note=note
+        name,
+        policy.model,
+        policy.tokenizer,
+        end_ids=policy.end_ids,
+        autocast=policy.autocast,
+        note=note,
+        vision=policy.vision,
     )
 
 

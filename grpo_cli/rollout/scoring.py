@@ -1,6 +1,7 @@
 """Log-probs of given completions in one forward pass, without gradients; equal pairs of prompt and completion run once.
 
-For methods that score texts which the policy did not draw: `train/cuts.py` scores answers behind the cuts of a thinking.
+For methods that score texts which the policy did not draw: `train/cuts.py` scores answers behind the cuts of a thinking,
+`train/distil.py` completions behind another prompt. `distributions` returns all words' log-probs.
 
 On a CPU, where the time of a forward pass is proportional to its tokens, completions share the pass over their prompt.
 On other devices, and for models that cannot share it, each pair is a row padded on the right; a causal model never sees
@@ -9,7 +10,7 @@ that padding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,29 @@ class DraftScorer:
             if self.shares_prompts and each:
                 found |= zip(each, self._shared(each, temperature), strict=True)
             else:
-                embeddings = self.base.get_input_embeddings()
-                most = LOGITS.get(embeddings.weight.device.type, LOGITS["cpu"]) // embeddings.num_embeddings
-                lengths = [len(prompt) + len(ids) for prompt, ids in each]
-                for chunk in chunk_by_tokens(lengths, min(TOKENS, most)):
+                for chunk in self._chunks([(len(prompt), len(ids)) for prompt, ids in each]):
                     some = [each[i] for i in chunk]
                     found |= zip(some, self._padded(some, temperature), strict=True)
         return [found[pair] for pair in pairs]
+
+    def distributions(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Each completion's place and its [T, V] float32 log-probs of all words, one after the other."""
+        import torch
+
+        with numerics(self.model, self.autocast), evaluating(self.model), unwrapped_forward(self.model):
+            for chunk in self._chunks([(len(p), len(c)) for p, c in zip(prompts, completions, strict=True)]):
+                pairs = [(tuple(prompts[i]), tuple(completions[i])) for i in chunk]
+                logits, _ = self._logits(pairs)
+                parts = torch.split((logits / temperature).log_softmax(-1), [len(ids) for _, ids in pairs])
+                yield from zip(chunk, parts, strict=True)
+
+    def _chunks(self, sizes: Sequence[tuple[int, int]]) -> Iterable[Sequence[int]]:
+        """The places of pairs of these sizes, as many together as a pass takes."""
+        embeddings = self.base.get_input_embeddings()
+        most = LOGITS.get(embeddings.weight.device.type, LOGITS["cpu"]) // embeddings.num_embeddings
+        return chunk_by_tokens([prompt + ids for prompt, ids in sizes], min(TOKENS, most))
 
     def _can_share(self) -> bool:
         """Whether both ways agree, also where prompts differ in length."""
@@ -89,7 +106,14 @@ class DraftScorer:
         return [logps[: len(ids)] for logps, (_, ids) in zip(found.logps_BT.tolist(), pairs, strict=True)]
 
     def _padded(self, pairs: Sequence[Pair], temperature: float) -> list[list[float]]:
-        """Logits only where a token of a completion is predicted."""
+        logits, labels = self._logits(pairs)
+        scaled = logits if temperature == 1 else logits / temperature
+        logps = (scaled.gather(1, labels[:, None])[:, 0] - scaled.logsumexp(-1)).tolist()
+        ends = list(accumulate(len(ids) for _, ids in pairs))
+        return [logps[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _logits(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+        """[N, V] float32 logits where a token of a completion is predicted, pair by pair, and those [N] tokens."""
         import torch
 
         device = self.base.get_input_embeddings().weight.device
@@ -107,10 +131,6 @@ class DraftScorer:
         handle = self.base.get_output_embeddings().register_forward_pre_hook(keep_wanted)
         try:
             inputs = torch.tensor(padded, device=device)
-            logits: Tensor = self.base(input_ids=inputs, use_cache=False).logits[0].float()
+            return self.base(input_ids=inputs, use_cache=False).logits[0].float(), labels
         finally:
             handle.remove()
-        scaled = logits if temperature == 1 else logits / temperature
-        logps = (scaled.gather(1, labels[:, None])[:, 0] - scaled.logsumexp(-1)).tolist()
-        ends = list(accumulate(len(ids) for _, ids in pairs))
-        return [logps[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -9,12 +9,16 @@ processors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError, TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.recipe.engines import ENGINES
+from grpo_cli.rollout.decoding.sampling import invert, sample_keys, uniforms
 from grpo_cli.rollout.engine import (
     NOT_FINITE,
     NOT_FINITE_HINT,
@@ -32,12 +36,15 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from grpo_cli.policy.contract import Tokenizer
+    from grpo_cli.policy.vision import Vision
+
+
+IMAGE_ROWS = 64
+"""Rows that show images in one call of the model."""
 
 
 class TransformersEngine:
     """Works with every model that has `generate`."""
-
-    kind = ENGINES["transformers"]
 
     def __init__(
         self,
@@ -46,8 +53,11 @@ class TransformersEngine:
         *,
         pad_id: int | None = None,
         tokenizer: Tokenizer | None = None,
+        vision: Vision | None = None,
     ) -> None:
-        self.model, self.end_ids, self.tokenizer = model, sorted(end_ids), tokenizer
+        self.model, self.end_ids, self.tokenizer, self.vision = model, sorted(end_ids), tokenizer, vision
+        # rows that show images are drawn by numbers of their own
+        self.kind = replace(ENGINES["transformers"], has_own_seeds=vision is not None)
         self.pad_id = pad_id if pad_id is not None else (self.end_ids[0] if self.end_ids else 0)
         base: Any = causal_model(model)
         self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
@@ -76,12 +86,15 @@ class TransformersEngine:
             return [[] for _ in requests]
         base: Any = causal_model(self.model)
         device = next(base.parameters()).device
-        longest = max(len(request.prompt_ids) for request in requests)
-        # left padding: `generate` appends, so the last prompt token must be in the last column
-        padded = [[self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)]
-        real = [[0] * (longest - len(q.prompt_ids)) + [1] * len(q.prompt_ids) for q in requests for _ in range(q.n)]
         stops = stop_words(settings.stop, self.tokenizer)
-        watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
+        shown = self.vision if any(request.images for request in requests) else None
+        # pixels are by far the largest input: rows that show images go through the model in parts
+        size = IMAGE_ROWS if shown else len(places)
+        table = torch.empty(0)
+        if shown:  # a number of its own for each sample and token: rows do not depend on which others are beside them
+            seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()).item())
+            table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
+        parts = [places[at : at + size] for at in range(0, len(places), size)]
         # fork the random state of this device only: forking all would create a context on each
         devices = [device] if device.type == "cuda" else []
         # the rules of sampling run as our processors after the one that records the raw logits: here they are all off
@@ -97,6 +110,7 @@ class TransformersEngine:
         )
         # `generate` uses torch's global generator, which dropout and shuffling in training use too
         seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
+        done: list[list[Completion]] = [[] for _ in requests]
         own = base.generation_config
         # `generate` takes unset values from the model's `generation_config.json`, including penalties, beams and forced
         # tokens. Only the recipe may determine sampling
@@ -105,20 +119,33 @@ class TransformersEngine:
             with evaluating(base), seeded:
                 if settings.seed is not None:
                     torch.manual_seed(settings.seed)
-                base.generate(
-                    input_ids=torch.tensor(padded, device=device),
-                    attention_mask=torch.tensor(real, device=device),
-                    generation_config=config,
-                    logits_processor=watch.processors(),
-                    stopping_criteria=[watch.stop],
-                    # these weights are not sharded: under ZeRO-3 transformers would wait for other ranks
-                    synced_gpus=False,
-                )
+                for at, part in enumerate(parts):
+                    rows = [requests[r] for r, _ in part]
+                    longest = max(len(row.prompt_ids) for row in rows)
+                    # left padding: `generate` appends, so the last prompt token must be in the last column
+                    padded = [[self.pad_id] * (longest - len(row.prompt_ids)) + row.prompt_ids for row in rows]
+                    real = [[0] * (longest - len(row.prompt_ids)) + [1] * len(row.prompt_ids) for row in rows]
+                    ids = torch.tensor(padded, device=device)
+                    progress = partial(_further, on_progress, at * size, len(places)) if on_progress else None
+                    banned = [partial(_without, sorted(shown.image_ids))] if shown else []
+                    drawn = []
+                    if shown and not settings.greedy:
+                        drawn.append(partial(_drawn, table[at * size :][: len(part)].to(device), count()))
+                    watch = SampleWatch(part, set(self.end_ids), settings, stops, on_finish, progress)
+                    base.generate(
+                        input_ids=ids,
+                        attention_mask=torch.tensor(real, device=device),
+                        generation_config=config,
+                        logits_processor=watch.processors(banned, drawn),
+                        stopping_criteria=[watch.stop],
+                        # these weights are not sharded: under ZeRO-3 transformers would wait for other ranks
+                        synced_gpus=False,
+                        **(shown.inputs(ids, [row.images for row in rows], scores=False) if shown else {}),
+                    )
+                    for (request, _), found in zip(part, watch.completions(), strict=True):
+                        done[request].append(found)
         finally:
             base.generation_config = own
-        done: list[list[Completion]] = [[] for _ in requests]
-        for (request, _), found in zip(places, watch.completions(), strict=True):
-            done[request].append(found)
         return done
 
     def release(self) -> None:
@@ -145,12 +172,12 @@ class SampleWatch:
         self.open = set(range(len(places)))
         self.stopped: set[int] = set()
 
-    def processors(self) -> list[Any]:
-        """The recorder, then the rules in the order Hugging Face applies them."""
+    def processors(self, before: Sequence[Any] = (), behind: Sequence[Any] = ()) -> list[Any]:
+        """The recorder, then the rules in the order Hugging Face applies them, with more `before` and `behind` them."""
         from transformers.generation import logits_process as rules
 
         s = self.settings
-        chain: list[Any] = [self._record]
+        chain: list[Any] = [self._record, *before]
         if s.penalises:
             chain.append(rules.RepetitionPenaltyLogitsProcessor(s.repetition_penalty))
         if not s.greedy:
@@ -163,7 +190,7 @@ class SampleWatch:
                 chain.append(rules.TopPLogitsWarper(s.top_p))
             if s.min_p:
                 chain.append(rules.MinPLogitsWarper(s.min_p))
-        return rules.LogitsProcessorList(chain)  # type: ignore[no-any-return]
+        return rules.LogitsProcessorList([*chain, *behind])  # type: ignore[no-any-return]
 
     def _record(self, _: Tensor, scores: Tensor) -> Tensor:
         # a copy: later processors write into `scores`
@@ -218,8 +245,33 @@ class SampleWatch:
         return [self._completion(row) for row in range(len(self.places))]
 
 
+def _without(banned: list[int], _: Tensor, scores: Tensor) -> Tensor:
+    """Logits with which these tokens are not drawn: an image token without an image has no meaning."""
+    scores[:, banned] = float("-inf")
+    return scores
+
+
+def _drawn(uniforms: Tensor, steps: Iterator[int], _: Tensor, scores: Tensor) -> Tensor:
+    """Logits that leave one token a row: the one that the row's uniform number of this step picks."""
+    import torch
+
+    weights = (scores - scores.amax(-1, keepdim=True)).float().exp()
+    chosen, _total = invert(weights, uniforms[:, next(steps)])
+    return torch.full_like(scores, float("-inf")).scatter(1, chosen[:, None], 0.0)
+
+
+def _further(on_progress: OnProgress, before: int, total: int, done: int, _: int) -> None:
+    on_progress(before + done, total)
+
+
 def make_transformers_engine(
-    model: nn.Module, ends: set[int], *, tokenizer: Tokenizer | None, pad_id: int | None, **_: object
+    model: nn.Module,
+    ends: set[int],
+    *,
+    tokenizer: Tokenizer | None,
+    pad_id: int | None,
+    vision: Vision | None,
+    **_: object,
 ) -> TransformersEngine:
     """The `rollout.make.Factory` of this engine."""
-    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)
+    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer, vision=vision)

@@ -14,6 +14,8 @@ def why_no_name(name: str) -> str:
     """Why this cannot name a run or a sweep; empty where it can."""
     if "/" in name or "\\" in name or name in (".", ".."):
         return "it must be one folder name"
+    if name == "last":
+        return "commands take it for the newest run"
     if name.startswith("."):
         return "a name with a dot in front is hidden"
     return _why_no_word(name) or (f"it has more than {MOST_BYTES} bytes" if len(name.encode()) > MOST_BYTES else "")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.text import number, visible
 
 ENVIRONMENT = "environment"
 """The name that the verifier of an environment's outcome has where the recipe gives it no other."""
@@ -90,3 +91,40 @@ def in_one_line(sample: SampleRecord) -> str:
         return sample.completion
     said = [(turn.get("text", ""), turn.get("observation", "")) for turn in sample.turns]
     return " · ".join(f"{text} → {seen}" if seen else text for text, seen in said)
+
+
+def group_lines(records: Sequence[SampleRecord]) -> list[str]:
+    """A group for a person to read: the prompt, then every completion, an episode turn by turn, under its verdicts."""
+    first = records[0]
+    right = sum(record.is_right for record in records)
+    lines = [f"row {visible(first.row)}", *_indented(first.prompt)]
+    if (answer := first.fields.get("answer")) is not None:
+        lines.append(f"expected: {visible(str(answer))}")
+    lines.append(f"{right} of {len(records)} right")
+    for i, record in enumerate(records, 1):
+        outcome = record.outcome.value if record.outcome else "no verdict"
+        cut = ", cut" if record.truncated else ""
+        lines += ["", f"— {i}: {outcome}, reward {number(record.reward)}, {record.tokens} tokens{cut}"]
+        for at, turn in enumerate(record.turns, 1):
+            facts = [f"reward {number(turn['reward'])}"] if turn.get("reward") else []
+            facts += [f"milestone {visible(str(turn['milestone']))}"] if turn.get("milestone") else []
+            facts += [] if turn.get("valid", True) else ["not valid"]
+            # where a harness rewrote its history, a row of its own begins
+            row = record.rows[turn["row"]] if 0 < turn.get("row", 0) < len(record.rows) else {}
+            facts += [f"row {turn['row']}, {row.get('why')}"] if row else []
+            lines += _indented(str(turn.get("text", "")), f"{at}. ")
+            seen = str(turn.get("observation", ""))
+            lines += [*_indented(seen, "→ ")] if seen else []
+            lines += [f"  ({', '.join(facts)})"] if facts else []
+        lines += [] if record.turns else _indented(record.completion)
+        if counted := {name: n for name, n in record.endpoint.items() if n}:
+            lines.append(f"  endpoint: {', '.join(f'{name} {n}' for name, n in counted.items())}")
+        for name, verdict in record.verdicts.items():
+            said = f" answer `{visible(str(verdict.answer))}`" if verdict.answer is not None else ""
+            lines.append(f"  {name}: {verdict.outcome.value} ({visible(verdict.reason)}){said}")
+    return lines
+
+
+def _indented(text: str, mark: str = "") -> list[str]:
+    parts = text.splitlines() or [""]
+    return [f"  {mark if i == 0 else ' ' * len(mark)}{visible(line)}" for i, line in enumerate(parts)]

@@ -25,13 +25,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.advantage import gate, inverted, told_apart
+from grpo_cli.algorithm.advantage import gate, inverted, token_baseline, told_apart
 from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
 from grpo_cli.algorithm.loss import Span, spread
 from grpo_cli.algorithm.turn_credit import Steps, cut_values, cut_weights, gains, gigpo, milestones, reached, subgoals
+from grpo_cli.errors import TrainingError
 from grpo_cli.recipe.sections.recipe import Recipe, Train, TurnCredit
 from grpo_cli.reward.group import Group
+from grpo_cli.reward.hints import Hints
 from grpo_cli.rollout.engine import Completion, Turn
+from grpo_cli.rollout.scoring import DraftScorer
 from grpo_verifiers.verdict import Outcome
 
 
@@ -274,6 +277,34 @@ def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: 
     return TurnParts(parts, {"credit/subgoals": fmean(counts)} if counts else {})
 
 
+def energies(
+    scorer: DraftScorer, said: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float
+) -> list[list[float]]:
+    """Of each prompt and completion, the squared length of the gradient on the logits of each token: 1 - 2 p + sum of p^2."""
+    found: list[list[float]] = [[] for _ in said]
+    prompts, completions = [prompt for prompt, _ in said], [ids for _, ids in said]
+    for place, logps_TV in scorer.distributions(prompts, completions, temperature):
+        ids = torch.tensor(completions[place], device=logps_TV.device)[:, None]
+        # (1 - p)^2 and the squares of the others: with p near 1 the three terms cancel in float32
+        missed_T = torch.expm1(logps_TV.gather(1, ids)[:, 0]).double().square()
+        others_T = logps_TV.scatter(1, ids, -math.inf).exp().square().sum(dim=-1)
+        found[place] = (missed_T + others_T).tolist()
+    return found
+
+
+def with_token_baseline(
+    train: Train, groups: Sequence[Group], made: Credit, energy: Sequence[Sequence[float]]
+) -> Credit:
+    """The credit with an advantage of each token (`baseline: token`), by the `energy` of each token of each sample."""
+    width = max((len(c.token_ids) for group in groups for c in group.completions), default=0)
+    padded = torch.tensor([[*row, *[0.0] * (width - len(row))] for row in energy], dtype=torch.float64)
+    lengths = torch.tensor([len(c.token_ids) for group in groups for c in group.completions])
+    shape = (len(groups), -1, width)
+    mask_PGT = (torch.arange(width) < lengths[:, None]).view(shape)
+    A_PGT = token_baseline(paid(train, groups).rewards_PG, padded.view(shape), mask_PGT, floor=train.floor)
+    return replace(made, A_PGT=A_PGT, A_PG=A_PGT.sum(dim=-1) / mask_PGT.sum(dim=-1).clamp(min=1))
+
+
 class CreditMethod(Protocol):
     """The interface of a method that a step uses."""
 
@@ -300,9 +331,21 @@ class Method:
         return cls(recipe.train, weights, fine, step)
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
-        """The credit of each sample of these groups, all of one size; `penalty_PG` is subtracted from the rewards."""
+        """The credit of each sample of these groups, all of one size; `penalty_PG` is subtracted from the rewards.
+
+        Raises:
+            TrainingError: a reward below 0, which `scale: mean` cannot divide by.
+        """
         pay = paid(self.train, groups)
         rewards_PG = pay.rewards_PG
+        if self.train.scale == "mean" and bool((rewards_PG < 0).any()):
+            raise TrainingError(
+                f"`train.scale: mean` divides by the mean reward of a group, and one reward is {float(rewards_PG.nan_to_num(0).min()):g}",
+                hint="pay no less than 0, or say another `scale`",
+            )
+        lengths_PG = None
+        if self.train.baseline == "length":
+            lengths_PG = _tensor([[c.sampled_tokens for c in group.completions] for group in groups])
         parts_PGK = weights_K = None
         if self.train.reward_combine == "normalise_then_sum":
             # in the order of the weights below
@@ -316,13 +359,14 @@ class Method:
             # paid for agreeing with itself, a group that is all wrong would learn to be sure of what is wrong
             parts_PGK = torch.where(pay.gated_P[:, None, None], 0.0 * parts_PGK, parts_PGK)
             weights_K = _tensor([[part.at(self.step) for part in self.train.split.values()]])[0]
-        own = credit(self.train, rewards_PG, parts_PGK, weights_K)
+        own = credit(self.train, rewards_PG, parts_PGK, weights_K, lengths_PG=lengths_PG)
         metrics = shaping_metrics(self.train, groups, pay.alive_P, own.A_PG)
         if self.train.reward_combine == "split":
             metrics |= split_metrics(self.train, groups, own.A_PG, self.step)
         if self.train.credit is None:
-            made = own if penalty_PG is None else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
-            return replace(made, metrics=metrics)
+            if penalty_PG is not None:
+                own = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, lengths_PG=lengths_PG)
+            return replace(own, metrics=metrics)
         if self.train.credit.method == "rredcot":
             finer = cut_credit(self.train.credit, groups, own.A_PG)
             return replace(credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer), metrics=metrics)
@@ -350,3 +394,20 @@ class Method:
     def has_signal(self, group: Group) -> bool:
         """Whether some advantage of the group is not 0; this does not depend on the rest of the batch."""
         return bool(self.credit([group]).signal_P[0])
+
+
+@dataclass(frozen=True)
+class DistilMethod:
+    """`train.method: distil`, which gives credit to groups as `Method` does; a group with a teacher has signal."""
+
+    own: Method
+    hints: Hints
+
+    def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
+        """The credit of each sample before its teacher is asked."""
+        return self.own.credit(groups, penalty_PG)
+
+    def has_signal(self, group: Group) -> bool:
+        """Whether the group teaches by its rewards, or has a teacher."""
+        signal = self.own.has_signal(group)
+        return signal or any(hint is not None for hint in self.hints.of([group], [signal])[0])

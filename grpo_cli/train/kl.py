@@ -139,6 +139,8 @@ class KlWatch:
 
 def keeps_reference(recipe: Recipe) -> bool:
     """Whether a run needs its initial weights, also after a resume."""
-    if recipe.train.method != "rl":
+    if not recipe.train.runs_grpo:
         return False
+    if recipe.distil is not None and recipe.distil.weights == "base":
+        return True
     return recipe.train.kl.beta > 0 or recipe.monitor.kl != "off"

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import MicroBatchLogProbs
+from grpo_cli.data.images import RowImage
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import evaluating
@@ -117,12 +118,13 @@ class RecordedLogProbs:
     def __call__(self, request: LogProbRequest) -> LogProbs:
         found = self.source(request)
         scored = self.scored
+        is_dead = scored.objective.drop_dead and not scored.inputs["advantages"].any()
         scored.update(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
         # filled on the device: a copy from the host would wait for the device
         rows = tokens_B.new_full((), len(tokens_B))
         size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
-        if scored.objective.drop_dead and not scored.inputs["advantages"].any():
+        if is_dead:
             size.zero_()  # a row without gradient that was kept so that the loss has a graph
         self.count(size)
         return found
@@ -134,6 +136,8 @@ class ScoringTrainer(Protocol):
     accelerator: Accelerator
     args: GRPOConfig
     temperature: float
+    images: list[tuple[RowImage, ...]]
+    """The images of each row of the batch that is scored; empty where the model reads text alone."""
 
     @property
     def whole(self) -> nn.Module: ...
@@ -220,8 +224,12 @@ def check_agreement(trainer: ScoringTrainer, engine: Engine, policy: Policy, row
     longer = prompt[-LONGEST:] if len(prompt) > 1 else prompt * 2
     # different lengths, so that one prompt is padded: position ids behind padding are the most frequent fault
     prompts = [longer, longer[len(longer) // 2 :]]
+    if (
+        row.images
+    ):  # a prompt that is cut has lost image tokens: whole, with another one of the same image and more text
+        prompts, trainer.images = [prompt, prompt + prompt[-1:]], [row.images] * 2
     found = engine.generate(
-        [Request(ids, 1) for ids in prompts],
+        [Request(ids, 1, images=row.images) for ids in prompts],
         SamplingSettings(max_tokens=min(TOKENS, most), temperature=trainer.temperature, seed=0),
     )
     sampled = [completions[0] for completions in found]

@@ -34,6 +34,7 @@ from grpo_cli.resilience.checkpoint import TrainState
 from grpo_cli.reward.errors import ERRORS_HINT, FailureLines
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
+from grpo_cli.reward.hints import Hints, hints_of
 from grpo_cli.reward.judge import Judge, RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
@@ -45,7 +46,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import drawn_stats, right_inconsistent, step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, Utilisation
-from grpo_cli.train.credit import CreditMethod, Method
+from grpo_cli.train.credit import CreditMethod, DistilMethod, Method
 from grpo_cli.train.prefer.pairs import PairMethod
 from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
 
@@ -177,6 +178,7 @@ class Loop:
         self.utilisation: Utilisation | None = None
         self._account: StepAccount | None = None
         self.lines = FailureLines()
+        self.hints: Hints | None = None
 
     @classmethod
     def of(cls, parts: RolloutParts, run: RunFolder, display: Display, clusters: Clusters | None = None) -> Loop:
@@ -189,12 +191,13 @@ class Loop:
         collect = judged_rollouts(parts, StepProgress(clock, display))
         loop = cls(parts.recipe, parts.rows, collect, run, display, clock, clusters)
         loop.utilisation, loop.lines = Utilisation.of(parts.policy), parts.judge.lines
+        loop.hints = hints_of(parts.recipe, parts.rows, parts.judge)
         return loop
 
     @property
     def method(self) -> CreditMethod:
         """What the step under way learns from its samples."""
-        return method_of(self.recipe, self.steps_done)
+        return method_of(self.recipe, self.steps_done, self.hints)
 
     @property
     def ranks(self) -> Ranks:
@@ -340,9 +343,12 @@ class Loop:
         return samples, self.errors_seen + sum(map(max, raised, lost))
 
 
-def method_of(recipe: Recipe, step: int) -> CreditMethod:
-    """The method that gives credit to the samples of a step, counted from 0, by a recipe."""
-    return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe, step)
+def method_of(recipe: Recipe, step: int, hints: Hints | None = None) -> CreditMethod:
+    """The method that gives credit to the samples of a step, counted from 0, by a recipe; `hints` are those of its teacher."""
+    if recipe.train.method == "prefer":
+        return PairMethod.of(recipe)
+    own = Method.of(recipe, step)
+    return own if hints is None else DistilMethod(own, hints)
 
 
 def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:

@@ -11,9 +11,7 @@
 This corrects four things in TRL: a NaN loss is shown as 0, the optimizer steps on non-finite gradients, rows without
 advantage cost a forward and backward pass, and the order of rows depends on a sampler that is not saved.
 
-The file has three parts: the hooks (`Trainer`), the loss of a micro-batch (`hooked_loss`), and decisions made once,
-when the trainer is created (`packed_source` and the functions after it). B rows of a micro-batch, T completion tokens,
-P prompts, G samples.
+`Trainer` holds the hooks, `hooked_loss` is the loss of a micro-batch of B rows and T completion tokens; P prompts, G samples.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.algorithm import loss as losses
 from grpo_cli.algorithm.loss import PER_ROW, MicroBatchLogProbs, Objective, aggregate, drop_dead_rows
+from grpo_cli.data.images import RowImage
 from grpo_cli.distributed.exchange import LocalStatistics, take_weights
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
@@ -42,6 +41,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.modes import causal_model, is_in_4bit
 from grpo_cli.policy.positions import needs_positions
+from grpo_cli.policy.vision import Vision
 from grpo_cli.recipe.sections.course import DEEPSPEED, keeps_whole
 from grpo_cli.recipe.sections.method import acts_on_every_row, whole_only
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
@@ -51,9 +51,12 @@ from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.logprobs import can_share, draws_dropout
 from grpo_cli.rollout.mixing import batch_mixtures, mixed_as_sampled
+from grpo_cli.rollout.scoring import DraftScorer
 from grpo_cli.rollout.vllm.server import ServerLost
+from grpo_cli.train.credit import energies, with_token_baseline
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.cuts import CutValues
+from grpo_cli.train.distil import Distillation, TopkLogProbs
 from grpo_cli.train.kl import KlWatch, Reference, add_reference
 from grpo_cli.train.log_probs import (
     Batch,
@@ -68,9 +71,7 @@ from grpo_cli.train.log_probs import (
 )
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.packed.recompute import Keeping, repeatable_layers
-from grpo_cli.train.packed.score import ScoreNumerics
-from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
-from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.packed.source import packed_source
 from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_batch import (
     EmptyRows,
@@ -83,7 +84,16 @@ from grpo_cli.train.trl_batch import (
     reward,
 )
 from grpo_cli.train.trl_config import autocast_of
-from grpo_cli.train.updates import MiniBatches, NonFinite, Norm, UpdateMetrics, by_length, may_sort, reshuffled
+from grpo_cli.train.updates import (
+    MiniBatches,
+    NonFinite,
+    Norm,
+    UpdateMetrics,
+    by_length,
+    may_sort,
+    put_clip_metrics,
+    reshuffled,
+)
 
 
 class Trainer(ShardedTrainer):
@@ -104,7 +114,9 @@ class Trainer(ShardedTrainer):
         callbacks: list[TrainerCallback],
         on_checkpoint: Callable[[Trainer, Path], None],
         replica: Replica | None = None,
+        vision: Vision | None = None,
     ) -> None:
+        self.vision, self.images = vision, list[tuple[RowImage, ...]]()
         self.loop, self.on_checkpoint = loop, on_checkpoint
         if not loop.ranks.is_alone:
             take_weights(model)  # before anything copies them: an adapter is drawn by each process
@@ -116,7 +128,8 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         rows = EmptyRows(recipe.sample.prompts * (args.max_steps // train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        absolute = needs_positions(model)  # a forward pass, so before the weights are sharded
+        # a forward pass, so before the weights are sharded; a model that reads images makes positions itself
+        absolute = vision is None and needs_positions(model)
         adapters = [(p, p.data) for p in model.parameters() if p.requires_grad and is_in_4bit(model)]
         super().__init__(
             recipe.launch.strategy,
@@ -132,10 +145,13 @@ class Trainer(ShardedTrainer):
             parameter.data = own  # TRL makes them bfloat16 over weights in 4 bits, which swallows small updates
         self.train_dataset = rows
         self.remove_callback(PrinterCallback)
+        outputs, exact_head = ("log_probs", "entropy"), args.cast_lm_head_to_fp32 or recipe.model.head == "float32"
+        if exact_head and not args.cast_lm_head_to_fp32:
+            add_fused_lm_head(causal_model(self.model), self.temperature, True, outputs)
         if replica is not None:
             # TRL has patched the policy's output head; the copy that generates must compute the same
-            copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
-            add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
+            copy = causal_model(replica.model)
+            add_fused_lm_head(copy, self.temperature, exact_head, outputs)
             if self.strategy == "zero3":
                 from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
@@ -150,7 +166,8 @@ class Trainer(ShardedTrainer):
             keeps_whole(self.strategy) and not self.use_vllm and are_exact(loop.collect.engine, model, args)
         )
         # small operations of the model that run as one kernel during training; none on a CPU
-        fuses = self.accelerator.device.type == "cuda" and keeps_whole(self.strategy) and not args.torch_compile
+        fuses = vision is None and self.accelerator.device.type == "cuda" and keeps_whole(self.strategy)
+        fuses = fuses and not args.torch_compile
         self.fused: list[Patch] = update_patches(model, autocast_of(args)) if fuses else []
         # what lies in memory between the passes; sharded models leave it to their library
         self.keeping = Keeping(train.recomputes if keeps_whole(self.strategy) else "no", train.offload != "no")
@@ -159,7 +176,11 @@ class Trainer(ShardedTrainer):
                 f"`train.recompute: {self.keeping.recompute}` finds no layers that can be made again in this model",
                 hint="leave it out",
             )
-        self.packed = packed_source(self, loop, model, args, self.fused, absolute)
+        beside = {"an entropy bonus": self._entropy_bonus_enabled, "a model that reads images": vision is not None}
+        beside["a loss of the router"] = getattr(self, "aux_loss_enabled", False)
+        self.packed = packed_source(
+            loop, model, args, self.fused, self.keeping, self.gradients, beside, absolute=absolute
+        )
         trl = TrlLogProbs(absolute)
         # our forward pass computes the same from fewer tokens, because each prompt is computed once. These settings
         # need TRL's own pass: it gathers shards, or it computes more than ours
@@ -168,7 +189,7 @@ class Trainer(ShardedTrainer):
             and not recipe.sample.mixed
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and self.keeping.recompute == "no"  # a layer that is made again would write its keys and values twice
-            and can_share(model)
+            and (vision is None and can_share(model))
         )
         self.source: LogProbSource = self.packed or (
             SharedPromptLogProbs(self.accelerator, self.model, self.temperature, trl) if shares else trl
@@ -177,9 +198,13 @@ class Trainer(ShardedTrainer):
         self.critic = CriticLearning.of(
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
-        self.also_saved = self.critic  # saved and loaded with the model
         autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         self.cuts = CutValues.where_asked(loop, self.whole, tokenizer, autocast)
+        self.absolute, self.distil = absolute, Distillation.where_asked(loop, self.whole, tokenizer, autocast)
+        self.also_saved = self.critic or self.distil  # saved and loaded with the model
+        if self.distil is not None and self.distil.spec.loss == "topk":
+            self.objective = replace(self.objective, drop_dead=False)  # it acts on rows without an advantage
+        self.scorer = DraftScorer(self.whole, autocast) if train.baseline == "token" else None
         self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -212,6 +237,7 @@ class Trainer(ShardedTrainer):
         # seed by the step what follows (dropout, TRL's shuffle of the batch), so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, before.step + 1))
         samples = self.samples = own_samples(before, self.loop, self.objective, int(self.args.steps_per_generation))
+        self.images = samples.images
         sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         width = max(len(c.token_ids) for c in samples.completions)
         mixtures = batch_mixtures(samples.completions, width, self.loop.recipe.sample.mixed, self.accelerator.device)
@@ -219,6 +245,9 @@ class Trainer(ShardedTrainer):
         with source, mixed_as_sampled(self.whole, mixtures):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
         out |= mixtures
+        if self.vision is not None:
+            # places of rows in place of pixels, which are ragged: TRL shuffles, splits and hands on one number a row
+            out["pixel_values"] = torch.arange(len(samples.completions), device=self.accelerator.device)
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
@@ -226,14 +255,21 @@ class Trainer(ShardedTrainer):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
         if self.cuts is not None:
             before = self.cuts.valued(self, before, out, samples.places, samples.back)
+        if self.scorer is not None:
+            said = [(p, c.token_ids) for p, c in zip(samples.prompt_ids, samples.completions, strict=True)]
+            found = self.loop.ranks.gathered(energies(self.scorer, said, self.temperature))
+            method, found = self.loop.recipe.train, [found[at] for at in samples.back]
+            before = replace(before, credit=with_token_baseline(method, before.groups, before.credit, found))
         if self.reference is not None:
             penalty_N = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
             if penalty_N is not None:
                 # the KL penalty changes the rewards, so baseline and spread change too: compute the credit again
                 penalty_PG = penalty_N.cpu()[samples.back].view(before.credit.kept_PG.shape)
                 before = replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
+        if self.distil is not None:
+            before = self.distil.taught(before, out, samples)
         self.before = before
-        prunes = self.objective.kept < 1
+        prunes = self.objective.kept < 1 or self.distil is not None
         put_credit(out, before.credit, samples.of_rows, prunes=prunes, loss=self.objective.loss)
         if self.critic is not None:
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
@@ -296,6 +332,9 @@ class Trainer(ShardedTrainer):
         **more: object,
     ) -> LogProbs:
         call = super()._get_per_token_logps_and_entropies
+        if self.vision is not None:
+            places: Any = more.pop("pixel_values", range(len(input_ids)))
+            more |= self.vision.inputs(input_ids, [self.images[int(row)] for row in places], scores=True)
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
         return self.source(LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
 
@@ -330,6 +369,8 @@ class Trainer(ShardedTrainer):
         self.updates.optimizer_step(logs, self._metrics["train"], self.accelerator.gather)
         if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as the recipe has it
             more = self.rank_memory() | self.mini.metrics()
+            if self.distil is not None:
+                self.distil.follow()
             learned = self.updates.end_of_batch(skipped_steps=self.guard.skipped, **more)
             super().log(self.loop.close(self.before, learned), start_time)
 
@@ -354,6 +395,8 @@ class Trainer(ShardedTrainer):
             super()._save_checkpoint(model, trial)
             loop.ranks.wait()
             if loop.ranks.is_main:
+                if self.vision is not None:
+                    self.vision.save(folder / f"checkpoint-{self.state.global_step}")
                 self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
             loop.ranks.wait()
 
@@ -390,6 +433,9 @@ def hooked_loss(
     else:
         (rows, share), source = prepare(), trainer.source
     scored = MicroBatchLogProbs(objective, rows)
+    topk: TopkLogProbs | None = None
+    if trainer.distil is not None and trainer.distil.spec.loss == "topk":
+        source = topk = TopkLogProbs(scored, trainer.temperature, trainer.absolute)
     if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
         # TRL's entropy is a mean over the tokens of a micro-batch. Added up over micro-batches and averaged over ranks
         # it has to be a mean over all tokens of the optimizer step: sum_m (H_m n_m) / n, with n_m = tokens of micro-batch m
@@ -404,6 +450,12 @@ def hooked_loss(
             loss = compute(model, scored.inputs) * share
     finally:
         trainer.beta = 0.0
+    if scored.bounded_BT is not None:
+        put_clip_metrics(trainer._metrics["train"], scored, by_row=trainer.updates.by_row)
+    if topk is not None and trainer.distil is not None:
+        loss = loss + _averaged(trainer, scored, topk.term(trainer.distil.spec.direction))
+    if (pull_BT := scored.pull()) is not None:
+        loss = loss + objective.pull * _averaged(trainer, scored, pull_BT)
     if objective.imitates:
         # -log p of right answers, weighted by `train.critic.positive` (VAPO, arXiv 2504.05118)
         assert scored.logps_BT is not None
@@ -424,7 +476,7 @@ def _averaged(trainer: Trainer, scored: MicroBatchLogProbs, term_BT: Tensor) -> 
         term_BT,
         scored.mask_BT,
         scored.objective.loss,
-        items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
+        items=scored.inputs["num_items_in_batch"].clamp(min=1.0) / trainer.accelerator.num_processes,
         accumulate=trainer.current_gradient_accumulation_steps,
         generation=trainer.args.steps_per_generation,
         max_tokens=trainer.max_completion_length,
@@ -446,49 +498,3 @@ def redistributed(trainer: Trainer, batches: list[Batch], again: int) -> list[Ba
     if not trainer.objective.every_row and trainer.strategy not in DEEPSPEED:
         trainer.mini.find_empty(batches, trainer.loop.ranks.largest)
     return batches
-
-
-def packed_source(
-    trainer: Trainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Patch], absolute: bool
-) -> PackedSource | None:
-    """The packed update for a CUDA device, if its self-check on this model passes; otherwise None, and the screen shows
-    the reason. `absolute` as in `TrlLogProbs`."""
-    if trainer.accelerator.device.type != "cuda":
-        return None
-    numbers = ScoreNumerics(autocast_of(args), trainer.temperature, bool(args.cast_lm_head_to_fp32), trainer.keeping)
-    note = partial(loop.display.note, "info")
-    # settings of the run that need the model's own forward pass
-    asked = {
-        "gradient checkpointing of its own kind": args.gradient_checkpointing,
-        "torch.compile": args.torch_compile,
-        "an entropy bonus": trainer._entropy_bonus_enabled,
-        "mixed inputs": loop.recipe.sample.mixed,
-        "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
-    }
-    found = [name for name, wanted in asked.items() if wanted]
-    why: str | None
-    if not keeps_whole(trainer.strategy):
-        why = f"`launch.strategy: {trainer.strategy}` keeps shares"
-    elif found:
-        why = f"the recipe asks for {found[0]}"
-    else:
-        why = unfit(model, numbers) or difference(model, numbers, fused)
-    if why is not None:
-        note(f"the update pads its rows: {why}")
-        return None
-    # what goes to the host is as long as rows are, and its copies are no part of a graph
-    uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
-    if uncaptured is not None:
-        note(f"the update runs without CUDA graphs: {uncaptured}")
-    captures = uncaptured is None and not numbers.keeping.offload
-    # rows are alone where the recipe puts one into a micro-batch; elsewhere those that are left alone run as the others do
-    joins = args.per_device_train_batch_size == 1
-    if joins:
-        apart = difference(model, numbers, fused, joined=True)
-        if apart is None and captures:
-            apart = replay_difference(model, numbers, fused, joined=True)
-        if apart is not None:
-            note(f"a row alone runs as two sequences: {apart}")
-        joins = apart is None
-    trl = TrlLogProbs(absolute)
-    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=trainer.gradients)

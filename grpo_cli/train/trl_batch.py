@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from grpo_cli.algorithm.credit import Credit
 from grpo_cli.algorithm.loss import PER_ROW, PER_TOKEN, Objective, loss_mask
+from grpo_cli.data.images import RowImage
 from grpo_cli.data.rows import Row
 from grpo_cli.rollout.engine import Branch, Completion
 from grpo_cli.train.log_probs import Batch
@@ -79,6 +80,7 @@ class RankSamples:
     places: list[int]
     of_rows: list[int]
     back: list[int]
+    images: list[tuple[RowImage, ...]]
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class RankSamples:
             deal[rank],
             [place for _, _, _, _, place in found],
             sorted(range(len(order)), key=order.__getitem__),
+            [row.images for _, _, _, row, _ in found],
         )
 
     def generated(self, with_logps: bool) -> Generated:
@@ -162,7 +165,7 @@ def own_samples(before: StepBatch, loop: Loop, objective: Objective, parts: int)
         prompts, lengths, alive = [0] * len(groups), [1] * len(lengths), [True] * len(lengths)
     # not by each: on another kind of processor the last bit of an advantage may be another, and a row be lost or come twice
     dealt_to = ranks.agreed(deal(prompts, lengths, alive, ranks.world))
-    if world is None or world.harness is None:
+    if world is None or not world.plays_itself:
         return RankSamples.of(before, rows, dealt_to, ranks.rank)
     # as many on every rank, for they gather
     return RankSamples.of(before, rows, dealt_to, ranks.rank, lambda n: -(-ranks.largest([n])[0] // parts) * parts)
@@ -218,7 +221,7 @@ def episode_weights(mask_BT: torch.Tensor, places_B: torch.Tensor, loss: str) ->
     if loss not in PER_ROW or rows == episodes:
         return None
     tokens_B, number_B = mask_BT.sum(dim=1).double(), places_B - places_B.min()
-    if loss not in ("grpo", "sapo"):
+    if loss not in ("grpo", "sapo", "gmpo"):
         return torch.full_like(tokens_B, rows / episodes)
     whole = tokens_B.new_zeros(int(number_B.max()) + 1).index_add(0, number_B, tokens_B)
     return tokens_B / whole[number_B].clamp(min=1) * (rows / episodes)

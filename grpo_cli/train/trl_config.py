@@ -198,6 +198,10 @@ def _refuse_unread(config: GRPOConfig, stated: Collection[str]) -> None:
             raise ValueError(f"`{optim}` reads no `{name}` of it")
 
 
+UNBOUNDED = 1e30
+"""Bound of a ratio that never binds."""
+
+
 def grpo_config(
     recipe: Recipe,
     folder: Path,
@@ -208,6 +212,9 @@ def grpo_config(
 ) -> GRPOConfig:
     """TRL's configuration of one run, whose products run in `autocast`. Trackers get our own metric names; TRL's bars and tables stay off."""
     train, on_cpu = recipe.train, device.type == "cpu"
+    # a bound of our own (`algorithm/loss.py`) is in TRL's way
+    bounded = train.ratio_clip == "ratio" and train.loss != "gmpo"
+    low, high = (train.clip.low, train.clip.high) if bounded else (UNBOUNDED, UNBOUNDED)
     fields: dict[str, Any] = {
         "output_dir": str(folder),
         "per_device_train_batch_size": batch.micro,
@@ -226,11 +233,11 @@ def grpo_config(
         "temperature": recipe.sample.temperature,
         "beta": 0.0,  # set only around TRL's loss: we hold the reference, so TRL need not load a second model
         "use_bias_correction_kl": train.kl.estimator == "k3_corrected",
-        "loss_type": train.loss,
-        "scale_rewards": train.scale,
+        "loss_type": "grpo" if train.loss == "gmpo" else train.loss,
+        "scale_rewards": "none" if train.scale == "mean" else train.scale,  # its advantages are replaced
         "importance_sampling_level": "sequence" if train.ratio == "sequence" else "token",
-        "epsilon": train.clip.low,
-        "epsilon_high": train.clip.high if train.clip.cap is None else train.clip.cap,
+        "epsilon": low,
+        "epsilon_high": high if train.clip.cap is None else train.clip.cap,
         # TRL's default is the model's coefficient; rows dropped for a zero advantage would be missing from that term
         "router_aux_loss_coef": 0.0,
         "logging_steps": 1,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from trl import GRPOConfig
 
-from grpo_cli.algorithm.loss import PER_TOKEN, loss_mask
+from grpo_cli.algorithm.loss import PER_TOKEN, MicroBatchLogProbs, loss_mask
 from grpo_cli.errors import TrainingError
 from grpo_cli.train.step import Learned
 
@@ -68,7 +68,9 @@ class MiniBatches:
             advantages = batch["advantages"]
             per_token = advantages if advantages.dim() > 1 else advantages[:, None]
             # a row that is left out of the loss (a truncated one, for example) has no gradient whatever its advantage
-            teaches.append(bool((per_token * loss_mask(batch)).any()))
+            teaches.append(
+                bool((per_token * loss_mask(batch)).any()) or bool("teacher" in batch and batch["teacher"].any())
+            )
         windows = [teaches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
         # decide for all ranks together: a rank that steps alone would have different weights from then on
         self.empty = [most == 0 for most in largest([sum(window) for window in windows])]
@@ -235,6 +237,21 @@ MEASURED = {
     "cispo_clip_ratio": "clip/total",
 }
 """TRL's metric names of the optimizer step, and ours."""
+
+
+def put_clip_metrics(metrics: dict[str, list[float]], scored: MicroBatchLogProbs, *, by_row: bool) -> None:
+    """In TRL's lists, in place of the shares that it has just clipped: those that a bound of ours took out of a micro-batch. `by_row`:
+    a mean over rows, as TRL's of a loss with one ratio a row."""
+    assert scored.bounded_BT is not None
+    mask_BT = scored.mask_BT
+    rises_BT = scored.rises_BT.expand_as(scored.bounded_BT)
+    for name, side_BT in (("low", ~rises_BT), ("high", rises_BT), ("region", torch.ones_like(rises_BT))):
+        counted_BT = scored.bounded_BT * side_BT * mask_BT
+        if by_row:
+            share = (counted_BT.sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)).mean()
+        else:
+            share = counted_BT.sum() / mask_BT.sum().clamp(min=1)
+        metrics[f"clip_ratio/{name}_mean"][-1] = float(share)
 
 
 class UpdateMetrics:

@@ -79,10 +79,10 @@ def test_two_micro_batches_add_up_to_the_whole(name: str) -> None:
     assert got == pytest.approx(want, abs=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"])
+@pytest.mark.parametrize("loss", ["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo", "gmpo"])
 def test_dropping_dead_rows_changes_neither_loss_nor_gradient(loss: str) -> None:
     method: dict[str, Any] = {"loss": loss, "clip": {"cap": 5.0}} if loss == "cispo" else {"loss": loss}
-    if loss == "luspo":
+    if loss in ("luspo", "gmpo"):
         method["ratio"] = "sequence"
     found = []
     for dead_groups in ("keep", "drop"):

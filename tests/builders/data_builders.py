@@ -29,6 +29,7 @@ class Data:
     answer: str | None = None
     id: str | None = None
     plain: bool = False
+    images: str | list[str] | None = None
     prefill: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     where: str | None = None

@@ -112,7 +112,10 @@ def slow_loss(
     per_answer: list[list[float]] = []
     for lp_row, old_row, ref_row, a in zip(logps, old, ref, A, strict=True):
         n = len(lp_row)
-        log_s = sum(x - y for x, y in zip(lp_row, old_row, strict=True)) / n
+        logs = [x - y for x, y in zip(lp_row, old_row, strict=True)]
+        log_s = sum(logs) / n
+        if train.loss == "gmpo":
+            log_s = sum(min(x, train.clip.high) if a > 0 else max(x, -train.clip.low) for x in logs) / n
         terms = []
         for lp, before, base in zip(lp_row, old_row, ref_row, strict=True):
             r = math.exp(log_s) if train.ratio in ("sequence", "sequence_token") else math.exp(lp - before)
@@ -121,6 +124,15 @@ def slow_loss(
             elif train.loss == "sapo":
                 tau = 1.0 if a > 0 else 1.05
                 value = -a * 4 / (1 + math.exp(-tau * (r - 1))) / tau
+            elif train.loss == "vespo":
+                w, k, decay = math.exp(sum(logs)), *((2, 3) if a >= 0 else (3, 2))
+                value = -(w**k) * math.exp(decay * (1 - w)) * a * lp
+            elif train.loss == "gmpo":
+                value = -r * a
+            elif train.ratio_clip == "tv":
+                moved = math.exp(lp) - math.exp(before)
+                masked = moved > train.clip.delta if a > 0 else moved < -train.clip.delta
+                value = train.clip.pull * (lp - before) ** 2 - (0.0 if masked else r * a)
             else:
                 clipped = min(max(r, 1 - train.clip.low), 1 + train.clip.high)
                 value = -min(r * a, clipped * a)
@@ -138,7 +150,9 @@ def slow_loss(
             )
             terms.append(value)
         per_answer.append(terms)
-    if train.loss in ("grpo", "sapo"):
+    if train.loss == "luspo":
+        return sum(sum(row) for row in per_answer) / len(per_answer)
+    if train.loss in ("grpo", "sapo", "gmpo"):
         return sum(sum(row) / len(row) for row in per_answer) / len(per_answer)
     total = sum(sum(row) for row in per_answer)
     if train.loss == "dr_grpo":

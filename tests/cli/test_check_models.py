@@ -123,6 +123,19 @@ def test_tags_that_are_special_tokens_reach_the_verifier(tmp_path: Path) -> None
     assert code == 1 and "`verify.regex` looks for `<|im_start|>`" in found["prompt"].message
 
 
+@pytest.mark.parametrize("said", [r"Give \boxed{5}", r"Is \frac12 less?", r"So \text{a}", r"a \times b"])
+def test_a_command_of_tex_that_json_took_for_an_escape_is_warned_of(said: str, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [*ROWS, {"question": json.loads(f'"{said}"'), "answer": "5"}]
+    code, found = check(recipe_in(tmp_path, rows=rows), tmp_path)
+    assert code == 1 and "a command of TeX whose backslash JSON took for an escape" in found["prompt"].message
+    assert "rows.jsonl:5: `question` holds U+00" in found["prompt"].message
+
+
+def test_tabs_and_page_breaks_are_no_commands_of_tex(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [*ROWS, {"question": "a\tb\fPage 2\r\nend\ttext", "answer": "5"}]
+    assert check(recipe_in(tmp_path, rows=rows), tmp_path)[0] == 0
+
+
 def test_a_template_argument_that_nothing_reads_is_found(tmp_path: Path) -> None:
     model = {"path": str(tmp_path / "tiny"), "template_args": {"enable_thinkin": False}}
     make_model(tmp_path / "tiny")

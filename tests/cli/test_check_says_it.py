@@ -35,6 +35,7 @@ from grpo_cli.sizing.fit import ask_of
 from grpo_verifiers.verdict import Outcome
 from tests.builders.chat_models import make_model, make_tokenizer
 from tests.cli.test_check_models import ROWS, recipe_in
+from tests.reference.families import write_checkpoint
 
 
 def train_error(recipe: Recipe, folder: Path) -> UserError:
@@ -58,6 +59,14 @@ def same(recipe: Recipe, folder: Path, words: str, code: int) -> None:
     assert words in wanted.message and wanted.code == code, wanted
     found = [(one.message, one.hint, one.code) for one in failures(recipe, folder)]
     assert (wanted.message, wanted.hint, wanted.code) in found, (wanted, found)
+
+
+def test_a_critic_of_a_family_with_other_names_for_its_sizes_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train = {"algorithm": "ppo", "critic": {"from": str(write_checkpoint("gpt2", tmp_path))}}
+    same(recipe_in(tmp_path, train=train), tmp_path, "has another tokenizer than the policy", 4)
 
 
 NOWHERE = {"nodes": 2, "node_rank": 0, "rendezvous": "no-such-host.invalid:29500"}

@@ -42,11 +42,12 @@ LATER = {
         jobs.train.stages:last_weights resilience.checkpoint:restore resilience.checkpoint:read_state
         resilience.contents:refuse_changed resilience.resume:find_run resilience.resume:_changes resilience.resume:_refusal run.find:find_run""",
     "weights: check reads their shapes, and loads none": """
-        policy.model:_load_weights policy.model:_load_gguf policy.positions:needs_positions train.log_probs:check_agreement train.trainer:Trainer.__init__
+        policy.model:_load_weights policy.model:_load_gguf policy.model:head_in_float32 policy.positions:needs_positions
+        train.log_probs:check_agreement train.trainer:Trainer.__init__
         measure.clustering:make_clusters rollout.engine:check_requests errors:out_of_memory""",
     "samples, and what training makes of them": """
         jobs.train.measurements:with_floor jobs.train.measurements:HeldOut.measure policy.warmup:supervise
-        train.critic.critic:Critic._step train.prefer.learn:PairLearner.learn_from""",
+        train.critic.critic:Critic._step train.credit:Method.credit train.prefer.learn:PairLearner.learn_from""",
     "other processes: ranks, another training, a server": """
         distributed.peers:Peers.explain distributed.peers:Peers.lost distributed.peers:Peers._gone
         distributed.peers:Peers._lost distributed.ranks:Ranks.connect resilience.lock:hold rollout.vllm.engine:starting

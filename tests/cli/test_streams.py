@@ -69,6 +69,16 @@ def test_a_reader_that_leaves_early_is_no_error(folder: Path, words: str) -> Non
     assert found.stdout.splitlines()[-1] == "code 0"
 
 
+@pytest.mark.parametrize("words", ["schema", "runs --json", "verify lines.jsonl --math", "verify lines.jsonl --math -q --out /dev/full"])  # fmt: skip
+def test_a_full_disk_is_one_sentence(folder: Path, words: str) -> None:
+    (folder / "lines.jsonl").write_text('{"completion": "5", "answer": "5"}\n')
+    command = [sys.executable, "-m", "grpo_cli", *words.split()]
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert found.returncode == 4 and "Traceback" not in found.stderr
+    assert found.stderr.rstrip().endswith("error: the output cannot be written: the disk is full")
+
+
 def test_a_run_without_its_recipe_is_one_sentence(folder: Path) -> None:
     run = make_run(folder / "runs", "bare", hostile=False)
     (run.path / "recipe.yaml").unlink()

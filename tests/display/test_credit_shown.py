@@ -23,6 +23,19 @@ def test_shared_states_and_milestones_are_shown_beside_the_turns() -> None:
     assert credit({}) == "" and lengths(turns).endswith("turns 21.4 invalid 2.0%")
 
 
+def test_what_the_endpoint_counted_of_episodes_stands_below_the_turns() -> None:
+    counted = {
+        "endpoint/rows": 1.25,
+        "endpoint/requests": 4.0,
+        "endpoint/fork/history": 0.25,
+        "endpoint/fork/tools": 0.05,
+    }
+    state = run_state()
+    state.step(step_metrics(4) | {"turns/mean": 4.0, "env/invalid": 0.0, "env/no_verdict": 0.1, **counted}, None)
+    lines = [line.plain for line in completions(state.snapshot(0.0), 120).lines]
+    assert any("rows 1.25  forks 7.5%  lost 10%" in line for line in lines), lines
+
+
 def test_a_step_whose_line_is_full_keeps_them_before_the_turns() -> None:
     full = {"turns/mean": 6.0, "env/invalid": 0.93, "think": 0.5}
     for name, word in (("credit/anchor_share", "anchors 0%"), ("credit/milestone_1/reached", "milestone 1 0%")):

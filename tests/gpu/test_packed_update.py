@@ -199,7 +199,7 @@ def test_log_probs_are_those_of_each_row_alone() -> None:
 def test_a_run_is_the_run_with_padding(method: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, measured = trained(tmp_path, "packed", steps=3, **method)
     assert ours.packed is not None and ours.packed.graphs is not None and ours.packed.graphs.held
-    monkeypatch.setattr(seam, "packed_source", lambda *_: None)
+    monkeypatch.setattr(seam, "packed_source", lambda *_, **__: None)
     usual, padded = trained(tmp_path, "padded", steps=3, **method)
     assert usual.packed is None
     assert measured[0]["reward/total/mean"] == padded[0]["reward/total/mean"]  # the same samples
@@ -215,7 +215,7 @@ def test_token_advantages_and_masks_with_holes_teach_as_with_padding(
     turned(monkeypatch)
     ours, measured = trained(tmp_path, "packed", steps=2, loss="dapo")
     assert ours.packed is not None
-    monkeypatch.setattr(seam, "packed_source", lambda *_: None)
+    monkeypatch.setattr(seam, "packed_source", lambda *_, **__: None)
     usual, padded = trained(tmp_path, "padded", steps=2, loss="dapo")
     assert usual.packed is None
     assert abs(padded[0]["loss"]) > 1e-4  # later tokens weigh more: the loss of a centred group is not 0

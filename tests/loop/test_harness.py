@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ AGENT = '''\
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -175,3 +177,35 @@ def test_a_run_killed_in_the_middle_of_its_episodes_ends_as_the_unbroken_one(tmp
     finish(train(recipe, tmp_path / "runs", "--set", "run.name=killed", "--resume"))
     assert what(tmp_path / "runs" / "killed") == what(tmp_path / "runs" / "whole")
     assert os.environ.get("OPENAI_BASE_URL") is None
+
+
+TASKSET = """\
+grpo: 1
+model: builtin:tiny
+data: {train: {from: "verifiers:my_taskset", options: {size: 20}}, prompt: "{prompt}"}
+environment:
+  verifiers: my_taskset
+  interpreter: PYTHON
+  endpoint: {gather_ms: 60000}
+  max_turns: 3
+  turn_tokens: 8
+sample: {prompts: 2, group: 4, max_tokens: 60}
+train: {steps: 4, lr: 1e-3, seed: 3}
+run: {save_every: 2, keep: 3}
+"""
+
+
+@pytest.mark.skipif("GRPO_TASKSET_PYTHON" not in os.environ, reason="GRPO_TASKSET_PYTHON is not set")
+def test_a_killed_run_on_a_taskset_of_verifiers_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(Path("tests/environments/tasksets"), folder)
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(TASKSET.replace("PYTHON", os.environ["GRPO_TASKSET_PYTHON"]))
+    finish(train(recipe, tmp_path / "runs", "--set", "run.name=whole"))
+    killed = train(recipe, tmp_path / "runs", "--set", "run.name=killed")
+    kill_after(killed, tmp_path / "runs" / "killed" / "checkpoints" / "step-000002")
+    finish(train(recipe, tmp_path / "runs", "--set", "run.name=killed", "--resume"))
+    found = what(tmp_path / "runs" / "killed")
+    assert found == what(tmp_path / "runs" / "whole")
+    # the task pays by chance too, so that equal rewards mean equal chance
+    assert any(line.get("grad_norm", 0) > 0 for line in found["metrics"])

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from grpo_cli.errors import DataError, Mistake, SetupError, UserError
-from grpo_cli.policy.loading.adapter import _tensor_names
+from grpo_cli.policy.loading.adapter import _tensor_shapes
 from grpo_cli.policy.loading.failures import numbers_only
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience.checkpoint import MANIFEST, _write_manifest, saving
@@ -149,7 +149,7 @@ def test_code_in_an_adapter_does_not_run(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     torch.save({"lora": Payload(mark)}, tmp_path / "adapter_model.bin")
     with pytest.raises(DataError, match="more than numbers"):
-        _tensor_names(tmp_path)
+        _tensor_shapes(tmp_path)
     assert not mark.exists()
 
 

@@ -82,7 +82,9 @@ def test_layers_that_are_made_again_leave_the_same_weights(
     assert float((moved > 1e-5).float().mean()) < (1e-9 if packs else 1e-3)
 
 
-def packed_on_cpu(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource:
+def packed_on_cpu(
+    loop: Any, model: Any, args: Any, fused: Any, keeping: Any, flat: Any, asked: Any, *, absolute: bool
+) -> PackedSource:
     """The packed update as a device makes it, without graphs."""
-    numbers = ScoreNumerics(None, trainer.temperature, keeping=trainer.keeping)
+    numbers = ScoreNumerics(None, args.temperature, keeping=keeping)
     return PackedSource(model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False)

@@ -81,6 +81,13 @@ METHODS = {
     ],
     "mixed inputs": ["sample.mix={rate: 0.3, neighbours: 3, until: ''}", "train.inner_epochs=2", "monitor.kl.every=1"],
     "mixed, anchors written": ["sample.mix={rate: 0.3, until: '', written: anchor}", "train.kl.beta=0.05", *KEEP],
+    "teacher": [
+        *("train.method=distil", "train.inner_epochs=2", "verify.regex.right_at=1"),
+        "distil={teacher: [sibling, reason], when: wrong, rate: 0.3, mix: 0.5}",
+    ],
+    "teacher of the start, compared by the likeliest tokens": [
+        *("train.method=distil", "distil={teacher: reason, when: wrong, weights: base, loss: topk, k: 4}")
+    ],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }
 

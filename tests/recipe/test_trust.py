@@ -76,7 +76,12 @@ def test_no_command_runs_code_that_came_with_a_model(words: list[str], tmp_path:
 
 
 @pytest.mark.parametrize(
-    "weights", ["model.safetensors", "w.gguf", "pytorch_model.bin", "adapter_model.bin", "manifest.json", "run.json"]
+    "weights",
+    [
+        "model.safetensors", "w.gguf", "pytorch_model.bin", "adapter_model.bin", "manifest.json", "run.json",
+        "Q4_K.GGUF", "pytorch_model-00001-of-00002.bin", "tf_model.h5", "flax_model.msgpack", "model.safetensors.index.json",
+        "tokenizer_config.json", "adapter_config.json",
+    ],
 )  # fmt: skip
 def test_what_makes_a_folder_one_that_came_with_a_model(weights: str, tmp_path: Path) -> None:
     file = write(tmp_path / "theirs", recipe(), weights=weights)
@@ -146,6 +151,57 @@ def test_a_recipe_of_theirs_imports_nothing_from_its_folder(tmp_path: Path) -> N
         load(file)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"run": {"webhook": "https://example.org/hook"}},
+        {"sample": {"engine": "vllm", "vllm": {"mode": "server", "server_base_url": "http://example.org:8000"}}},
+        {"sample": {"engine": "vllm", "vllm": {"mode": "server", "server_host": "example.org"}}},
+    ],
+    ids=["webhook", "server", "host"],
+)
+def test_a_recipe_that_came_with_a_model_sends_nothing_elsewhere(more: dict[str, Any], tmp_path: Path) -> None:
+    said = recipe(verify={"math": {}}) | more
+    with pytest.raises(RecipeError, match=r"came with a model .* would send"):
+        load(write(tmp_path / "theirs", said))
+    assert load(write(tmp_path / "own", said, weights=None))
+
+
+CHATTED = {"train": "rows.jsonl", "eval": "rows.jsonl", "prompt": "{question}", "answer": "{answer}"}
+OWN = {
+    "judge": {"verify": {"judge": {"base_url": "https://example.org/v1", "model": "m"}}},
+    "harness": {"environment": {"harness": {"command": "agent --fast"}}, "verify": {"numeric": {}}, "data": CHATTED},
+    "library": {"verify": {"python": {"function": "os.path:basename"}}},
+    "webhook": {"verify": {"math": {}}, "run": {"webhook": "https://example.org/hook"}},
+}
+
+
+@pytest.mark.parametrize("more", OWN.values(), ids=OWN)
+def test_a_run_may_use_what_ones_own_recipe_names(more: dict[str, Any], tmp_path: Path) -> None:
+    own = write(tmp_path / "own", recipe(**more), weights=None)
+    (own.parent / "reward.py").unlink()
+    run = write(own.parent / "runs" / "first", recipe(**more), weights="run.json")
+    (run.parent / "reward.py").unlink()
+    assert load(run, base=own.parent)
+    own.write_text(json.dumps(recipe(verify={"math": {}})))
+    with pytest.raises(
+        RecipeError, match="came with a model"
+    ):  # it names a folder, whose recipe says nothing of the kind
+        load(run, base=own.parent)
+    own.write_text(json.dumps(recipe(**more)))
+    (own.parent / "model.safetensors").write_text("")
+    with pytest.raises(RecipeError, match="came with a model"):
+        load(run, base=own.parent)
+
+
+def test_an_option_of_the_command_line_runs_no_code_that_came_with_a_model(tmp_path: Path) -> None:
+    file = write(tmp_path / "theirs", recipe())
+    typed = ["verify", str(file.parent / "rows.jsonl"), "--verifier", "python", "--completion-key", "question"]
+    told = CliRunner().invoke(app, [*typed, "--option", f"function={file.parent}/reward.py:f"])
+    assert "came with a model" in str(told.exception)
+    assert not (file.parent / "RAN").exists()
+
+
 def test_trust_lets_it_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "theirs", recipe())
     told = CliRunner().invoke(app, ["check", str(file), "--trust"])
@@ -169,3 +225,37 @@ def test_a_program_inside_a_model_folder_is_not_run(tmp_path: Path) -> None:
     said["data"].pop("plain")
     with pytest.raises(RecipeError, match="came with a model"):
         load(write(tmp_path / "own", said, weights=None))
+
+
+@pytest.mark.parametrize(
+    ("world", "place"),
+    [
+        (
+            {"mcp": {"a": {"command": ["python", "reward.py"]}}},
+            r"`environment\.mcp\.a\.command` runs `python reward\.py`",
+        ),
+        (
+            {"mcp": {"a": {"url": "https://far.example/mcp"}}},
+            r"`environment\.mcp\.a\.url` .* would send completions to",
+        ),
+        ({"openenv": "http://far.example:8000"}, r"`environment\.openenv` .* would send completions to"),
+        (
+            {"mcp": {"a": {"url": "http://127.0.0.1:1/mcp"}}, "interpreter": "./python"},
+            r"`environment\.interpreter` runs `\./python`",
+        ),
+    ],
+)
+def test_servers_and_interpreters_of_a_recipe_that_came_with_a_model_are_not_used(
+    world: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    said = recipe(environment=world, verify={"numeric": {}})
+    said["data"].pop("plain")
+    with pytest.raises(RecipeError, match=place):
+        load(write(tmp_path / "model", said))
+    assert load(write(tmp_path / "own", said, weights=None)).environment is not None
+
+
+def test_a_server_of_this_machine_is_asked(tmp_path: Path) -> None:
+    said = recipe(environment={"openenv": "http://127.0.0.1:8000"}, verify={"numeric": {}})
+    said["data"].pop("plain")
+    assert load(write(tmp_path / "model", said)).environment is not None

@@ -19,6 +19,7 @@ from tests.reference.formulas import (
     mean,
     normalise_then_sum,
     overlong,
+    token_baseline,
 )
 from tests.reference.policy import Said
 
@@ -53,6 +54,7 @@ def advantages_of(
     records: list[dict[str, Any]],
     case: Case,
     errors: Errors,
+    energy: list[list[float]],
 ) -> tuple[list[list[float]], list[bool]]:
     """Of each token of the model, by the formulas, from the texts, and who is pruned; the first compared with what the run
     wrote down."""
@@ -76,14 +78,17 @@ def advantages_of(
     elif case.split:
         grouped = hras([[row[:2] for row in parts[i : i + size]] for i in starts], case.split, method)
     else:
-        grouped = group_advantages([rewards[i : i + size] for i in starts], method)
+        lengths = [[len(one.own) for one in said[i : i + size]] for i in starts]
+        grouped = group_advantages([rewards[i : i + size] for i in starts], method, lengths)
     if method.scale == "group":  # a group whose judged rewards are equal teaches nothing, whatever its KL is
         dead = [is_dead(group, method.floor, method.ddof) and not case.normalises for group in judged]
         grouped = [[0.0] * size if d else group for d, group in zip(dead, grouped, strict=True)]
     if case.keep is not None and case.by == "advantage":
         pruned = _pruned(grouped, case)
     whole = [0.0 if out else a for a, out in zip((a for group in grouped for a in group), pruned, strict=True)]
-    if case.gamma is None:
+    if energy:
+        found = [row for i in starts for row in token_baseline(judged[i // size], energy[i : i + size], method)]
+    elif case.gamma is None:
         found = [[a] * len(one.own) for a, one in zip(whole, said, strict=True)]
     else:
         found = _of_turns(said, [r for group in judged for r in group], whole, records, case, errors)

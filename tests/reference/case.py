@@ -58,6 +58,10 @@ class Case:
             estimator=t.kl.estimator,
             max_tokens=s.max_tokens,
             entropy=t.trl.get("entropy_coef", 0.0),
+            bound=t.ratio_clip,
+            delta=t.clip.delta or {"ratio": 0.0, "tv": 0.2, "kl": 0.05}[t.ratio_clip],
+            pull=t.clip.pull,
+            best_of=t.pass_k,
         )
         return cls(
             method,

@@ -39,7 +39,10 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
             pruned = [False] * len(said)
             advantages = of_critic(ranks, batch, said, old, ref, records, case, unit, errors)
         else:
-            advantages, pruned = advantages_of(said, old, ref, records, case, errors)
+            energy = list[list[float]]()
+            if case.method.baseline == "token":
+                energy = [model.take(updates[0].weights).energy(one) for one in said]
+            advantages, pruned = advantages_of(said, old, ref, records, case, errors, energy)
         for at, update in enumerate(updates):
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
@@ -215,6 +218,9 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
         out["entropy"] = mean([float(h.detach()) for a in counted for h in a.entropy])
         # under `k1_reward` the sign of an advantage that ought to be 0 is one of rounding, and so is the clip's side
         if method.loss not in ("sapo", "vespo") and method.estimator != "k1_reward":
-            one = method.ratio == "sequence"
-            out["clip"] = mean([float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]])
+            one = method.ratio == "sequence" and method.loss != "gmpo"
+            shares = [[float(c) for c in is_clipped(a, method)[: 1 if one else None]] for a in counted]
+            out["clip"] = mean(
+                [mean(own) for own in shares] if method.loss == "gmpo" else [c for own in shares for c in own]
+            )
     return out

@@ -34,6 +34,10 @@ class Method:
     estimator: str = "k3_corrected"
     max_tokens: int = 1
     entropy: float = 0.0
+    bound: str = "ratio"
+    delta: float = 0.0
+    pull: float = 0.0
+    best_of: int | None = None
 
 
 def mean(values: Sequence[float]) -> float:
@@ -57,15 +61,22 @@ def is_dead(rewards: Sequence[float], floor: float, ddof: int) -> bool:
     return len(known) < 2 or deviation(known, ddof) < floor
 
 
-def group_advantages(groups: Sequence[Sequence[float]], method: Method) -> list[list[float]]:
-    """Advantages of each sample of each group.
+def group_advantages(
+    groups: Sequence[Sequence[float]], method: Method, lengths: Sequence[Sequence[int]] = ()
+) -> list[list[float]]:
+    """Advantages of each sample of each group, of which the samples are so long.
 
     GRPO: (r - mean) / std of the group (DeepSeekMath, arXiv 2402.03300, outcome supervision). Dr. GRPO: r - mean (arXiv
     2503.20783). REINFORCE++-baseline: r - mean of the group, over the std of the whole batch (arXiv
-    2501.03262). RLOO: r - mean of the other samples (arXiv 2402.14740).
+    2501.03262). RLOO: r - mean of the other samples (arXiv 2402.14740). MaxRL: (r - mean) / mean (arXiv 2602.02710). OPO: r -
+    mean weighted by length (arXiv 2505.23585).
     """
     if method.baseline == "leave_one_out":
         return [_leave_one_out(group, method) for group in groups]
+    if method.baseline == "pass_k":
+        return [_best_of(group, method) for group in groups]
+    if method.baseline == "length":
+        return [_opo(group, own, method) for group, own in zip(groups, lengths, strict=True)]
     centred = [[r - mean(_known(g)) if _known(g) else NAN for r in g] for g in groups]
     every = [c for group in centred for c in _known(group)]
     batch = math.sqrt(math.fsum(c * c for c in every) / max(len(every) - method.ddof, 1)) if every else 0.0
@@ -73,6 +84,7 @@ def group_advantages(groups: Sequence[Sequence[float]], method: Method) -> list[
     for rewards, group in zip(groups, centred, strict=True):
         dead = is_dead(rewards, method.floor, method.ddof)
         over = {"group": 1.0 if dead else deviation(_known(rewards), method.ddof), "batch": batch, "none": 1.0}
+        over["mean"] = 1.0 if dead else mean(_known(rewards))
         found.append([0.0 if dead or math.isnan(c) else c / over[method.scale] for c in group])
     return found
 
@@ -84,6 +96,44 @@ def _leave_one_out(rewards: Sequence[float], method: Method) -> list[float]:
     for i, reward in enumerate(rewards):
         others = _known([r for j, r in enumerate(rewards) if j != i])
         found.append(0.0 if math.isnan(reward) else reward - mean(others))
+    return found
+
+
+def _opo(rewards: Sequence[float], lengths: Sequence[int], method: Method) -> list[float]:
+    if is_dead(rewards, method.floor, method.ddof):
+        return [0.0] * len(rewards)
+    known = [(r, n) for r, n in zip(rewards, lengths, strict=True) if not math.isnan(r)]
+    base = math.fsum(r * n for r, n in known) / sum(n for _, n in known)
+    return [0.0 if math.isnan(r) else r - base for r in rewards]
+
+
+def _best_of(rewards: Sequence[float], method: Method) -> list[float]:
+    """Every subset, one after the other: what its best gets, over all subsets and over those that hold a sample."""
+    assert method.best_of is not None
+    known = [i for i, r in enumerate(rewards) if not math.isnan(r)]
+    subsets = list(combinations(known, method.best_of))
+    best = [max(rewards[i] for i in own) for own in subsets]
+    if not best or deviation(best, 0) < method.floor:
+        return [0.0] * len(rewards)
+    centre, spread = mean(best), deviation(best, 0)
+    with_it = [[b for own, b in zip(subsets, best, strict=True) if i in own] for i in range(len(rewards))]
+    return [(mean(own) - centre) / spread if own else 0.0 for own in with_it]
+
+
+def token_baseline(rewards: Sequence[float], energy: Sequence[Sequence[float]], method: Method) -> list[list[float]]:
+    """The optimal token baseline (arXiv 2602.07078, and verl): r - B_t with B_t the mean of the rewards of the answers that go on at t,
+    weighted by the energy 1 - 2 p + sum p^2 that they have spent by then."""
+    dead, found = is_dead(rewards, method.floor, method.ddof), []
+    spent = [[math.fsum(row[: t + 1]) for t in range(len(row))] for row in energy]
+    for reward, row in zip(rewards, spent, strict=True):
+        if dead or math.isnan(reward):
+            found.append([0.0] * len(row))
+            continue
+        own = []
+        for t in range(len(row)):
+            there = [(r, w[t]) for r, w in zip(rewards, spent, strict=True) if t < len(w) and not math.isnan(r)]
+            own.append(reward - math.fsum(r * w for r, w in there) / math.fsum(w for _, w in there))
+        found.append(own)
     return found
 
 
@@ -227,15 +277,40 @@ def ratios(answer: Answer, method: Method) -> list[Tensor]:
     if method.ratio == "token":
         return [torch.exp(log) for log in logs]
     whole = torch.exp(sum(logs, torch.zeros((), dtype=torch.float64)) / len(logs))
+    if method.loss == "gmpo":
+        held = gmpo_logs(answer, method)
+        return [torch.exp(sum(held, torch.zeros((), dtype=torch.float64)) / len(held))] * len(held)
     if method.ratio == "sequence":
         return [whole] * len(logs)
     return [whole.detach() * torch.exp(lp - lp.detach()) for lp in answer.lp]
 
 
+def gmpo_logs(answer: Answer, method: Method) -> list[Tensor]:
+    """GMPO's log ratios (arXiv 2507.20673): cut off where they run with the advantage, left alone against it."""
+    found = []
+    for lp, old, a in zip(answer.lp, answer.old, answer.advantage, strict=True):
+        log = lp - old
+        far = float(log.detach()) > method.clip_high if a > 0 else float(log.detach()) < -method.clip_low
+        found.append(torch.tensor(method.clip_high if a > 0 else -method.clip_low, dtype=torch.float64) if far else log)
+    return found
+
+
+def is_masked(now: float, old: float, a: float, bound: str, delta: float) -> bool:
+    """Whether DPPO (arXiv 2602.04879) leaves a token out: it moved too far with its advantage, by the difference of its probabilities or
+    by the divergence of the two coins."""
+    p, q = math.exp(now), math.exp(old)
+    if (p - q) * a <= 0:
+        return False
+    if bound == "tv":
+        return abs(p - q) > delta
+    return q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p)) > delta
+
+
 def token_losses(answer: Answer, method: Method) -> list[Tensor]:
     """What each token of an answer adds, before any mean: policy term and KL term."""
     found = []
-    for ratio, lp, ref, a in zip(ratios(answer, method), answer.lp, answer.ref, answer.advantage, strict=True):
+    said = zip(ratios(answer, method), answer.lp, answer.old, answer.ref, answer.advantage, strict=True)
+    for ratio, lp, old, ref, a in said:
         if method.loss == "cispo":  # CISPO in MiniMax-M1, arXiv 2506.13585; no lower bound
             assert method.cap is not None
             term = -min(float(ratio.detach()), method.cap) * a * lp
@@ -248,6 +323,12 @@ def token_losses(answer: Answer, method: Method) -> list[Tensor]:
             w = math.exp(math.fsum(float(now.detach()) - then for now, then in zip(answer.lp, answer.old, strict=True)))
             k, decay = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
             term = -(w**k) * math.exp(decay * (1 - w)) * a * lp
+        elif method.loss == "gmpo":
+            term = -ratio * a
+        elif method.bound != "ratio":
+            log = lp - old
+            out = is_masked(float(lp.detach()), old, a, method.bound, method.delta)
+            term = method.pull * log * log - (0.0 if out else a) * ratio
         else:  # PPO's clipped surrogate, arXiv 1707.06347; DAPO's two bounds, arXiv 2503.14476
             low, high = 1 - method.clip_low, 1 + method.clip_high
             r = float(ratio.detach())
@@ -262,8 +343,13 @@ def token_losses(answer: Answer, method: Method) -> list[Tensor]:
 def is_clipped(answer: Answer, method: Method) -> list[bool]:
     """For each token, whether the clip has taken its gradient away (for CISPO: whether its weight is capped)."""
     out = []
-    for ratio, a in zip(ratios(answer, method), answer.advantage, strict=True):
+    if method.loss == "gmpo":
+        return [not log.requires_grad for log in gmpo_logs(answer, method)]
+    for ratio, lp, old, a in zip(ratios(answer, method), answer.lp, answer.old, answer.advantage, strict=True):
         r = float(ratio.detach())
+        if method.bound != "ratio":
+            out.append(is_masked(float(lp.detach()), old, a, method.bound, method.delta))
+            continue
         if method.loss == "cispo":
             out.append(method.cap is not None and a > 0 and r > method.cap)
         else:
@@ -284,7 +370,7 @@ def weight(
     that a token weighs the same in all.
     """
     n = sum(not b.pruned for b in batch) / parts
-    if method.loss in ("grpo", "sapo"):
+    if method.loss in ("grpo", "sapo", "gmpo"):
         return 1 / (n * len(answer.lp))
     if method.loss == "luspo":
         return 1 / n

@@ -113,6 +113,15 @@ def _advantages() -> Iterator[Planned]:
         for dead, micro in (("keep", BATCH), ("drop", 4)):
             train = {"loss": loss, "ratio": ratio, "inner_epochs": 2, "dead_groups": dead}
             yield _run("advantages", loss, dead, f"mb{micro}", train=train, sample={"micro_batch": micro})
+    yield _run("advantages", "pass_k", train={"algorithm": "pass_k", "pass_k": 2})
+    for bound, delta in (("tv", 2e-4), ("kl", 1e-6)):
+        train = {"algorithm": "dppo", "ratio_clip": bound, "clip": {"delta": delta, "pull": 0.1}, "steps": 1}
+        yield _run("advantages", "dppo", bound, train=train, sample={"micro_batch": 4})
+    train = {"algorithm": "gmpo", "clip": {"low": 2e-3, "high": 1e-3}, "steps": 1, "dead_groups": "keep"}
+    yield _run("advantages", "gmpo", train=train, sample={"micro_batch": 4})
+    yield _run(
+        "advantages", "otb temperature", train={"algorithm": "otb"}, sample={"temperature": 0.7, "micro_batch": 4}
+    )
     for by in ("advantage", "variance"):
         for loss in ("dapo", "grpo"):
             train = {"loss": loss, "prune": {"keep": 2, "by": by}, "inner_epochs": 2}
@@ -224,7 +233,7 @@ def _tiny() -> Iterator[Planned]:
 
 def _ranks() -> Iterator[Planned]:
     """Two gloo ranks: each holds ten answers, the third group on both."""
-    for name in ("default", "grpo", "gspo", "rloo", "cispo"):
+    for name in ("default", "grpo", "gspo", "rloo", "cispo", "dppo", "gmpo", "otb"):
         train: dict[str, Any] = {"algorithm": name, "inner_epochs": 2, "steps": 1}
         yield _run("ranks", name, ranks=2, train=train, sample={"micro_batch": 5})
     for estimator in ("k1_loss", "k2"):

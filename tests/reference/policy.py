@@ -70,6 +70,20 @@ class Plain:
         return logps.gather(1, torch.tensor(said.answer)[:, None])[own, 0], entropies[own]
 
     @torch.no_grad()
+    def energy(self, said: Said) -> list[float]:
+        """Of each token of an answer, the squared length of the gradient of its log-prob on the logits, written out."""
+        ids = torch.tensor([[*said.prompt, *said.answer]])
+        logits = self.model(input_ids=ids, use_cache=False).logits[0]
+        found = []
+        for p, token in zip(
+            (logits[len(said.prompt) - 1 : -1] / self.temperature).softmax(-1), said.answer, strict=True
+        ):
+            push = -p
+            push[token] += 1
+            found.append(float(push.square().sum()))
+        return found
+
+    @torch.no_grad()
     def logps(self, said: Sequence[Said]) -> list[list[float]]:
         """Log-probs of each answer's tokens."""
         return [self.tokens(one)[0].tolist() for one in said]

@@ -71,13 +71,13 @@ def packing(rank: int, name: str) -> Iterator[None]:
     """While inside, trainers pack their rows, but for those of a run that says otherwise."""
     usual = seam.packed_source
 
-    def packed(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource | None:
-        if "padded" in name or ("fallback" in name and rank == 1) or trainer._entropy_bonus_enabled:
+    def packed(
+        loop: Any, model: Any, args: Any, fused: Any, keeping: Any, flat: Any, asked: dict[str, bool], *, absolute: bool
+    ) -> PackedSource | None:
+        if "padded" in name or ("fallback" in name and rank == 1) or asked["an entropy bonus"]:
             return None
-        numbers = ScoreNumerics(None, trainer.temperature)
-        return PackedSource(
-            model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False, flat=trainer.gradients
-        )
+        numbers = ScoreNumerics(None, args.temperature)
+        return PackedSource(model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False, flat=flat)
 
     seam.packed_source = packed
     try:

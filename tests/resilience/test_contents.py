@@ -116,6 +116,11 @@ KEYS: dict[str, tuple[dict[str, Any], str, str]] = {
         "environment.harness.command",
         "agent.js",
     ),
+    "a server": (
+        {"environment": {"mcp": {"a": {"command": ["python", "agent.py"]}}}, "verify": {"numeric": {}}},
+        "environment.mcp.a.command",
+        "agent.py",
+    ),
     "a reward model": ({"verify": {"reward_model": {"model": "MODEL"}}}, "verify.reward_model.model", "config.json"),
 }  # fmt: skip
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from grpo_cli.policy.model import byte_tokenizer
 from grpo_cli.recipe.sections.recipe import TurnCredit
+from grpo_cli.reward import group_judge
 from grpo_cli.reward.group_judge import CreditMarker
 from grpo_cli.rollout.engine import Completion, Episode, Turn
 
@@ -42,6 +45,13 @@ def test_only_the_first_place_counts_and_none_is_one_part() -> None:
     assert parts("a b a", a="a", z="z") == [("a", "a"), (" b a", None)]
     assert parts("nothing", z="z") == [("nothing", None)]
     assert parts("x", z="x") == [("x", "z")]
+
+
+def test_a_pattern_without_end_leaves_the_answer_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_judge, "PATTERN_S", 0.05)
+    began = time.monotonic()
+    assert parts("a" * 300 + "b", z="(a|a)*=") == [("a" * 300 + "b", None)]
+    assert time.monotonic() - began < 20
 
 
 def test_of_two_that_end_at_the_same_token_the_first_by_name_counts() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.episodes import episode_stats, in_one_line
+from grpo_cli.statistics.episodes import episode_stats, group_lines, in_one_line
 from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import error, right
 
@@ -65,3 +65,28 @@ def test_an_episode_whose_outcome_has_another_name_has_no_verdict_where_it_has_n
 def test_an_episode_is_one_line_on_a_screen() -> None:
     assert in_one_line(episode(True, False)) == "n → wall · n"
     assert in_one_line(replace(episode(True), turns=())) == "[assistant] x"
+
+
+def test_an_episode_is_shown_turn_by_turn_with_what_each_was_paid() -> None:
+    turns = [
+        {"text": "a\x1b", "observation": "one\ntwo", "reward": 0.5, "milestone": "key", "valid": True, "row": 0},
+        {"text": "b", "observation": "", "reward": 0.0, "valid": False, "row": 1},
+    ]
+    rows = [{"parent": None, "at": 0, "why": ""}, {"parent": 0, "at": 1, "why": "history"}]
+    one = replace(episode(True), turns=turns, rows=rows, endpoint={"requests": 2, "retry": 0}, reward=0.5)
+    assert group_lines([one, replace(one, turns=[], rows=(), endpoint={})])[3:] == [
+        "",
+        "— 1: right, reward 0.500, 4 tokens",
+        "  1. a␛",
+        "  → one",
+        "    two",
+        "  (reward 0.500, milestone key)",
+        "  2. b",
+        "  (not valid, row 1, history)",
+        "  endpoint: requests 2",
+        "  environment: right ()",
+        "",
+        "— 2: right, reward 0.500, 4 tokens",
+        "  [assistant] x",
+        "  environment: right ()",
+    ]

@@ -96,6 +96,10 @@ class Verifier(ABC):
     is_noisy: bool = False
     """Whether scoring the same answer again may give another score."""
 
+    reason_is_public: bool = False
+    """Whether the detail of its verdicts may be shown to the model (`train.method: distil`): it never has a gold, nor a hidden input or
+    output of a test. Otherwise only the reason's code is shown."""
+
     reads_text: bool = True
     """Whether its verdict is computed from the text; an environment's verdict comes with the sample."""
 

@@ -60,6 +60,8 @@ def pairs(
     if not are_files and run is None and recipe is not None:
         raise UsageError(f"`{sources[0]}` is a recipe itself: `--recipe` goes with samples that are there")
     known = _known(own, recipe if are_files or run is not None else sources[0], sets or [])
+    if known is not None and known[0].data.images:
+        raise UsageError("pairs carry no images: a model would learn from them as from text", place="data.images")
     if run is not None:
         found, place = run_samples(run, since), str(run.path)
     elif are_files:

@@ -20,6 +20,8 @@ TASKS: dict[str, str] = {
     "instructions": "grpo_cli.data.tasks.instructions",
     "metamath": "grpo_cli.data.tasks.metamath",
     "records": "grpo_cli.data.tasks.records",
+    "seeds": "grpo_cli.data.tasks.seeds",
+    "squares": "grpo_cli.data.tasks.squares",
     "shop": "grpo_cli.data.tasks.shop",
     "keydoor": "grpo_cli.environments.worlds.keydoor",
     "guess": "grpo_cli.environments.worlds.guess",

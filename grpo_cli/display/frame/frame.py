@@ -19,6 +19,7 @@ from grpo_cli.display.frame.panels import (
     TOTAL,
     credit,
     critic,
+    endpoint,
     kl_where,
     memory_text,
     pass_texts,
@@ -119,8 +120,8 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     if "turns/mean" in last:
-        found = credit(last) or f"invalid {percent(last.get('env/invalid'))}"
-        lengths = f"turns {number(last['turns/mean'])} {found}"
+        found = [credit(last), *endpoint(last), f"invalid {percent(last.get('env/invalid'))}"]
+        lengths = f"turns {number(last['turns/mean'])} {next(filter(None, found))}"
     lengths = thinks_text(last) or lengths
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     truncated = last.get("truncated")
@@ -142,8 +143,13 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
          [f"verifier errors {number(failed)}", f"over limit {number(over)}"], "red" if failed else ""),
     ]  # fmt: skip
     for text in critic(last):
-        explained = f"explained {two_decimals(last.get('critic/explained_variance'))}"
-        rows.append(([text], "", [explained, f"value loss {number(last.get('critic/loss'))}"], ""))
+        explained = [
+            f"explained {two_decimals(last.get('critic/explained_variance'))}",
+            f"value loss {number(last.get('critic/loss'))}",
+        ]
+        rows.append(
+            ([text], "", explained if "critic/loss" in last else [f"leaks {percent(last.get('distil/leak'))}"], "")
+        )
     body = [
         line(
             width,

@@ -132,8 +132,20 @@ def credit(last: Metrics) -> str:
     return f"milestones {' '.join(reached)}" if reached else ""
 
 
+def endpoint(last: Metrics) -> list[str]:
+    """Of episodes that ask the endpoint their rows, forks a request and share without a verdict; nothing of others."""
+    if (rows := last.get("endpoint/rows")) is None:
+        return []
+    forks = sum(last.get(f"endpoint/fork/{why}") or 0 for why in ("history", "tools", "template"))
+    share = percent(forks / max(last.get("endpoint/requests") or 0, 1))
+    return [f"rows {number(rows)}  forks {share}  lost {percent(last.get('env/no_verdict'))}"]
+
+
 def critic(last: Metrics) -> list[str]:
-    """Time and memory of a critic, and whether it warms up; nothing where there is none."""
+    """Time and memory of a critic, and whether it warms up; of a teacher how many samples it taught, and how far it is; nothing where
+    there is neither."""
+    if "distil/rows" in last:
+        return [f"teacher {percent(last['distil/rows'])} of samples, {two_decimals(last.get('distil/kl'))} nats"]
     if "critic/loss" not in last:
         return []
     doing = "warms up" if last.get("critic/warmup") else "critic"

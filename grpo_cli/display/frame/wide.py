@@ -16,6 +16,7 @@ from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     credit,
     critic,
+    endpoint,
     evaluated_text,
     kl_where,
     memory_text,
@@ -129,14 +130,17 @@ def completions(state: FrameState, width: int) -> PanelBlock:
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
         (f"{number(last.get('tokens_per_s'))} tok/s   {mfu}{memory + ' peak' if memory else ''}".rstrip(), ""),
     ]
-    left += [(text, "") for text in critic(last)]
+    left += [(text, "") for text in (*critic(last), *endpoint(last))]
     right = [
         ("entropy", two_decimals(last.get("entropy")), "entropy", f"start {two_decimals(first.get('entropy'))}"),
         ("kl", number(state.known.get("kl")), "kl", kl_where(state)),
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
         ("grad norm", two_decimals(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
     ]
-    if len(left) > len(right):
+    if "distil/rows" in last:
+        ends = f"first {two_decimals(last.get('distil/kl/first'))} last {two_decimals(last.get('distil/kl/last'))}"
+        right.append(("teacher", two_decimals(last.get("distil/kl")), "distil/kl", ends))
+    elif len(left) > len(right):
         loss = f"v-loss {number(last.get('critic/loss'))}"
         explained = "critic/explained_variance"
         right.append(("explained", two_decimals(last.get(explained)), explained, loss))

@@ -15,6 +15,7 @@ import json
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +30,10 @@ CLASSES: dict[str, type] = {"string": str, "boolean": bool, "array": list, "obje
 
 class BadCall(Exception):
     """A call that is invalid or failed; the message is for the model."""
+
+
+class ToolServerFailed(Exception):
+    """A tool's server died, did not answer in time, or broke its protocol: no action is to blame."""
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -92,31 +97,38 @@ def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any], *, is_text:
         BadCall: one is unknown, missing or of another type.
     """
     inner = schema["function"]
-    properties, name = inner["parameters"]["properties"], inner["name"]
+    properties, name = inner["parameters"].get("properties", {}), inner["name"]
     for key in arguments:
-        if key not in properties:
+        if key not in properties and not inner["parameters"].get("additionalProperties"):
             raise BadCall(f"`{name}` has no argument `{key}`{near_or_known(key, properties)}")
     missing = [key for key in inner["parameters"].get("required", ()) if key not in arguments]
     if missing:
         raise BadCall(f"`{name}` needs the argument `{missing[0]}`")
-    return {key: _fitted(value, properties[key], f"`{key}`", is_text) for key, value in arguments.items()}
+    return {key: _fitted(value, properties.get(key, {}), f"`{key}`", is_text) for key, value in arguments.items()}
 
 
 def _fitted(value: Any, kind: Mapping[str, Any], where: str, is_text: bool) -> Any:
-    names = kind.get("type", [])
+    names = kind.get("type", [one.get("type", "") for one in kind.get("anyOf", ())])
     wanted = [names] if isinstance(names, str) else list(names)
+    if "" in wanted or "$ref" in kind:  # what is not judged here, its server judges
+        wanted = ["string"] if is_text and "$ref" not in kind else []
+    if is_text and isinstance(value, str) and "$ref" in kind:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
     if is_text and isinstance(value, str) and "string" not in wanted and wanted:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise BadCall(f"{where} must be {_words(kind)}, not {value[:80]!r}") from None
-    if value is None and kind.get("nullable"):
+    if value is None and (kind.get("nullable") or "null" in wanted):
         return None
     if "enum" in kind and value not in kind["enum"]:
         raise BadCall(f"{where} must be one of {', '.join(map(repr, kind['enum']))}, not {value!r:.80}")
     if not wanted:
         return value
     for name in wanted:
+        if name == "null":
+            continue
         if name == "integer" and isinstance(value, float) and value.is_integer():
             return int(value)
         # in Python true and false are integers; here they are not
@@ -127,9 +139,9 @@ def _fitted(value: Any, kind: Mapping[str, Any], where: str, is_text: bool) -> A
         if not fits:
             continue
         # the items of a list and the values of an object by their own type
-        if isinstance(value, list) and "items" in kind:
+        if isinstance(value, list) and isinstance(kind.get("items"), Mapping):
             return [_fitted(item, kind["items"], f"{where}[{i}]", False) for i, item in enumerate(value)]
-        if isinstance(value, dict) and "additionalProperties" in kind:
+        if isinstance(value, dict) and isinstance(kind.get("additionalProperties"), Mapping):
             inner = kind["additionalProperties"]
             return {key: _fitted(item, inner, f"{where}.{key}", False) for key, item in value.items()}
         return value
@@ -137,7 +149,7 @@ def _fitted(value: Any, kind: Mapping[str, Any], where: str, is_text: bool) -> A
 
 
 def _words(kind: Mapping[str, Any]) -> str:
-    names = kind.get("type", [])
+    names = kind.get("type", [one.get("type", "another value") for one in kind.get("anyOf", ())])
     said = " or ".join([names] if isinstance(names, str) else names)
     return f"{'an' if said[:1] in 'aeio' else 'a'} {said}"
 
@@ -198,8 +210,8 @@ class Tool:
         given = checked(self.schema, arguments, is_text=is_text)
         try:
             return str(awaited(self.function(**given)))
-        except MemoryError:
-            raise  # the limit of the worker: it ends the environment, not the call
+        except (MemoryError, ToolServerFailed, BadCall):
+            raise  # the limit of the worker, or a server: it ends the environment, not the call
         except Exception as err:  # the model sees the tool's exception
             name = self.schema["function"]["name"]
             print(f"the tool `{name}` raised {type(err).__name__}: {err}")
@@ -210,8 +222,9 @@ class ToolWorld:
     """Functions, or the methods of one object, as an environment. An episode ends with the first turn without a
     call."""
 
-    def __init__(self, tools: Mapping[str, Tool], inner: Any = None) -> None:
-        self.tools, self.inner = tools, inner
+    def __init__(self, tools: Mapping[str, Tool], inner: Any = None, begin: Callable[[], None] = lambda: None) -> None:
+        """`begin` is called as a turn begins."""
+        self.tools, self.inner, self.begin = tools, inner, begin
 
     def reset(self, row: Mapping[str, Any], seed: int) -> Any:
         """The object's first observation; functions have no state."""
@@ -229,6 +242,7 @@ class ToolWorld:
         calls = json.loads(action)
         if not calls:
             return {"done": True}
+        self.begin()
         for call in calls:
             name = call["name"]
             try:

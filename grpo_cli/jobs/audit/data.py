@@ -225,7 +225,7 @@ def audit_data(
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
-        UsageError: the recipe has an environment, and the model was to answer rows.
+        UsageError: the recipe has an environment or images, and the model was to answer rows.
     """
     began = time.perf_counter()
     draws = recipe.train.steps * recipe.sample.prompts
@@ -234,11 +234,10 @@ def audit_data(
             found = DataAudit(job.train.rows, RowSignals.of(job.train.rows), draws)
         found.seconds = time.perf_counter() - began
         return found
-    if recipe.environment is not None:
-        raise UsageError(
-            "the model is not asked about rows of an environment: its turns have no one answer",
-            hint="`--rows 0` looks at the data alone",
-        )
+    why = "of an environment: its turns have no one answer" if recipe.environment is not None else ""
+    why = why or ("with images: their gradients are not sketched" if recipe.data.images else "")
+    if why:
+        raise UsageError(f"the model is not asked about rows {why}", hint="`--rows 0` looks at the data alone")
     with open_start(recipe, base, display, splits=["train"]) as job:
         rows = job.train.rows
         found = DataAudit(rows, RowSignals.of(rows), draws)

@@ -112,7 +112,7 @@ class Machine:
     def parts(self, recipe: Recipe, longest: int) -> Iterator[CheckFinding]:
         """Whether a step of the recipe, or of its stage, can be divided among processes and micro-batches; `longest` is
         the longest prompt in tokens."""
-        if recipe.train.method != "rl":
+        if not recipe.train.runs_grpo:
             return
         try:
             batch = batching(recipe, longest, self.processes, on_gpu=self.on_gpu)
@@ -123,7 +123,7 @@ class Machine:
     def trainer(self, recipe: Recipe) -> Iterator[CheckFinding]:
         """Whether TRL's version is supported and accepts the settings of the recipe, or of its stage. Imports TRL,
         which takes seconds."""
-        if recipe.train.method != "rl" or self.is_elsewhere or self.is_refused:
+        if not recipe.train.runs_grpo or self.is_elsewhere or self.is_refused:
             return  # do not report a missing package a second time
         import torch
 

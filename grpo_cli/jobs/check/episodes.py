@@ -164,7 +164,8 @@ def _check_harness(
     if whys:
         said += f", in {one.counts['rows']} rows ({', '.join(f'{name} {n}' for name, n in whys.items())})"
     repeats = (one.transcript, one.answer, one.outcome) == (other.transcript, other.answer, other.outcome)
-    said += f"; {cpu_s * recipe.sample.prompts * recipe.sample.group:.0f} CPU s a step"
+    if not spec.is_taskset:  # its processes are children of another one, whose time is not known here
+        said += f"; {cpu_s * recipe.sample.prompts * recipe.sample.group:.0f} CPU s a step"
     data = {
         "requests": one.counts["requests"],
         "rows": one.counts["rows"],

@@ -17,9 +17,9 @@ from grpo_cli.policy.loading.adapter import adapter_folder, attach_shapes, base_
 from grpo_cli.policy.loading.coverage import Coverage, coverage, coverage_of_shapes
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.files import BUILT_IN, base_files, model_files
-from grpo_cli.policy.loading.inspection import flaws, of_critic
+from grpo_cli.policy.loading.inspection import flaws, of_other
 from grpo_cli.policy.loading.weights import linear_shapes
-from grpo_cli.policy.tiny import sizes
+from grpo_cli.policy.tiny import TINY_VISION, VISION, sizes
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 if TYPE_CHECKING:
@@ -33,14 +33,17 @@ def check_model(recipe: Recipe, *, is_full: bool = False) -> Iterator[CheckFindi
     """One finding for each obstacle; without obstacles, one for the model and those for its layers. `is_full`: create
     the model without weights even if its files would be enough."""
     is_sound = True
-    critic = recipe.train.critic
+    critic, distil = recipe.train.critic, recipe.distil
     other = critic.model(recipe.model) if critic is not None else None
-    for name, model in (("model", recipe.model), ("critic", other)):
+    teacher = distil.model(recipe.model) if distil is not None else None
+    for name, model in (("model", recipe.model), ("critic", other), ("teacher", teacher)):
         for flaw in flaws(model) if model is not None else ():
             is_sound = False
             error = flaw.error()
             if name == "critic" and critic is not None and isinstance(error, SetupError):
-                error = of_critic(critic.source, error)
+                error = of_other("train.critic.from", critic.source, error)
+            if name == "teacher" and teacher is not None and isinstance(error, SetupError):
+                error = of_other("distil.teacher", teacher.path, error)
             found = failed(name, error)
             yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:
@@ -66,7 +69,7 @@ def _check_layers(recipe: Recipe, *, is_full: bool) -> Iterator[CheckFinding]:
     needs_graph = kind.is_selective or (recipe.environment is not None and not kind.has_own_seeds)
     needs_graph = needs_graph and model.path != "builtin:tiny"
     # a GGUF file describes its model itself, and the tiny one has none to describe
-    is_made = is_full and config is not None and model.path != "builtin:tiny"
+    is_made = is_full and config is not None and not model.path.startswith("builtin:tiny")
     if not (is_adapted or needs_graph or is_made or model.attention not in KNOWN):
         return
     if config is None:
@@ -124,6 +127,8 @@ def _covered(found: Coverage) -> CheckFinding:
 def _config(model: Model) -> dict[str, Any] | None:
     """The configuration of the whole model; None where it is not here, or in a GGUF file."""
     whole = base_of(model, 0).model
+    if whole.path == TINY_VISION:
+        return {"model_type": "qwen2_vl", **VISION}
     if whole.path == "builtin:tiny":
         return {"model_type": "llama", **sizes(whole.context)}
     return model_files(whole).json("config.json")

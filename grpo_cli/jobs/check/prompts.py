@@ -20,13 +20,16 @@ from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, prompt_maker
 from grpo_cli.jobs.open_job import splits_of
 from grpo_cli.jobs.rows import prompt_limit
 from grpo_cli.policy.ban import banned_ids
-from grpo_cli.policy.loading.sizes import local_sizes
+from grpo_cli.policy.loading.sizes import ModelSizes, local_sizes, vocabulary_of
 from grpo_cli.policy.prompts.turns import doubles
 from grpo_cli.policy.tokens import refuse_other_tokens, refuse_unpadded, tags_among
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.episodes.running import refuse_begun
 from grpo_verifiers.thinking import opening_at_end
 
+EATEN = re.compile(r"\x08(?:oxed|egin|eta|inom|ar)|\x0c(?:rac|orall)|\t(?:ext\{|imes|heta|frac|binom)|\r(?:ho|ight)")
+"""What is left of `\\boxed`, `\\frac`, `\\text`, `\\right`, … with one backslash in JSON."""
+SEEN = 2000
 TOKEN = re.compile(r"</?[A-Za-z][\w:-]*>|<\|[^|>\s]+\|>")
 
 
@@ -61,7 +64,7 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
                 f"`verify.{name}` looks for `{word}`, which is a special token of the model: decoding strips it, no"
                 " completion can hold it"
             )
-    warned += said
+    warned += said + eaten_escapes(rows)
     how = "plain text" if rows[0].messages is None else "the model's chat template"
     if recipe.model.chat_template and rows[0].messages is not None:
         how = "`model.chat_template`"
@@ -78,11 +81,30 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
 
 
-def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> None:
+def eaten_escapes(rows: Sequence[Row]) -> list[str]:
+    """One sentence for the rows whose JSON took the backslash of a TeX command for an escape of its own."""
+    found = [
+        (row.place, key, match)
+        for row in rows[:SEEN]
+        for key, value in row.fields.items()
+        if isinstance(value, str) and (match := EATEN.search(value))
+    ]
+    if not found:
+        return []
+    place, key, match = found[0]
+    code, word = ord(match[0][0]), match[0][1:]
+    more = f"; so do {len(found) - 1} more" if found[1:] else ""
+    return [
+        f"{place}: `{key}` holds U+{code:04X} and `{word}`, a command of TeX whose backslash JSON took for an escape: write two"
+        f" backslashes{more}"
+    ]
+
+
+def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, sizes: ModelSizes | None) -> None:
     """Refuse a tokenizer that training would refuse: without a pad token, unfit for `sample.ban`, or different from the
     critic's.
 
-    `known`: the size of the model's vocabulary, where its files have it.
+    `sizes`: those of the model, where its files have them.
 
     Raises:
         RecipeError, SetupError: as training would.
@@ -98,14 +120,20 @@ def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> N
             ends,
             can_stop=can_stop,
         )
-    critic = recipe.train.critic
-    other = critic.model(recipe.model) if critic is not None else None
-    if critic is None or other is None or known is None or (sizes := local_sizes(other)) is None:
-        return
-    with suppress(UnknownTokens):
-        there = prompt_maker(other).encodes.vocabulary()
-        said = f"`train.critic.from: {critic.source}`"
-        refuse_other_tokens(said, maker.encodes.vocabulary(), there, known, sizes.vocab)
+    critic, distil = recipe.train.critic, recipe.distil
+    for key, other in (
+        ("train.critic.from", critic.model(recipe.model) if critic is not None else None),
+        ("distil.teacher", distil.model(recipe.model) if distil is not None else None),
+    ):
+        known, known_there = (
+            vocabulary_of(recipe.model, sizes),
+            vocabulary_of(other, local_sizes(other)) if other else None,
+        )
+        if other is None or known is None or known_there is None:
+            continue
+        with suppress(UnknownTokens):
+            there = prompt_maker(other).encodes.vocabulary()
+            refuse_other_tokens(f"`{key}: {other.path}`", maker.encodes.vocabulary(), there, known, known_there)
 
 
 BARS = 8
@@ -201,6 +229,23 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
         said = f"{spread}; {over:,} of {len(lengths.counts):,} are over {limit:,} ({where}) and dropped"
         return CheckFinding("tokens", level, said, lines, data)
     return CheckFinding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
+
+
+def check_images(maker: PromptMaker, rows: Sequence[Row]) -> CheckFinding:
+    """How large the images of the rows are, and how many tokens one costs."""
+    images = [image for row in rows for image in row.images]
+    smallest, largest = (pick(images, key=lambda one: one.width * one.height) for pick in (min, max))
+    sizes = " to ".join(dict.fromkeys(f"{one.width:,} x {one.height:,}" for one in (smallest, largest)))
+    said, data = f"{len(images):,} images of {sizes} pixels", {"n": len(images)}
+    try:
+        costs = sorted(map(maker.cost, images))
+    except UnknownTokens as err:
+        return CheckFinding("images", Level.UNKNOWN, f"{said}; {err}", data=data, hint="`--full` asks it")
+    middle = costs[len(costs) // 2]
+    data |= {"tokens/p50": middle, "tokens/max": costs[-1]}
+    return CheckFinding(
+        "images", Level.OK, f"{said}; one costs {middle:,} tokens at the median, {costs[-1]:,} at most", data=data
+    )
 
 
 def histogram(counts: Sequence[int]) -> tuple[str, ...]:

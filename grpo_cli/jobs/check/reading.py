@@ -128,7 +128,7 @@ def _spread(path: Path, source: SourceLike, share: float) -> _Part:
                 continue
             total += 1
             if _falls(total - 1, share):
-                item = json_line(line, f"{source.source}:{number}")
+                item = json_line(line, f"{source.source}:{number}", path.parent)
                 (records if isinstance(item, Record) else broken).append(item)  # type: ignore[arg-type]
     return _Part(records, broken, total, how=SPREAD)
 

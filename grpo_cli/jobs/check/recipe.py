@@ -34,7 +34,14 @@ from grpo_cli.jobs.check.cost import Machine, check_costs, refused
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes, check_repeats
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.model import check_model
-from grpo_cli.jobs.check.prompts import PromptLengths, check_lengths, check_prompts, refuse_lengths, refuse_tokenizer
+from grpo_cli.jobs.check.prompts import (
+    PromptLengths,
+    check_images,
+    check_lengths,
+    check_prompts,
+    refuse_lengths,
+    refuse_tokenizer,
+)
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_verifiers
@@ -238,6 +245,8 @@ class RecipeCheck:
             if not any(finding.level is Level.FAIL for finding in prompts):
                 finding, lengths = self._tokens(sizes, counting)
                 yield finding
+                if self.recipe.data.images and self._rows_read:
+                    yield check_images(self.maker, self._rows_read)
         if self.recipe.prefer is not None and self.recipe.prefer.data is not None and self._train is not None:
             yield from self._pairs(self.recipe.prefer.data, self._train, sizes.context if sizes else None)
         yield from self._batches(sizes, lengths)
@@ -318,13 +327,13 @@ class RecipeCheck:
             UnknownTokens, SetupError: the tokenizer cannot be read.
         """
         make = full_prompt_maker if self.is_full else prompt_maker
-        return make(self.recipe.model, chat_options(self.recipe))
+        return make(self.recipe.model, chat_options(self.recipe), self.recipe.data.image_pixels)
 
     def _prompts(self, sizes: ModelSizes | None) -> Iterator[CheckFinding]:
         if not self._rows_read:
             return
         try:
-            refuse_tokenizer(self.maker, self.recipe, sizes.vocab if sizes else None)
+            refuse_tokenizer(self.maker, self.recipe, sizes)
             prompts = check_prompts(self.maker, self._rows_read, self.recipe)
             yield prompts
             # if the chat template writes the date into prompts, they change from day to day
@@ -454,4 +463,4 @@ def _shown(
                 hint = "`data.columns: {worked: '{answer}'}` keeps the column; then `demonstration: '{worked}'`"
         yield CheckFinding(check, level, f"demonstrations can be filled from {len(rows):,} rows", lines, hint=hint)
         if rows and phase.demonstration and not read.is_sample:
-            yield from check_repeats(check, phase, len({row.prompt for row in rows}), "a higher `limit`")
+            yield from check_repeats(check, phase, len({row.question for row in rows}), "a higher `limit`")

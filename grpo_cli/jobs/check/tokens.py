@@ -8,10 +8,12 @@ files, `UnknownTokens` is raised with a reason; nothing is guessed.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import ceil, floor, sqrt
 from typing import Any, Protocol
 
+from grpo_cli.data.images import RowImage
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.failures import sentence
@@ -19,6 +21,18 @@ from grpo_cli.policy.loading.files import BUILT_IN, ModelFiles, base_files, end_
 from grpo_cli.policy.prompts.chat_template import ChatTemplate, Templates
 from grpo_cli.policy.prompts.prompt import Prompts
 from grpo_cli.policy.prompts.turns import template_warnings
+from grpo_cli.policy.tiny import (
+    CHAT_TEMPLATE,
+    GRIDS,
+    LEAST_PIXELS,
+    MERGE,
+    MOST_PIXELS,
+    PATCH,
+    TINY_VISION,
+    VISION_TEMPLATE,
+    byte_level,
+)
+from grpo_cli.recipe.sections.inputs import ImagePixels
 from grpo_cli.recipe.sections.recipe import Model
 
 BATCH = 512
@@ -51,6 +65,8 @@ class PromptMaker:
     """The tokens with a name of their own, such as `bos_token`."""
     model_ends: Set[int] | None = None
     """The tokens that end a completion by the model's files; None where they are not here."""
+    image_cost: Callable[[RowImage], int] | None = None
+    """How many tokens an image costs; None where the model reads none, or its processor alone can count them."""
 
     @property
     def ends(self) -> set[int]:
@@ -82,23 +98,87 @@ class PromptMaker:
         return found
 
     def counts(self, rows: Sequence[Row]) -> list[int]:
-        """How many tokens each row's prompt has."""
-        return [len(ids) for ids in self.ids(rows)]
+        """How many tokens each row's prompt has, those of its images with it.
+
+        Raises:
+            UnknownTokens: what an image costs is not known.
+        """
+        counts = [len(ids) for ids in self.ids(rows)]
+        # a rendered text has one token in the place of each image
+        return [
+            count + sum(self.cost(image) - 1 for image in row.images) for count, row in zip(counts, rows, strict=True)
+        ]
+
+    def cost(self, image: RowImage) -> int:
+        """How many tokens an image costs.
+
+        Raises:
+            UnknownTokens: it is not known.
+        """
+        if self.image_cost is None:
+            raise UnknownTokens("the processor of this model counts the tokens of an image")
+        return self.image_cost(image)
 
 
-def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
-    """The recipe's prompts, from the files of the tokenizer alone.
+@dataclass(frozen=True)
+class GridCost:
+    """The tokens of an image in the Qwen2-VL family: one for each square of `side` pixels, after the image was scaled so that its
+    sides are multiples of that and its pixels within the bounds."""
+
+    side: int
+    least: int
+    most: int
+
+    def __call__(self, image: RowImage) -> int:
+        sides, pixels = (image.height, image.width), image.height * image.width
+        cells = [round(side / self.side) for side in sides]
+        area = cells[0] * cells[1] * self.side**2
+        if area > self.most:
+            shrink = sqrt(pixels / self.most)
+            cells = [max(1, floor(side / shrink / self.side)) for side in sides]
+        elif area < self.least:
+            grow = sqrt(self.least / pixels)
+            cells = [ceil(side * grow / self.side) for side in sides]
+        return cells[0] * cells[1]
+
+
+def grid_cost(model: Model, pixels: ImagePixels) -> GridCost | None:
+    """What an image costs by the model's files; None where they do not say."""
+    if model.kind == "text":
+        return None
+    found: Any = {"patch_size": PATCH, "merge_size": MERGE, "min_pixels": LEAST_PIXELS, "max_pixels": MOST_PIXELS}
+    if model.path != TINY_VISION:
+        files = base_files(model)
+        if (files.json("config.json") or {}).get("model_type") not in GRIDS:
+            return None
+        found = files.json("preprocessor_config.json") or (files.json("processor_config.json") or {}).get(
+            "image_processor"
+        )
+    if not isinstance(found, dict):
+        return None
+    size = found.get("size") or {}
+    least = pixels.least or found.get("min_pixels") or size.get("shortest_edge")
+    most = pixels.most or found.get("max_pixels") or size.get("longest_edge")
+    patch, merge = found.get("patch_size"), found.get("merge_size")
+    if not (isinstance(patch, int) and isinstance(merge, int) and isinstance(least, int) and isinstance(most, int)):
+        return None
+    return GridCost(patch * merge, least, most)
+
+
+def prompt_maker(
+    model: Model, chat: Mapping[str, object] | None = None, pixels: ImagePixels | None = None
+) -> PromptMaker:
+    """The recipe's prompts, from the files of the tokenizer alone; `pixels` bounds their images.
 
     Raises:
         UnknownTokens: the files do not suffice.
         SetupError: one of them cannot be read.
     """
-    if model.path == "builtin:tiny" and model.tokenizer is None:
-        from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level
-
+    cost, sees = grid_cost(model, pixels or ImagePixels()), model.path == TINY_VISION
+    if model.path in ("builtin:tiny", TINY_VISION) and model.tokenizer is None:
         special = {"eos_token": "<|end|>", "pad_token": "<|pad|>"}
-        prompts = _prompts(model.chat_template or CHAT_TEMPLATE, special, chat)
-        return PromptMaker(prompts, _Raw(byte_level()), special, set())
+        prompts = _prompts(model.chat_template or (VISION_TEMPLATE if sees else CHAT_TEMPLATE), special, chat)
+        return PromptMaker(prompts, _Raw(byte_level(sees=sees)), special, set(), cost)
     files = tokenizer_files(model)
     path = files.path("tokenizer.json")
     if path is None or (model.tokenizer is None and model.gguf_file):
@@ -120,10 +200,12 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
         raise SetupError(f"cannot load the tokenizer of `{model.path}`: {sentence(err)}") from err
     inner.no_truncation()
     inner.no_padding()
-    return PromptMaker(prompts, _Raw(inner), special, end_ids(base_files(model)))
+    return PromptMaker(prompts, _Raw(inner), special, end_ids(base_files(model)), cost)
 
 
-def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
+def full_prompt_maker(
+    model: Model, chat: Mapping[str, object] | None = None, pixels: ImagePixels | None = None
+) -> PromptMaker:
     """The recipe's prompts by way of transformers, for tokenizers that need it (GGUF, SentencePiece); slow to import.
 
     Raises:
@@ -133,8 +215,19 @@ def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) ->
     from grpo_cli.policy.tokens import prompts_of
 
     tokenizer = load_tokenizer(model)
-    ends = end_ids(base_files(model))
-    return PromptMaker(prompts_of(tokenizer, chat), _Loaded(tokenizer), tokenizer.special_tokens_map, ends)
+    ends, pixels = end_ids(base_files(model)), pixels or ImagePixels()
+    cost: Callable[[RowImage], int] | None = grid_cost(model, pixels)
+    if cost is None and model.kind == "vision":
+        from grpo_cli.policy.model import model_processor
+
+        processor = model_processor(model, tokenizer, pixels)
+
+        def cost(image: RowImage) -> int:
+            made = processor(text=[processor.image_token], images=[[image.picture()]], add_special_tokens=False)
+            return len(made["input_ids"][0])
+
+    prompts, special = prompts_of(tokenizer, chat), tokenizer.special_tokens_map
+    return PromptMaker(prompts, _Loaded(tokenizer), special, ends, cost)
 
 
 def _prompts(templates: Templates | None, special: Mapping[str, str], chat: Mapping[str, object] | None) -> Prompts:
@@ -187,7 +280,8 @@ def _template(files: ModelFiles, config: dict[str, Any]) -> Templates | None:
         return {"default": path.read_text(encoding="utf-8"), "tool_use": tools.read_text(encoding="utf-8")}
     if path is not None:
         return path.read_text(encoding="utf-8")
-    template = config.get("chat_template")
+    # of some models that read images the processor alone has it
+    template = config.get("chat_template") or (files.json("chat_template.json") or {}).get("chat_template")
     if isinstance(template, list):
         return {str(one.get("name")): str(one.get("template")) for one in template if isinstance(one, dict)}
     return template if isinstance(template, str) else None

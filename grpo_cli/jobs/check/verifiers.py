@@ -22,8 +22,10 @@ from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.jobs.open_job import Notes
 from grpo_cli.jobs.rows import load_canary
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.reward.hints import WORDS, hints_of
 from grpo_cli.reward.judge import Judge
 from grpo_cli.statistics.failures import Failures
+from grpo_cli.text import visible
 from grpo_verifiers import Outcome, Sample, Verifier
 from grpo_verifiers.combine import SUM, CombineRule, judges_of
 
@@ -70,6 +72,7 @@ def check_verifiers(
         if first is not None and first.rows:
             refusals = check_refusals(first, judge.verifiers, judge.rule)
             yield from (finding for finding in refusals if finding.check not in fails)
+        yield from check_teacher(recipe, judge, rows.get("train", ()))
         # whether the verifier that defines what is right can reach that score at all
         name = judge.primary
         most, right_at = judge.verifiers[name].most, judge.specs[name].right_at
@@ -204,6 +207,33 @@ def _golds_finding(
         return CheckFinding(check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data)
     hint = "fix the rows, or set `data.on_bad_gold: drop` to leave them out"
     return CheckFinding(check, Level.FAIL, message, lines, data, hint)
+
+
+def check_teacher(recipe: Recipe, judge: Judge, rows: Sequence[Row]) -> Iterator[CheckFinding]:
+    """A finding for the teacher, with what it is asked of three rows."""
+    if recipe.distil is None or not rows:
+        return
+    try:
+        hints = hints_of(recipe, rows, judge)
+    except UserError as err:
+        yield failed("teacher", err)
+        return
+    assert hints is not None
+    kind, lines = recipe.distil.teacher[-1], list[str]()
+    shown = {"reason": "(the reason)", "sibling": "(a right sample of the group)"}
+    for row in range(min(SHOWN, len(rows))):
+        words = shown.get(kind) or hints.gold(row) or ""
+        asked = hints.row(rows[row], WORDS[kind].format(words) if kind in WORDS and words else "")
+        text = asked.prompt if asked.messages is None else str(asked.messages[-1]["content"])
+        lines.append(f"asked: {visible(text, 300)}")
+    said = f"teaches from {', '.join(f'`{one}`' for one in recipe.distil.teacher)}, where `when: {recipe.distil.when}`"
+    if "reason" in recipe.distil.teacher and not judge.verifiers[judge.primary].reason_is_public:
+        lines.append(f"of a reason it sees the code alone: `{judge.primary}` does not declare its details public")
+    if "gold" in recipe.distil.teacher:
+        said = f"{said}; the student learns to state answers that it cannot derive"
+        yield CheckFinding("teacher", Level.WARN, said, tuple(lines))
+        return
+    yield CheckFinding("teacher", Level.OK, said, tuple(lines))
 
 
 def check_rows_judged(

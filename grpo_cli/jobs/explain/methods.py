@@ -95,6 +95,63 @@ ALGORITHMS: dict[str, MethodPage] = {
         "for episodes of an `environment` whose states come back; with `scale: group` each part is divided by its own deviation, "
         "the paper's other mode",
     ),
+    "max_rl": MethodPage(
+        "A = (reward - mean) / mean, 0 where the mean is 0;  loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens",
+        "MaxRL, arXiv 2602.02710, by the code of prime-rl; the paper's text was not read",
+        "its gradient is p' sum over k < G - 1 of (1 - p)^k: of order G - 1 in the rare prompts (prime-rl's text says G). "
+        "Rewards below 0 are refused. Advantages reach G - 1: lower `lr` to compare",
+    ),
+    "dppo": MethodPage(
+        "A = (reward - mean) / std;  masked where p - p_old > delta and A > 0, or p_old - p > delta and A < 0;  "
+        "loss = sum (-A r + pull log^2 r) / tokens",
+        "DPPO, arXiv 2602.04879, in the form of prime-rl; the paper's text was not read",
+        "the mask looks at the probability, so a rare token may grow by more than a ratio of 1.28. `ratio_clip: kl` masks by the divergence of "
+        "token against rest; its .05 is ours. Matters only with `inner_epochs` or `mini_batches` above 1",
+    ),
+    "gmpo": MethodPage(
+        "s = exp(mean over tokens of log r, cut at .4 where A > 0 and at -.4 where A < 0);  loss = -mean over answers of s A",
+        "GMPO, arXiv 2507.20673; TRL's experimental trainer",
+        "bounds are of log ratios (`clip`), and only on the side that the advantage pushes to. Differs from GSPO by these; matters only "
+        "with several updates a batch",
+    ),
+    "gdpo": MethodPage(
+        "A = sum over verifiers of weight (score - mean) / std of the group, less the batch's mean, over the batch's std;  "
+        "loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens",
+        "GDPO, arXiv 2601.05242",
+        "for several verifiers: with one it is GRPO with another scale. A group with equal outcomes gets 0 (`train.alive_by`), which the paper "
+        "does not have: there a small weight trains it at full size",
+    ),
+    "pass_k": MethodPage(
+        "A = (mean over subsets with this sample of their best - R) / S;  R, S mean and std of the best of k samples over all subsets;  "
+        "loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens",
+        "after pass@k training, arXiv 2503.19595, averaged over all subsets (ours); verl pays the best sample alone, best - second",
+        "a prompt of which no subset of `pass_k` samples fails teaches nothing. k 1 is GRPO with `std_ddof: 0`. For coverage: it trades the "
+        "mean score for pass@k",
+    ),
+    "opo": MethodPage(
+        "A = reward - sum of len x reward / sum of len over the group;  loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens",
+        "OPO, arXiv 2505.23585; verl's code",
+        "the baseline of least variance if the gradient of an answer grows with its length; advantages of a group do not sum to 0",
+    ),
+    "otb": MethodPage(
+        "w_t = 1 - 2 p_t + sum p^2;  W_t = w_1 + ... + w_t;  B_t = sum reward W_t / sum W_t over the answers of the group that go on at t;  "
+        "A_t = reward - B_t;  loss = -sum min(r A_t, clip(r, .8, 1.2) A_t) / tokens",
+        "optimal token baseline, arXiv 2602.07078; verl's code",
+        "costs one more forward pass over the batch, with the whole distribution of each token. The last token of the longest answer has "
+        "nothing to compare with and gets 0",
+    ),
+    "vespo": MethodPage(
+        "w = p(y) / p_old(y) of the whole answer;  phi = w^k exp(lambda (1 - w)), k 2 and lambda 3 where A >= 0, else 3 and 2;  "
+        "loss = -sum sg[phi] A log p / tokens",
+        "VESPO, arXiv 2602.10693; TRL's loss",
+        "a weight of 1 where nothing has moved, and near 0 far away on either side; matters only with several updates a batch",
+    ),
+    "luspo": MethodPage(
+        "s = exp(mean over tokens of log r);  loss = -mean over answers of |y| min(s A, clip(s, 1 - 3e-4, 1 + 4e-4) A)",
+        "LUSPO, arXiv 2602.05261; TRL's loss",
+        "GSPO whose answers count by their length; TRL only warns where the ratio is not the answer's, here it is refused. A long answer "
+        "gets a large step: lower `lr` to compare",
+    ),
     "ppo": MethodPage(
         "d_t = r_t + gamma V_(t+1) - V_t;  A_t = d_t + gamma lambda A_(t+1), whitened over the tokens of the batch;  "
         "loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens;  critic: .5 mean max((V - R)^2, (clip(V) - R)^2) over the running deviation of R squared, R = A + V",
@@ -198,7 +255,26 @@ RUN/stage-2-NAME/ is a run like any other; RUN itself holds the metrics and samp
 `grpo report RUN`, and `run.json` says the held-out score before and after each. `--resume` goes on in any stage. Whole weights
 are handed on (no `model.lora`), by one process. Shipped: `r1` and `r1-zero`."""
 
-METHODS = {"prefer": METHOD, "sft": SFT, "stages": STAGES}
+DISTIL = """\
+`train.method: distil` learns also from a teacher: the policy itself behind a prompt that says more, or another model with the same
+tokenizer. With p the policy, q the teacher and c the hint, over the tokens y that the policy sampled,
+
+    loss: sampled   A_t = (1 - mix) A + mix (log q(y_t | x, c, y_<t) - log p(y_t | x, y_<t))
+    loss: topk      loss += mix D(p, q) over the k likeliest tokens of p and one for all others, a lower bound; `direction` names D
+
+In the mean over samples the first is the gradient of KL(p || q) at each token. Both are of tokens: what a token does to later ones has
+no gradient. Only rows with signal or a teacher are in the loss's mean. `when: dead`, the default, asks a teacher where rewards say
+nothing. Samples that were cut have none, right ones only with `when: all`.
+
+`distil.teacher`: the `reason` of the verdict, a right `sibling`, the `gold` (the student learns to state answers it cannot derive), the
+`prompt` alone (a pull to the teacher's weights), or a model. Of a reason only the code is shown, unless the verifier declares its
+details public; one that holds the gold is replaced and counted (`distil/leak`). `weights`: `ema`, `live` or `base`. The placebo is
+`train.control: shuffled`: hints are dealt out anew.
+
+Sources: on-policy distillation, SDPO (its code; TRL's experimental trainer), RLCSD 2606.11709 for `contrast`; their full texts were not
+read. Reported there: better than GRPO at 7B, equal at 8B, worse at 1.5B, against a GRPO without the anchor that an average is."""
+
+METHODS = {"prefer": METHOD, "distil": DISTIL, "sft": SFT, "stages": STAGES}
 
 
 def describe_algorithm(name: str) -> dict[str, Any]:

@@ -262,6 +262,8 @@ REMEDIES = {
     "W61": "more rows, or fewer steps; `grpo audit data` shows the rows",
     "W62": "`train.alive_by: outcome`, the default, or a list of the verifiers that may teach while all is wrong; `docs/shaping.md` says why",
     "W63": "lower the weight of what is paid beside the outcome, or `only: right` of a shaping term; raise `sample.max_tokens` for `overlong`",
+    "W64": "a teacher closer to the policy (`distil.rate`), less of it (`distil.mix`), or `distil.contrast`, which takes off what any hint changes",
+    "W65": "have the verifier say what is wrong without the gold; its details are shown only with `public_detail`",
     "W70": "read the samples that only the training verifier likes, and fix it; train on from the best gold score",
     "W71": "read the canary's samples: `grpo audit data` ranks the rows that may teach this; or the reward pays for it",
 }

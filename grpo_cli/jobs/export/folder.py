@@ -45,8 +45,9 @@ def card_of(recipe: Recipe, checkpoint: Path | None) -> str:
     path = recipe.model.path
     is_id = path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
     base = [f"base_model: {path}"] if is_id and visible(path).isascii() else []
+    task = "image-text-to-text" if recipe.model.kind == "vision" else "text-generation"
     lines = [
-        *("---", "pipeline_tag: text-generation", *base, "tags: [grpo, rlvr]", "---", ""),
+        *("---", f"pipeline_tag: {task}", *base, "tags: [grpo, rlvr]", "---", ""),
         f"# {visible(run.name if run else 'A model trained with grpo')}",
         "",
     ]
@@ -106,6 +107,8 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
+        if policy.vision is not None:
+            policy.vision.save(out)
         # remove addresses, which may be secret, before uploading
         recipe = source.recipe.model_copy(update={"run": source.recipe.run.model_copy(update={"webhook": None})})
         (out / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")

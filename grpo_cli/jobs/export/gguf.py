@@ -256,6 +256,8 @@ def check_gguf(policy: Policy) -> None:
     Raises:
         SetupError: no GGUF can be written of this policy, or a package is missing.
     """
+    if policy.vision is not None:
+        raise SetupError("no GGUF is written of a model that reads images", hint="leave `--gguf` out")
     NEED.require()
     made = architecture_of(policy.model)
     vocabulary_of(policy, int(made.numbers["vocab_size"]))

@@ -25,7 +25,14 @@ from grpo_cli.findings.run_data import Arm, RunData
 from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
 from grpo_cli.jobs.report import plot
 from grpo_cli.jobs.report.arms import AlarmAct, Setup, acts_of, arms_table, setup_of, tiles_of, verdict
-from grpo_cli.jobs.report.reading import MOST_PACKED, SampleDigest, SamplePack, pack_samples, read_samples
+from grpo_cli.jobs.report.reading import (
+    MOST_PACKED,
+    SampleDigest,
+    SamplePack,
+    add_thumbnails,
+    pack_samples,
+    read_samples,
+)
 from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
 from grpo_cli.run.reading import ReadOnce
@@ -166,13 +173,14 @@ class RunPart:
     pack: SamplePack
 
 
-def write_report(arms: Sequence[Arm], target: Path) -> Path:
-    """Write the report of these arms; the file is complete or not there.
+def write_report(arms: Sequence[Arm], target: Path, *, images: bool = False) -> Path:
+    """Write the report of these arms; the file is complete or not there. With `images` it holds small copies of those of the rows.
 
     Raises:
         SetupError: the place cannot be written.
+        RecipeError, DataError: rows with images cannot be read again.
     """
-    page = build_page(arms)
+    page = build_page(arms, images=images)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lines.replace(target, without_home(page))
@@ -181,8 +189,8 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
     return target
 
 
-def build_page(arms: Sequence[Arm]) -> str:
-    """The HTML text."""
+def build_page(arms: Sequence[Arm], *, images: bool = False) -> str:
+    """The HTML text; `images` as in `write_report`."""
     arms = [  # several figures read the samples of a run
         replace(arm, runs=tuple(replace(run, folder=ReadOnce(run.folder)) for run in arm.runs)) for arm in arms
     ]
@@ -192,7 +200,7 @@ def build_page(arms: Sequence[Arm]) -> str:
     for key, id, title, says, y, share, log in () if is_single else OVERLAYS:
         first.append(plot.overlay(arms, key, id, title, says, y, share=share, log=log))
     shown = [figure for figure in first if figure is not None]
-    parts = [_run_part(run, i, len(runs)) for i, run in enumerate(runs)]
+    parts = [_run_part(run, i, len(runs), images=images) for i, run in enumerate(runs)]
     figures = [*shown, *(figure for part in parts for _, drawn in part.parts for figure in drawn)]
     axes: dict[tuple[Any, ...], int] = {}
     data: dict[str, Json] = {
@@ -220,8 +228,10 @@ def build_page(arms: Sequence[Arm]) -> str:
     )
 
 
-def _run_part(run: RunData, index: int, count: int) -> RunPart:
+def _run_part(run: RunData, index: int, count: int, *, images: bool) -> RunPart:
     reading = read_samples(run.folder)
+    if images:
+        add_thumbnails(run.folder, reading)
     prefix = "" if count == 1 else f"{index}-"
     parts = [
         ("Train", [plot.rewards(run, reading.bands), plot.groups(run), plot.histogram(run), plot.lengths(run)]),

@@ -11,9 +11,14 @@ import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
-from grpo_cli.run.folder import RunFolder, Split
+from grpo_cli.data.images import RowImage
+from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.data.sources import Which
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.run.folder import RunFolder, Split, base_of
 from grpo_cli.run.reading import spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean, percentile
@@ -236,6 +241,37 @@ def _rate(samples: Sequence[tuple[int, SampleRecord]]) -> float | None:
 def _shown(folder: RunFolder, step: int, split: Split, line: int, sample: SampleRecord) -> dict[str, Any]:
     path = folder.sample_path(step, split).relative_to(folder.path).as_posix()
     return packed_line(sample) | {"place": f"{path}:{line}"}
+
+
+THUMBNAIL = 96
+"""Most pixels of a side of a small copy."""
+
+
+def add_thumbnails(folder: RunFolder, reading: SampleDigest) -> None:
+    """Put small copies of their rows' images, as `data:` addresses, to the prompts and samples that are shown.
+
+    Raises:
+        RecipeError, DataError, SetupError: the rows of the run cannot be read again.
+    """
+    base, rows = base_of(folder), dict[tuple[str, str], Row]()
+    recipe = load(str(folder.path / "recipe.yaml"), base=base, of_run=True)
+    if not recipe.data.images:
+        return
+    wanted: list[Which] = ["train", "eval"] if recipe.data.eval is not None else ["train"]
+    for which in wanted:
+        rows |= {(which, row.id): row for row in load_rows(recipe.data, which, base)}
+    shown = [(SPLITS[1], entry) for entry in reading.prompts] + [(SPLITS[0], entry) for entry in reading.surprises]
+    for split, entry in shown:
+        if (row := rows.get((split, entry["row"]))) is not None:
+            entry["images"] = [thumbnail(image) for image in row.images]
+
+
+def thumbnail(image: RowImage) -> str:
+    """A small copy of an image as the address of a PNG."""
+    picture, out = image.picture(), BytesIO()
+    picture.thumbnail((THUMBNAIL, THUMBNAIL))
+    picture.save(out, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def _percent(value: float | None) -> str:

@@ -329,7 +329,7 @@ class Job:
         for tracker in running.trackers if start is None else ():
             for measured in running.evaluations:
                 tracker.send(measured)
-        if self.recipe.train.method == "rl":
+        if self.recipe.train.runs_grpo:
             if not keeps_reference(self.recipe):
                 self.display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
             elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:

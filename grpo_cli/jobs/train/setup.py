@@ -69,7 +69,7 @@ def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
         question.ask()
     set_threads(recipe.run.threads)
     ranks.connect()
-    if recipe.train.method == "rl" and recipe.train.trl:
+    if recipe.train.runs_grpo and recipe.train.trl:
         refuse_settings(recipe, ranks.world, device)
 
 
@@ -87,7 +87,11 @@ def open_train_job(rows: JudgedRows, ranks: Ranks) -> tuple[OpenJob, Server | No
     server = server_of(recipe.sample, display.progress)
     display.progress("load model", 0, 1)
     policy = load_model(
-        recipe.model, device=pick_device(ranks.local), seed=recipe.train.seed, accept=takes_rows(recipe, rows.splits)
+        recipe.model,
+        device=pick_device(ranks.local),
+        seed=recipe.train.seed,
+        accept=takes_rows(recipe, rows.splits),
+        pixels=recipe.data.image_pixels,
     )
     display.progress("load model", 1, 1)
     folder = adapter_folder(recipe.model)
@@ -101,7 +105,8 @@ def open_train_job(rows: JudgedRows, ranks: Ranks) -> tuple[OpenJob, Server | No
         display.note("info", coverage(policy.model).text())
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
-    needs_positions(policy.model)  # what padding would spoil is refused here
+    if policy.vision is None:
+        needs_positions(policy.model)  # what padding would spoil is refused here
     job = with_policy(rows, policy, server.context if server is not None else None)
     recipe = with_steps(recipe, len(job.train.rows))
     if recipe.prefer is None or recipe.prefer.data is None:
@@ -250,6 +255,7 @@ def make_trainer(
                 callbacks=callbacks,
                 on_checkpoint=on_checkpoint,
                 replica=parts.replica,
+                vision=policy.vision,
             )
         if parts.vllm is not None:  # TRL corrects the loss for the difference of vLLM's log-probs
             parts.vllm.attach(trainer)

@@ -67,7 +67,7 @@ def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
     from ruamel.yaml.error import YAMLError
 
     # this run's recipe decides how the base is loaded, not the adapter's recipe
-    kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit")}
+    kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit", "kind", "freeze_vision")}
     if spec.base is not None:
         return Model(path=spec.base, **kept), seed
     try:
@@ -120,15 +120,21 @@ def attach_shapes(model: CausalLM, folder: Path) -> CausalLM:
 def _refuse_tensors(adapted: CausalLM, folder: Path) -> None:
     from peft import get_peft_model_state_dict
 
-    wanted = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
-    saved = _tensor_names(folder)
+    state = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    wanted = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    saved = _tensor_shapes(folder)
     # other tensors in the file (embeddings that were saved with the adapter) do no harm
-    wrong = sorted(wanted - saved) or sorted(name for name in saved - wanted if "lora_" in name)
+    lacks = sorted(wanted.keys() - saved.keys())
+    wrong = lacks or sorted(name for name in saved.keys() - wanted.keys() if "lora_" in name)
+    hint = "is it whole, and is this the base it was trained on? `model.base` names another"
     if wrong:
-        which = "lacks" if wanted - saved else "has no place on this base for"
+        which = "lacks" if lacks else "has no place on this base for"
+        raise SetupError(f"the adapter in `{folder}` {which} {len(wrong)} tensors, first `{wrong[0]}`", hint=hint)
+    if other := sorted(name for name, shape in wanted.items() if saved[name] != shape):
         raise SetupError(
-            f"the adapter in `{folder}` {which} {len(wrong)} tensors, first `{wrong[0]}`",
-            hint="is it whole, and is this the base it was trained on? `model.base` names another",
+            f"the adapter in `{folder}` has {len(other)} tensors of another shape than its `{CONFIG}` and this base ask for,"
+            f" first `{other[0]}`: {list(saved[other[0]])}, not {list(wanted[other[0]])}",
+            hint=hint,
         )
 
 
@@ -140,6 +146,8 @@ def refuse_adapter(lora: Lora | None, folder: Path) -> None:
         RecipeError: `model.lora` describes another adapter than the one that is trained further.
     """
     there = _config(folder)
+    if (rank := there.get("r")) is not None and (type(rank) is not int or rank < 1):
+        raise SetupError(f"`{folder / CONFIG}`: `r` is {json.dumps(rank)}: it is a rank, a whole number above 0")
     _weights_file(folder)  # for its error
     # the saved adapter is trained further as it is; a `model.lora` with the same settings does not contradict it
     if lora is None:
@@ -160,7 +168,8 @@ def refuse_adapter(lora: Lora | None, folder: Path) -> None:
 def saved_rank(spec: Model) -> int | None:
     """The rank of the LoRA folder that a model starts from; None where it is none."""
     folder = adapter_folder(spec)
-    return int(_config(folder).get("r") or 0) if folder is not None else None
+    rank = _config(folder).get("r") if folder is not None else None
+    return None if folder is None else rank if type(rank) is int else 0
 
 
 def describe(folder: Path, base: AdapterBase) -> str:
@@ -194,15 +203,16 @@ def _weights_file(folder: Path) -> Path:
     return file
 
 
-def _tensor_names(folder: Path) -> set[str]:
+def _tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     file = _weights_file(folder)
     if file.suffix == ".safetensors":
         from safetensors import safe_open
 
         with safe_open(file, "pt") as opened:
-            return set(opened.keys())
+            return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
     import torch
 
-    # only its names are wanted, but a pickle has no header to read them from
+    # only names and shapes are wanted, but a pickle has no header to read them from
     with numbers_only(file):
-        return set(torch.load(file, map_location="cpu", weights_only=True))
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    return {name: tuple(tensor.shape) for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}

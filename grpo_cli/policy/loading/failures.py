@@ -11,6 +11,7 @@ from pathlib import Path
 from grpo_cli.errors import DataError, SetupError, UserError
 
 MOST = 400
+SAFE = "take it from whom you trust, or begin from the weights: `model.path` may name a folder with `.safetensors`"
 TELLING = (OSError, ValueError, ImportError, RuntimeError, NotImplementedError)
 """Exception classes whose messages are whole sentences. For others (a `KeyError`) the class name is added."""
 
@@ -42,6 +43,8 @@ def loading_failures(what: str, hint: str = "") -> Iterator[None]:
         # by where it was raised, not by its class: libraries and our own mistakes both raise KeyError
         if trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("grpo_cli"):
             raise
+        if isinstance(err, pickle.UnpicklingError):  # torch's own text explains how to run it all the same
+            raise SetupError(f"{what}: {_unread(err)}", hint=SAFE) from err
         raise SetupError(f"{what}: {sentence(err)}", hint=hint) from err
 
 
@@ -63,8 +66,11 @@ def numbers_only(place: Path) -> Iterator[None]:
     try:
         yield
     except pickle.UnpicklingError as err:
-        raise DataError(
-            "a saved state holds more than numbers, which could run code: it is not read",
-            place=str(place),
-            hint="take it from whom you trust, or begin from the weights: `model.path` may name a folder with `.safetensors`",
-        ) from err
+        raise DataError(_unread(err), place=str(place), hint=SAFE) from err
+
+
+def _unread(err: pickle.UnpicklingError) -> str:
+    # it names what a file would have called; else the file is cut off, or something else
+    if "global" in str(err).lower():
+        return "a saved state holds more than numbers, which could run code: it is not read"
+    return "a saved state cannot be read: it is cut off, or no such file"

@@ -30,6 +30,7 @@ from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adap
 from grpo_cli.policy.loading.files import BUILT_IN, model_files, tokenizer_files
 from grpo_cli.policy.loading.packages import QUANTIZERS, PackageNeed, model_needs
 from grpo_cli.policy.loading.weights import wrong_weights
+from grpo_cli.policy.tiny import TINY_VISION
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_cli.text import path_of
 from grpo_verifiers.names import nearest
@@ -69,17 +70,15 @@ def refuse_flaws(model: Model, *, trains: bool = True) -> None:
             raise flaw.error()
 
 
-def of_critic(source: str, err: SetupError) -> SetupError:
-    """What is wrong with the model that a critic is taken from, under its key."""
-    return SetupError(f"`train.critic.from: {source}`: {err}", hint=err.hint)
+def of_other(key: str, source: str, err: SetupError) -> SetupError:
+    """What is wrong with another model than the policy's, a critic's or a teacher's, under its key."""
+    return SetupError(f"`{key}: {source}`: {err}", hint=err.hint)
 
 
 def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
     """Raises SetupError for weights in 4 bits where there is no GPU."""
     if model.load_in_4bit and not on_gpu:
-        raise SetupError(
-            "`model.load_in_4bit` needs a CUDA device", hint="leave it out, or take a machine that has one"
-        )
+        raise SetupError("`model.load_in_4bit` needs a CUDA device", hint="leave it out, or take a machine with one")
 
 
 def refuse_router_loss(model: Model, coefficient: float | None) -> None:
@@ -127,7 +126,7 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
 def _place(model: Model) -> Iterator[ModelFlaw]:
     path = model.path
     if path.startswith("builtin:"):
-        names = ["builtin:tiny", *BUILT_IN]
+        names = ["builtin:tiny", TINY_VISION, *BUILT_IN]
         if path not in names:
             yield ModelFlaw(f"no builtin model `{path}`", f"there are {', '.join(f'`{name}`' for name in names)}")
         elif path in BUILT_IN:
@@ -194,6 +193,10 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
     yield from chain.from_iterable(
         _wrong_values(section) for section in ([config] if text is config else [config, text])
     )
+    ropes, rope = _table("../../modeling_rope_utils.py", "ROPE_INIT_FUNCTIONS") | {"default"}, text.get("rope_scaling")
+    kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else "default"
+    if len(ropes) > 1 and kind not in ropes:
+        yield _wrong("rope_type", kind, f"transformers has {', '.join(sorted(ropes))}")
     hidden, heads, kv_heads = (text.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
         return
@@ -213,6 +216,8 @@ def _ends(model: Model) -> Iterator[ModelFlaw]:
     files = model_files(model)
     for name in ("config.json", "generation_config.json"):
         found = files.json(name)
+        if found is None and name != "config.json" and (path := files.path(name)) is not None:
+            yield ModelFlaw(f"`{path}` cannot be read: it is no JSON object", "is the download whole?")
         for holder in (found, (found or {}).get("text_config")):
             said = holder.get("eos_token_id") if isinstance(holder, dict) else None
             ids = said if isinstance(said, list) else [said] if said is not None else []
@@ -230,7 +235,18 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
         return
     if isinstance(kind, str) and kind in known:
         causal = _table("modeling_auto.py", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
-        if causal and kind not in causal:
+        seeing = _table("modeling_auto.py", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES")
+        if model.kind == "vision" and seeing and kind not in seeing:
+            yield ModelFlaw(
+                f"`{model.path}`, of the type `{kind}`, reads no images",
+                "take a model that does, such as Qwen2.5-VL, or leave `data.images` out",
+            )
+        elif model.kind == "text" and causal and kind not in causal and kind in seeing:
+            yield ModelFlaw(
+                f"`{model.path}`, of the type `{kind}`, reads images, and the recipe shows it none",
+                "name the column of the rows' images in `data.images`",
+            )
+        elif model.kind == "text" and causal and kind not in causal:
             yield ModelFlaw(
                 f"`{model.path}` is of the type `{kind}`, which has no causal language model in transformers {version}",
                 "only models that go on from a text can be trained here",
@@ -405,6 +421,28 @@ def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
         if held is not None and not isinstance(held.get(key), kind):
             yield ModelFlaw(f"`{path}` holds no tokenizer: it has no `{key}`", "is the download whole?")
             return
+    settings, name = files.json("tokenizer_config.json"), "tokenizer_config.json"
+    if settings is None:
+        if (path := files.path(name)) is not None:
+            yield ModelFlaw(f"`{path}` cannot be read: it is no JSON object", "is the download whole?")
+        return
+    for key in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        if not isinstance(settings.get(key), str | dict | None):
+            yield _wrong(key, settings[key], "it is the text of a token", name)
+    if not isinstance(most := settings.get("model_max_length"), int | float | None):
+        yield _wrong("model_max_length", most, "it is a number of tokens", name)
+    named_class = str(settings.get("tokenizer_class") or "").removesuffix("Fast")
+    if settings.get("auto_map") and (held is None or (named_class and not _is_tokenizer(named_class))):
+        yield ModelFlaw(
+            f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
+            "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
+        )
+
+
+def _is_tokenizer(name: str) -> bool:
+    """Whether transformers has a tokenizer of this name; true where this version keeps its table elsewhere."""
+    source = "\n".join(map(ast.unparse, _source("models/auto/tokenization_auto.py")))
+    return not source or f"'{name}'" in source or f"'{name}Fast'" in source
 
 
 def _is_local(name: str) -> bool:
@@ -416,12 +454,6 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
     files, config = tokenizer_files(model), model_files(whole).json("config.json")
     tokenizer = files.json("tokenizer.json")
     if tokenizer is None or config is None or whole.gguf_file:
-        own = files.json("tokenizer_config.json") or {}
-        if own.get("auto_map") and files.path("tokenizer.json") is None:
-            yield ModelFlaw(
-                f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
-                "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
-            )
         return
     text = config.get("text_config")
     size = (text if isinstance(text, dict) else config).get("vocab_size")

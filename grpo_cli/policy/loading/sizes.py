@@ -21,6 +21,7 @@ from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import BUILT_IN, ModelFiles, base_files, model_files
 from grpo_cli.policy.loading.weights import read_headers
+from grpo_cli.policy.tiny import TINY_VISION, VISION
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.text import path_of
 
@@ -90,6 +91,8 @@ def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
         from grpo_cli.policy.tiny import sizes
 
         return _sizes(sizes(model.context), files, "its definition")
+    if model.path == TINY_VISION:
+        return _sizes(VISION["text_config"] | {"tie_word_embeddings": True}, files, "its definition")
     config = files.json("config.json")
     if config is not None:
         return _sizes(config.get("text_config") or config, files, "config.json")
@@ -134,7 +137,7 @@ def local_sizes(model: Model) -> ModelSizes | None:
     """The sizes from files on this disk (a GGUF's header too); None where these do not hold them. The hub is not
     asked."""
     is_gguf = model.gguf_file is not None or model.path.endswith(".gguf")
-    is_wheel = model.path.startswith("builtin:") and model.path != "builtin:tiny"
+    is_wheel = model.path in BUILT_IN
     if is_wheel or (is_gguf and path_of(model.path).exists()):
         return full_sizes(model)
     # sizes are a help, not a check: a file that cannot be opened gives None here, and loading reports the error
@@ -145,9 +148,17 @@ def local_sizes(model: Model) -> ModelSizes | None:
     return read_sizes(whole, model_files(whole))
 
 
+def vocabulary_of(model: Model, sizes: ModelSizes | None) -> int | None:
+    """How many tokens a model knows, also where its configuration gives the other sizes names of its family's own."""
+    if sizes is not None:
+        return sizes.vocab
+    known = (model_files(model).json("config.json") or {}).get("vocab_size")
+    return known if isinstance(known, int) else None
+
+
 def full_sizes(model: Model) -> ModelSizes | None:
     """The sizes by way of transformers, which also reads GGUF headers; None where it has no such model."""
-    if model.path == "builtin:tiny":
+    if model.path in ("builtin:tiny", TINY_VISION):
         return read_sizes(model, ModelFiles(None, None, None))
     from grpo_cli.policy.model import load_config
 

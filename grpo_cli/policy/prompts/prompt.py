@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from grpo_cli.data.images import with_blocks
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
@@ -147,7 +148,9 @@ class Prompts:
         for row in one_of_each(rows):
             if self.chat is None or row.messages is None:
                 continue
-            if (fix := self.chat.clock_fix(row.messages, row.tools)) is not None:
+            if (
+                fix := self.chat.clock_fix(with_blocks(row.messages) if row.images else row.messages, row.tools)
+            ) is not None:
                 return fix
         return None
 
@@ -156,6 +159,7 @@ class Prompts:
     ) -> str:
         if self.chat is None:
             raise SetupError(NO_TEMPLATE, hint=NO_TEMPLATE_MENDS)
+        messages = with_blocks(messages) if row.images else messages
         try:
             return self.chat.render(messages, tools)
         except TemplateRefuses as err:
@@ -164,7 +168,7 @@ class Prompts:
             for role in ("system", "developer", "tool"):
                 if any(m["role"] == role for m in row.messages or ()):
                     with suppress(TemplateRefuses):
-                        self.chat.render([m for m in row.messages or () if m["role"] != role])
+                        self.chat.render([m for m in messages if m["role"] != role])
                         mend = _role_mend(role)
             words = f"the model's chat template refuses this row: {err}"
             raise SetupError(words, place=row.place, hint=mend) from err

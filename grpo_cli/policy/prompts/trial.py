@@ -72,6 +72,8 @@ def render_beside(source: str, given: Given, clock: datetime | None = None) -> t
         )
     if made[0] == "refuses":
         raise TemplateRefuses(made[1])
+    if any("\ud800" <= char <= "\udfff" for char in made[1]):
+        raise TemplateRefuses("it writes half of a surrogate pair (\\ud800 to \\udfff), which is no character")
     return made[1], made[2]
 
 

@@ -1,11 +1,16 @@
 """Compares how a chat template opens and ends the model's turn with where prompts end and which tokens end a
-completion."""
+completion.
+
+How this works: `template_warnings` renders a turn and looks for what closes it; `doubles` looks for special tokens in the rows' own
+words and for openings that template and tokenizer both write.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from grpo_cli.data.images import MARK
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.prompts.prompt import Prompts
@@ -72,8 +77,8 @@ def unended(
     ends: Collection[int],
     stop: Sequence[str],
 ) -> str | None:
-    """Finds a template that ends an answer with a token that does not end completions. None if it does, or if there is
-    no token.
+    """Finds a template that ends an answer with a token or a text that ends no completion. None if it does, or if nothing
+    stands behind an answer.
 
     Raises:
         TemplateRefuses, SetupError: it does not render a question and an answer.
@@ -95,6 +100,11 @@ def unended(
                 f"the chat template ends a turn with `{first}`, and a completion is ended by {named} alone: an answer that"
                 f" closes its turn goes on to `sample.max_tokens`; `sample.stop: ['{first}']` ends it there"
             )
+    if closing := text.rpartition(SAID)[2].strip():
+        return (
+            f"the chat template ends a turn with the text {_end(closing)!r}, which ends no completion: an answer that closes its"
+            f" turn goes on to `sample.max_tokens`; `sample.stop` with that text ends it there"
+        )
     return None
 
 
@@ -119,13 +129,20 @@ def doubles(
         encode: the token ids of a row's prompt.
     """
     rows = rows[:SEEN]
+    if not rows:
+        return []
     words = sorted(
         # longest first: an alternation takes the first that fits
-        (text for token, text in special.items() if token not in tags and text),
+        # some models' token for an image is spelt as our mark, which stands for one
+        (
+            text
+            for token, text in special.items()
+            if token not in tags and text and not (text == MARK and rows[0].images)
+        ),
         key=len,
         reverse=True,
     )
-    if not words or not rows:
+    if not words:
         return []
     pattern = re.compile("|".join(map(re.escape, words)))
     found: dict[str, list[Row]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_cli.recipe.checking.values import IsSet, RecipeFinding
 from grpo_cli.recipe.sections.fields import Path
-from grpo_cli.recipe.sections.inputs import HarnessSpec
+from grpo_cli.recipe.sections.inputs import Environment, HarnessSpec
 from grpo_cli.recipe.sections.method import acts_on_every_row
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import kind_class
@@ -25,6 +25,9 @@ VLLM = (
     ("enable_sleep_mode", False, "vLLM would be woken, and be sent the weights, for each turn of the episodes"),
 )
 """Settings of `sample.vllm`: the only value that plays episodes, and why."""
+
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
@@ -41,18 +44,24 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
                 said = f"`verify.{name}` is the outcome of an environment, and the recipe has none"
                 yield RecipeFinding(("verify", name), said, "add `environment: FILE.py:CLASS`", at_key=True)
         return
-    given = [key for key in ("python", "tools", "trl", "verifiers", "harness") if getattr(world, key) is not None]
-    if len(given) != 1:
+    given = [
+        key for key in ("python", "tools", "trl", "verifiers", "openenv", "harness") if getattr(world, key) is not None
+    ]
+    if len(given) != 1 and (given or world.mcp is None):
         yield RecipeFinding(
             ("environment",),
             f"`environment` has {' and '.join(f'`{key}`' for key in given) or 'no world'}",
-            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS`, `verifiers: ID` and"
-            " `harness: COMMAND`",
+            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS`, `verifiers: ID`, `openenv: URL`,"
+            " `mcp: {NAME: {command: [WORDS]}}` and `harness: COMMAND`",
         )
+        given = []
+    elif not given:
+        given = ["mcp"]
     forms = {
         "python": "`FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
         "trl": "`FILE.py:CLASS` or `MODULE:CLASS`",
         "tools": "`FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`",
+        "openenv": "`http://HOST:PORT` or `MODULE:CLASS`",
     }
     for name in world.named if len(given) == 1 and world.kind in forms else ():
         if not all(name.rpartition(":")[::2]) and (world.kind, name) != ("tools", "python"):
@@ -63,12 +72,17 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         )
     if len(given) == 1 and world.kind == "tools" and all(one.kind == "environment" for one in recipe.verify.values()):
         yield RecipeFinding(
-            ("environment", "tools"),
-            "functions say nothing of how good an answer is, and there is no verifier",
+            ("environment", *given),
+            "tools say nothing of how good an answer is, and there is no verifier"
+            if given == ["mcp"]
+            else "functions say nothing of how good an answer is, and there is no verifier",
             "add one under `verify`: it judges the turn in which the model calls no tool",
         )
+    yield from _check_sources(recipe, world, is_set)
     if world.harness is not None:
         yield from _check_harness(recipe, world.harness, is_set)
+    if world.plays_itself:
+        yield from _check_rows(recipe, world, is_set)
     elif is_set(("environment", "endpoint")):
         said = "`environment.endpoint` has no effect without a `harness`: worlds ask no endpoint"
         yield RecipeFinding(("environment", "endpoint"), said, "leave it out", idle=("environment", "endpoint"))
@@ -109,7 +123,7 @@ def check_episodes(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 
 
 def _check_harness(recipe: Recipe, harness: HarnessSpec, is_set: IsSet) -> Iterator[RecipeFinding]:
-    """What rows of their own prompts, and episodes of several of them, cannot go with."""
+    """Its command line and its score."""
     key: Path = ("environment", "harness")
     try:
         words = shlex.split(harness.command)
@@ -125,12 +139,66 @@ def _check_harness(recipe: Recipe, harness: HarnessSpec, is_set: IsSet) -> Itera
         said = "nothing says how good an episode of this program is"
         mend = "add a verifier under `verify`, which judges the last line that it prints, or `score: FILE.py:FUNCTION`"
         yield RecipeFinding(key, said, mend)
+
+
+def _check_sources(recipe: Recipe, world: Environment, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """Servers, an interpreter of its own, and rows that are tasks."""
+    key: Path = ("environment", "mcp")
+    for name, server in (world.mcp or {}).items():
+        if bool(server.command) == bool(server.url):
+            said = f"`{name}` has {'both `command` and `url`' if server.url else 'neither `command` nor `url`'}"
+            yield RecipeFinding((*key, name), said, "say one: a program that is started, or an address")
+        elif server.url and not server.url.startswith(("http://", "https://")):
+            yield RecipeFinding((*key, name, "url"), f"`{server.url}` is no address: `http://HOST:PORT/mcp` is one")
+        elif is_set((*key, name, "header_env" if server.command else "env")):
+            word = "header_env" if server.command else "env"
+            said = f"`{word}` is for {'an address' if server.command else 'a program'}"
+            yield RecipeFinding((*key, name, word), said, "leave it out", idle=(*key, name, word))
+        if NAME.fullmatch(name) is None:
+            yield RecipeFinding(
+                (*key, name), f"`{name}` is no name of letters, digits, `_` and `-`, which tools begin with"
+            )
+    if world.mcp is not None and world.kind not in ("tools", "trl"):
+        yield RecipeFinding(
+            key, f"`mcp` adds tools, and a world of `{world.kind}` has none", "say it alone, or beside `tools` or `trl`"
+        )
+    for name in ("allow", "scope"):
+        if world.mcp is None and is_set(("environment", name)):
+            path: Path = ("environment", name)
+            yield RecipeFinding(path, f"`environment.{name}` has no effect without `mcp`", "leave it out", idle=path)
+    if world.interpreter is not None and world.harness is not None:
+        path = ("environment", "interpreter")
+        yield RecipeFinding(
+            path, "a `harness` names its interpreter in its command", "leave `interpreter` out", idle=path
+        )
+    tasks = {one.source for one in recipe.data.train if one.source.startswith("verifiers:")}
+    if world.is_taskset and tasks != {f"verifiers:{world.verifiers}"}:
+        said = f"`{world.verifiers}` plays its own tasks, and the rows are others"
+        yield RecipeFinding(
+            ("data", "train"), said, f'say `train: "verifiers:{world.verifiers}"` and `prompt: "{{prompt}}"`'
+        )
+    if tasks and not world.is_taskset:
+        yield RecipeFinding(
+            ("data", "train"),
+            f"`{min(tasks)}` are tasks, and the environment is no taskset",
+            "say `environment: {verifiers: ID}`",
+        )
+    if world.is_taskset and world.verifiers is not None and ":" in world.verifiers:
+        said = f"`{world.verifiers}` is a function that loads an environment of 0.1 to 0.3, and a taskset has an id"
+        yield RecipeFinding(
+            ("environment", "verifiers"), said, "leave `interpreter` out, or name the taskset's package"
+        )
+
+
+def _check_rows(recipe: Recipe, world: Environment, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """What rows of their own prompts, and episodes of several of them, cannot go with."""
+    what = "a taskset" if world.is_taskset else "a `harness`"
     for name in ("options", "role", "invalid_penalty", "over_limit"):
-        if is_set(("environment", name)):
-            said = f"`environment.{name}` is for worlds that are acted in, and a `harness` plays by itself"
+        if is_set(("environment", name)) and (name != "options" or not world.is_taskset):
+            said = f"`environment.{name}` is for worlds that are acted in, and {what} plays by itself"
             yield RecipeFinding(("environment", name), said, "leave it out", idle=("environment", name))
     train = recipe.train
-    rows = "an episode of a `harness` may be several rows"
+    rows = f"an episode of {what} may be several rows"
     refused: list[tuple[Path, object, str, str]] = [
         (("train", "credit"), train.credit, "and turns are credited within one", "leave `train.credit` out"),
         (("train", "critic"), train.critic, "and a critic reads one", "say another `train.algorithm`"),

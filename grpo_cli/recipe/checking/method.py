@@ -42,8 +42,8 @@ def check_alive_by(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
             )
     if train.std_floor != "noise":
         return
-    if train.method != "rl" or train.baseline == "critic":
-        other = f"method: {train.method}" if train.method != "rl" else "baseline: critic"
+    if not train.runs_grpo or train.baseline == "critic":
+        other = f"method: {train.method}" if not train.runs_grpo else "baseline: critic"
         yield RecipeFinding(FLOOR, f"`std_floor: noise` has no effect with `{other}`", "leave it out")
     elif train.reward_combine != "sum":
         yield RecipeFinding(
@@ -185,8 +185,9 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(at_loss, said, "GSPO is `loss: grpo`, or say `algorithm: gspo`")
     if t.ratio != "token" and t.loss in ("cispo", "sapo", "vespo"):
         yield RecipeFinding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
-    if t.loss == "luspo" and t.ratio != "sequence":
-        yield RecipeFinding(at_loss, f"`loss: luspo` needs `ratio: sequence`, got `{t.ratio}`")
+    if t.loss in ("luspo", "gmpo") and t.ratio != "sequence":
+        said = f"`loss: {t.loss}` needs `ratio: sequence`, got `{t.ratio}`"
+        yield RecipeFinding(at_loss, said, f"say `algorithm: {t.loss}`")
     if t.loss == "cispo" and t.clip.cap is None:
         yield RecipeFinding(
             first_set(is_set, ("train", "clip"), ("train", "loss")),
@@ -196,15 +197,12 @@ def check_loss(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
     if t.clip.cap is not None and t.loss != "cispo":
         said = f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`"
         yield RecipeFinding(("train", "clip", "cap"), said, "the bound of the other losses is `train.clip.high`")
-    if t.baseline == "leave_one_out" and t.scale != "none":
-        said = f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`"
-        yield RecipeFinding(first_set(is_set, ("train", "scale"), ("train", "baseline")), said)
     if t.prune is not None:
         path: Path = ("train", "prune")
         if t.prune.keep >= recipe.sample.group:
             said = f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out"
             yield RecipeFinding((*path, "keep"), said)
-        if t.dead_groups == "keep" or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
+        if t.dead_groups == "keep" or t.pulls_every_row or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
             said = "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them"
             yield RecipeFinding(path, said, "say `train.dead_groups: drop` and `kl.beta: 0`")
         for name in acts_on_every_row(t.trl):
@@ -332,7 +330,20 @@ def check_schedule(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
 
 
 RL_ONLY = (
-    *("algorithm", "loss", "ratio", "baseline", "scale", "clip", "kl", "prune", "alive_by", "overlong"),
+    *(
+        "algorithm",
+        "loss",
+        "ratio",
+        "ratio_clip",
+        "baseline",
+        "pass_k",
+        "scale",
+        "clip",
+        "kl",
+        "prune",
+        "alive_by",
+        "overlong",
+    ),
     *("mask_truncated", "credit", "split"),
 )
 """Keys of `train` that shape advantages or their loss."""

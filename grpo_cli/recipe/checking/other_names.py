@@ -167,6 +167,8 @@ OTHERS = _by_name(
 
 METHODS: dict[str, str] = {
     "gdpo": "GDPO is `train.reward_combine: normalise_then_sum`",
+    "n_grpo": "N-GRPO is `sample.mix: {rate: 0.1}`",
+    "ngrpo": "N-GRPO is `sample.mix: {rate: 0.1}`",
     "cppo": "CPPO is `train.prune: {keep: N, by: advantage}`",
     "pods": "PODS is `train.prune: {keep: N, by: variance}`",
     "vapo": "VAPO's parts are `algorithm: ppo` with `train.critic: {lambda: adaptive, positive: 0.1}`",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from grpo_cli.recipe.checking.episodes import check_credit, check_episodes
+from grpo_cli.recipe.checking.losses import check_baseline, check_bound, check_distil
 from grpo_cli.recipe.checking.method import (
     check_ads,
     check_alive_by,
@@ -29,17 +30,18 @@ from grpo_cli.recipe.sections.recipe import By, Recipe
 from grpo_cli.run.naming import why_no_name, why_no_place
 from grpo_cli.text import visible
 
-NAME = re.compile(r"[A-Za-z0-9_-]+")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
 def check_rules(recipe: Recipe, is_set: IsSet) -> list[RecipeFinding]:
     """Values that are each allowed but contradict each other. `is_set` distinguishes written values from defaults and
     presets."""
     checks = (
-        *(_verifiers, _combining, _sampling, _model, _memory, check_loss, check_dead_groups, check_schedule),
+        *(_verifiers, _combining, _sampling, _model, _images, _memory, check_loss, check_dead_groups, check_schedule),
         *(_evaluation, _monitors, _course, _strategy),
         *(check_episodes, check_credit, check_prefer, _stages),
         *(check_critic, check_ads, check_alive_by, check_split),
+        *(check_baseline, check_bound, check_distil),
     )
     return [finding for check in checks for finding in check(recipe, is_set)]
 
@@ -175,6 +177,12 @@ def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(("model", "load_in_4bit"), "weights in 4 bits cannot be trained", said)
     if m.load_in_4bit and (m.gguf_file or m.path.endswith(".gguf")):
         yield RecipeFinding(("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits")
+    if m.head == "float32" and recipe.sample.engine_kind.through_trl:
+        said = "`model.head: float32` is of the model in this process, and vLLM samples with a head of its own"
+        yield RecipeFinding(("model", "head"), said, "say `sample.engine: auto`, or leave it out")
+    if m.head == "float32" and not keeps_whole(recipe.launch.strategy):
+        said = f"`model.head: float32` was not tried with `launch.strategy: {recipe.launch.strategy}`"
+        yield RecipeFinding(("model", "head"), said, "leave it out, or say `ddp`")
     if m.gguf_file and m.path.endswith(".gguf"):
         yield RecipeFinding(("model", "gguf_file"), "`model.path` names the GGUF file already")
     if m.context is not None and m.path != "builtin:tiny":
@@ -198,6 +206,50 @@ def _model(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
         yield RecipeFinding(
             ("model", key), f"`model.{key}` has no effect with `data.plain: true`", "leave one of the two out"
         )
+
+
+def _images(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:
+    """What does not carry images, or was not tried with them."""
+    m, data, train, sample = recipe.model, recipe.data, recipe.train, recipe.sample
+    if not data.images:
+        if m.kind == "vision":
+            said = "name the column of the rows' images in `data.images`"
+            yield RecipeFinding(("model", "kind"), "`model.kind: vision` is for rows with images", said)
+        for name in ("least", "most"):
+            if getattr(data.image_pixels, name) is not None:
+                yield RecipeFinding(
+                    ("data", "image_pixels", name), "`data.image_pixels` has no effect without `data.images`"
+                )
+        return
+    if m.kind == "text":
+        yield RecipeFinding(("model", "kind"), "`model.kind: text` reads no images", "leave it out, or `data.images`")
+    least, most = data.image_pixels.least, data.image_pixels.most
+    if least is not None and most is not None and least > most:
+        yield RecipeFinding(("data", "image_pixels", "least"), f"`least` is {least:,} and `most` {most:,}")
+    trl = train.trl
+    refused: list[tuple[Path, bool]] = [
+        (("data", "plain"), data.plain),
+        (("environment",), recipe.environment is not None),
+        (("train", "method"), train.method != "rl"),
+        (("train", "critic"), train.critic is not None),
+        (("train", "credit"), train.credit is not None),
+        (("train", "mini_batches"), train.mini_batches > 1),
+        (("train", "select"), train.select == "ads"),
+        (("train", "recompute"), train.recompute != "no"),
+        (("train", "offload"), train.offload != "no"),
+        *(((("train", "trl", name)), bool(trl.get(name))) for name in (*UNTRIED, "gradient_checkpointing")),
+        (("sample", "mix"), bool(sample.mixed)),
+        (("sample", "engine"), sample.engine not in ("auto", "transformers")),
+        (("launch", "strategy"), recipe.launch.strategy != "ddp"),
+        (("model", "load_in_4bit"), m.load_in_4bit),
+        (("model", "gguf_file"), m.gguf_file is not None or m.path.endswith(".gguf")),
+        (("model", "path"), m.path.startswith("builtin:") and m.path != "builtin:tiny-vision"),
+    ]
+    for path, is_asked in refused:
+        if is_asked:
+            name = ".".join(map(str, path))
+            hint = "`builtin:tiny-vision` does" if path == ("model", "path") else f"leave `{name}` or `data.images` out"
+            yield RecipeFinding(path, f"`{name}` does not carry images, or was not tried with them", hint)
 
 
 def _memory(recipe: Recipe, is_set: IsSet) -> Iterator[RecipeFinding]:

@@ -93,6 +93,8 @@ def _templates(data: dict[str, Any]) -> list[RecipeFinding]:
     texts: list[tuple[Path, Any, bool]] = [
         (("data", key), rows.get(key), key == "id") for key in ("system", "prompt", "prefill", "answer", "id")
     ]
+    images = rows.get("images")
+    texts += [(("data", "images"), text, True) for text in (images if isinstance(images, list) else [images])]
     texts += [(("data", "columns", name), text, True) for name, text in _section(data, "data", "columns").items()]
     for part in ("warmup", "sft"):
         phases = data.get(part)
@@ -315,6 +317,7 @@ METHOD_KEYS: tuple[Path, ...] = (
     ("prefer", "loss"),
     ("train", "select"),
     ("train", "credit", "method"),
+    ("train", "reward_combine"),
 )
 """Keys whose values are names of methods, where the nearest name is often another one."""
 

@@ -31,12 +31,13 @@ from grpo_cli.recipe.sections.inputs import Model, Source
 if TYPE_CHECKING:
     pass
 
-Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
+Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo", "gmpo"]
 Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
 Recompute = Literal["no", "selective", "full"]
 Preference = Literal["dpo", "ipo", "irpo", "kto", "orpo", "simpo"]
 Algorithm = Literal[
     "default", "grpo", "grpo_k1", "dr_grpo", "dapo", "gspo", "gspo_token", "cispo", "sapo", "rloo", "reinforce_pp", "gigpo", "ppo",
+    "max_rl", "dppo", "gmpo", "gdpo", "pass_k", "opo", "otb", "vespo", "luspo",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ class Clip(Section):
     """How far it may rise. Raising it lets rare tokens grow faster."""
     cap: Above0 | None = None
     """`loss: cispo` only: the absolute cap of the ratio (TRL's convention, not 1 + high)."""
+    delta: Above0 | None = None
+    """`ratio_clip: tv` or `kl` only: how far a token's distribution may move; left out, 0.2 for `tv` and 0.05 for `kl`."""
+    pull: Least0 = 0.0
+    """`ratio_clip: tv` or `kl` only: weight of the squared log ratio of every token, beside its advantage."""
 
 
 class Kl(Section):
@@ -237,6 +242,44 @@ class Prefer(Section):
     """How far the lengths of a pair may differ, as a share of the longer one. Raising it gives more pairs and teaches length."""
 
 
+OWN_TEACHERS = ("reason", "sibling", "gold", "prompt")
+"""Teachers that are the policy itself behind another prompt."""
+
+
+class Distil(Section):
+    """Learning from a teacher's distribution over the tokens that the model has sampled, with `train.method: distil`. See `grpo explain
+    distil`."""
+
+    teacher: Annotated[list[ModelName], Field(min_length=1)] = Field(default_factory=lambda: ["sibling", "reason"])
+    """What the teacher sees beside the prompt: the `reason` of the verdict, a right `sibling` of the group, the `gold`, nothing
+    (`prompt`); of a list the first that a sample has. Any other word is a model by name or folder, which sees the prompt alone."""
+    when: Literal["dead", "wrong", "all"] = "dead"
+    """Whose samples have a teacher: those that are not right in groups without signal, all that are not right, or all."""
+    weights: Literal["live", "ema", "base"] = "ema"
+    """The weights of a teacher that is the policy itself: those of the step, a running average of them, or those of the start."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """`weights: ema` only: share of the new weights in the average of a step; 0.05 has a half-life of 13.5 steps."""
+    loss: Literal["sampled", "topk"] = "sampled"
+    """What is compared: the probability of each sampled token, as an advantage, or the `k` likeliest tokens of each place."""
+    k: Whole = 20
+    """`loss: topk` only: tokens that are compared one by one; all others are one more."""
+    direction: Literal["reverse", "forward", "jsd"] = "reverse"
+    """The divergence: of the policy from the teacher, of the teacher from the policy (`loss: topk`), or half of both from their mean."""
+    mix: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Weight of the teacher; the sample's own advantage has the rest, in groups with a teacher and, with `when` other than `dead`, in all."""
+    contrast: bool = False
+    """Subtract what a wrong hint changes: another row's `gold`, a wrong `sibling`. Costs a second pass of the teacher."""
+    template: Words = "{hint}\n\n{prompt}"
+    """The teacher's prompt. `{hint}` is what it sees more, `{prompt}` the last message of the row."""
+
+    def model(self, policy: Model) -> Model | None:
+        """What another model that teaches is loaded by; None where the policy teaches itself."""
+        if self.teacher[0] in OWN_TEACHERS:
+            return None
+        here = {"path": self.teacher[0], "lora": None, "base": None, "gguf_file": None, "revision": None}
+        return policy.model_copy(update=here)
+
+
 class CriticSpec(Section):
     """Who says what an unfinished answer is worth, and how it learns to. See `grpo explain ppo`."""
 
@@ -292,9 +335,9 @@ class AdsSpec(Section):
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
-    method: Literal["rl", "prefer", "sft"] = "rl"
-    """What is learned from: `rl` from the advantages of a step's verified samples, `prefer` from pairs of them, `sft` from
-    the demonstrations of `sft`, whose phases say the steps."""
+    method: Literal["rl", "distil", "prefer", "sft"] = "rl"
+    """What is learned from: `rl` from the advantages of a step's verified samples, `distil` also from a teacher of them, `prefer` from
+    pairs of them, `sft` from the demonstrations of `sft`, whose phases say the steps."""
     algorithm: Algorithm = "default"
     """A named method of `rl`, see `grpo explain NAME`."""
     steps: Count = 0
@@ -320,16 +363,22 @@ class Train(Section):
     """Over what the token losses are averaged (TRL's names)."""
     ratio: Literal["token", "sequence", "sequence_token"] = "token"
     """Level of the importance ratio: each token, the whole answer (GSPO), or GSPO-token."""
-    baseline: Literal["mean", "leave_one_out", "critic"] = "mean"
-    """What is subtracted from a reward: the mean of its group, of the others in it, or a critic's value of each token."""
-    scale: Literal["group", "batch", "none"] = "group"
-    """Whose standard deviation divides the advantages."""
+    baseline: Literal["mean", "leave_one_out", "critic", "pass_k", "length", "token"] = "mean"
+    """What is subtracted from a reward: the mean of its group, of the others in it, or a critic's value of each token; the mean by
+    `length` of the samples (OPO), or by the gradient that their tokens have had so far (`token`). `pass_k` pays the best of `pass_k`."""
+    pass_k: Whole | None = None
+    """`baseline: pass_k` only: samples of which the best counts."""
+    scale: Literal["group", "batch", "mean", "none"] = "group"
+    """Whose standard deviation divides the advantages; `mean` divides by the group's mean reward (MaxRL)."""
     std_ddof: Literal[0, 1] = 1
     """1 divides the variance by G - 1, 0 by G."""
     std_floor: Annotated[Above0 | Literal["noise"], one_of("above 0, or `noise`")] = 1e-6
     """A spread of rewards below this is none: the advantages are exactly 0. `noise` measures it before the first step, by scoring
     the same answers twice: for judges, who score an answer otherwise each time."""
     clip: Clip = Clip()
+    ratio_clip: Literal["ratio", "tv", "kl"] = "ratio"
+    """What bounds an update where a batch is used more than once: the `ratio` itself, or (DPPO) whether the token's probability moved
+    by `clip.delta`, as a difference (`tv`) or as a divergence (`kl`). It masks what goes further, and lets rare tokens grow."""
     kl: Kl = Kl()
     alive_by: Annotated[
         Literal["outcome", "reward"] | Annotated[list[Words], Field(min_length=1)],
@@ -385,6 +434,21 @@ class Train(Section):
         """What the part of the turns is divided by: where the recipe leaves it open, what the episode's own advantage is."""
         said = self.credit.norm if self.credit else None
         return said or ("mean" if self.scale == "none" else "std")
+
+    @property
+    def runs_grpo(self) -> bool:
+        """Whether GRPO's trainer runs, with its losses and advantages."""
+        return self.method in ("rl", "distil")
+
+    @property
+    def mask_delta(self) -> float:
+        """How far a token may move before `ratio_clip` masks it; 0 where the ratio is clipped."""
+        return 0.0 if self.ratio_clip == "ratio" else self.clip.delta or {"tv": 0.2, "kl": 0.05}[self.ratio_clip]
+
+    @property
+    def pulls_every_row(self) -> bool:
+        """Whether DPPO's pull has a gradient: where a batch is used once, every log ratio is 0."""
+        return self.ratio_clip != "ratio" and self.clip.pull > 0 and self.updates > 1
 
     @property
     def updates(self) -> int:

@@ -28,12 +28,23 @@ from grpo_cli.recipe.sections.course import (
     WarmupPhase,
 )
 from grpo_cli.recipe.sections.fields import Path, Section, Words
-from grpo_cli.recipe.sections.inputs import Data, EndpointSpec, Environment, HarnessSpec, Lora, Model, Source
+from grpo_cli.recipe.sections.inputs import (
+    Data,
+    EndpointSpec,
+    Environment,
+    HarnessSpec,
+    ImagePixels,
+    Lora,
+    Model,
+    ServerSpec,
+    Source,
+)
 from grpo_cli.recipe.sections.method import (
     AdsSpec,
     Algorithm,
     Clip,
     CriticSpec,
+    Distil,
     Estimator,
     Kl,
     Loss,
@@ -52,9 +63,9 @@ from grpo_cli.recipe.widening import complete
 from grpo_verifiers.strict_json import loads
 
 __all__ = [
-    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "EndpointSpec",
-    "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "Kl", "KlMonitor", "Launch", "Lora", "Loss",
-    "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "Shaping",
+    "AdsSpec", "Algorithm", "By", "Canary", "Clip", "Combine", "CriticSpec", "Data", "Demonstration", "Distil", "EndpointSpec",
+    "Environment", "Estimator", "Eval", "Expect", "Gate", "HarnessSpec", "ImagePixels", "Kl", "KlMonitor", "Launch",
+    "Lora", "Loss", "MixSpec", "Model", "Monitor", "Prefer", "Preference", "Prune", "Ramp", "Recipe", "Run", "Sample", "ServerSpec", "Shaping",
     "Source", "SplitPart", "Stage", "Stop", "Train", "TurnCredit",
     "Verify", "WarmupPhase",
 ]  # fmt: skip
@@ -102,6 +113,8 @@ class Recipe(Section):
     train: Train
     prefer: Prefer | None = None
     """How pairs are made and learned from, with `train.method: prefer`."""
+    distil: Distil | None = None
+    """The teacher of `train.method: distil`."""
     gate: Gate | None = None
     """What the model must show before training; left out, nothing is asked."""
     eval: Eval = Eval()
@@ -151,7 +164,7 @@ def section(path: Path) -> type[BaseModel] | None:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         if part in fields:
             model = inner_section(fields[part].annotation)
-        elif model.__name__ not in {"Verify", "Shaping"}:
+        elif model.__name__ not in {"Verify", "Shaping", "SplitPart"}:
             return None
     return model
 

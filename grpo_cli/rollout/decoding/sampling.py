@@ -45,17 +45,18 @@ def sample(
     if not settings.truncates:
         # one pass over the vocabulary gives token and log-prob; a second softmax would cost as much again
         top = scaled.amax(-1, keepdim=True)
-        chosen, total = _invert((scaled - top).exp_(), uniform)
+        chosen, total = invert((scaled - top).exp_(), uniform)
         return chosen, (scaled.gather(-1, chosen[:, None]) - top - total.log())[:, 0]
     # penalty before temperature, as Hugging Face orders them
     choice = penalise(logits, seen, settings.repetition_penalty) / temperature
     choice = truncate(choice, settings)
-    chosen, _ = _invert((choice - choice.amax(-1, keepdim=True)).exp_(), uniform)
+    chosen, _ = invert((choice - choice.amax(-1, keepdim=True)).exp_(), uniform)
     return chosen, torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0]
 
 
-def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """(first index whose cumulative weight exceeds uniform x total, total)."""
+def invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """The first index whose cumulative weight exceeds uniform x total, [N] int64, and that total, [N, 1], of weights [N, V] and uniform
+    numbers [N]."""
     import torch
 
     cumulative = weights.cumsum(-1)
@@ -119,6 +120,7 @@ def sample_keys(requests: Sequence[Request], seed: int) -> list[int]:
         base = seed if request.seed is None else request.seed
         prompt = b",".join(str(token).encode() for token in request.ids)
         head = b"%d:%s" % (base, prompt)
+        head += "".join(image.sha256 for image in request.images).encode()
         digest = hashlib.blake2b(b"%d:%s" % (seen[head], head), digest_size=8).digest()
         seen[head] += 1
         first = int.from_bytes(digest, "little")

@@ -159,7 +159,9 @@ class HarnessPlay:
                         episode = waiting.pop()
                         episode.slot = free.pop()
                         live[episode.name] = episode
-                        variables = endpoint.open(episode.name)
+                        # one chance for a row's episodes, as worlds have it: what differs is what the policy does
+                        of_row = episode.seed.rpartition("/")[0]
+                        variables = endpoint.open(episode.name) | {"GRPO_SEED": str(mixed(of_row))}
                         root = Path(folder) / episode.name
                         episode.running = self.of.harness.launch(self.given[episode.row], variables, root)
                     with self.of.timed():
@@ -259,7 +261,7 @@ class HarnessPlay:
         longest = spec.turn_tokens or settings.max_tokens
         if len(episode.turns) >= spec.max_turns or episode.sampled >= settings.max_tokens:
             episode.is_cut = True
-            raise RequestRefused("the episode is over: its turns or tokens are used up", code="episode_over")
+            raise RequestRefused(self.of.harness.over, code="episode_over")
         try:
             plan = episode.tree.plan(asked.messages, asked.tools)
         except RequestRefused as err:
@@ -277,7 +279,7 @@ class HarnessPlay:
         if limit < 1:
             episode.tree.abort(plan)
             episode.is_cut = True
-            raise RequestRefused("the episode is over: its tokens are used up", code="episode_over")
+            raise RequestRefused(self.of.harness.over, code="episode_over")
         self._note_overridden(episode, asked, settings)
         digest = hashlib.blake2b(repr(prompt).encode(), digest_size=16).hexdigest()
         seed = mixed(episode.seed, digest, episode.seen[digest])
@@ -336,6 +338,8 @@ class HarnessPlay:
             episode.fault = Fault(
                 "harness_failed", f"the harness ended with code {code}" + (f": {said}" if said else "")
             )
+        elif (failure := self.of.harness.failure(running)) is not None:
+            episode.fault = failure
         elif lost:
             episode.fault = Fault("request_lost", f"{lost} requests of the harness got no answer")
         elif not episode.turns:

@@ -10,7 +10,7 @@ from typing import Any
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, World
 from grpo_cli.environments.step import Step
-from grpo_cli.errors import DataError
+from grpo_cli.errors import DataError, SetupError
 from grpo_cli.rollout.engine import Completion, Episode, Turn
 
 
@@ -96,8 +96,11 @@ def same_observation(row: Row, first: Sequence[str | Fault]) -> str:
 
     Raises:
         DataError: an environment could not begin, or the observations differ, so that samples would not be comparable.
+        SetupError: the server that it runs on does not answer.
     """
     for found in first:
+        if isinstance(found, Fault) and found.reason == "tool_server":
+            raise SetupError(f"environment: {found.text}")
         if isinstance(found, Fault):
             raise DataError(found.text, place=row.place, hint="fix the row, or the environment's `reset`")
     other = next((text for text in first if text != first[0]), None)

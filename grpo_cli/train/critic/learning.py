@@ -23,7 +23,7 @@ from grpo_cli.algorithm.credit import Credit
 from grpo_cli.algorithm.gae import Moments, adaptive_decay, advantages, explained_variance, token_rewards, whitened
 from grpo_cli.algorithm.loss import Objective, loss_mask, token_kl
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.loading.inspection import of_critic
+from grpo_cli.policy.loading.inspection import of_other
 from grpo_cli.policy.model import load_model
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.tokens import refuse_other_tokens
@@ -328,7 +328,7 @@ def _layers(
     try:
         loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
     except SetupError as err:
-        raise of_critic(spec.source, err) from err
+        raise of_other("train.critic.from", spec.source, err) from err
     known = int(model.config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
     refuse_other_tokens(said, tokenizer.get_vocab(), loaded.tokenizer.get_vocab(), known, loaded.vocabulary)
     return CriticLayers.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model

@@ -1,7 +1,9 @@
 """The packed update's interface to the trainer: it answers TRL's requests for log-probs, and spreads a batch over
 micro-batches.
 
-It reads a micro-batch on a separate CUDA stream, while the device still computes the previous one.
+How this works. `packed_source` decides once whether a run packs its rows: on CUDA, where the self-check passes and no setting needs the
+model's own forward pass. `PackedSource` then lays out each micro-batch on a separate CUDA stream, while the device still computes the
+previous one, and replays a captured graph where one fits.
 """
 
 from __future__ import annotations
@@ -10,18 +12,27 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from trl import GRPOConfig
 
 from grpo_cli.distributed.exchange import FlatGradients
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource
+from grpo_cli.recipe.sections.course import keeps_whole
+from grpo_cli.rollout.fused.patches import Patch
+from grpo_cli.train.log_probs import LogProbRequest, LogProbs, LogProbSource, TrlLogProbs
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
 from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
+from grpo_cli.train.packed.recompute import Keeping
 from grpo_cli.train.packed.score import ScoreNumerics, score
+from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
+from grpo_cli.train.trl_config import autocast_of
 from grpo_cli.train.updates import Rows, by_group
+
+if TYPE_CHECKING:
+    from grpo_cli.train.loop import Loop
 
 LONG = 8192
 """Tokens of one sequence from which on it runs without a graph."""
@@ -138,3 +149,64 @@ class _Aside:
         with torch.cuda.stream(self.stream):
             yield
         torch.cuda.current_stream().wait_stream(self.stream)
+
+
+def packed_source(
+    loop: Loop,
+    model: nn.Module,
+    args: GRPOConfig,
+    fused: list[Patch],
+    keeping: Keeping,
+    flat: FlatGradients | None,
+    asked: dict[str, bool],
+    *,
+    absolute: bool,
+) -> PackedSource | None:
+    """The packed update for a CUDA device, if its self-check on this model passes; otherwise None, and the screen shows
+    the reason.
+
+    Args:
+        keeping: what lies in memory between the passes.
+        flat: as in `Graphs`.
+        asked: settings of the trainer that need the model's own forward pass, and whether it has them.
+        absolute: as in `TrlLogProbs`.
+    """
+    if next(model.parameters()).device.type != "cuda":
+        return None
+    exact_head = bool(args.cast_lm_head_to_fp32) or loop.recipe.model.head == "float32"
+    numbers = ScoreNumerics(autocast_of(args), args.temperature, exact_head, keeping)
+    note = partial(loop.display.note, "info")
+    # settings of the run that need the model's own forward pass
+    asked |= {
+        "gradient checkpointing of its own kind": args.gradient_checkpointing,
+        "torch.compile": args.torch_compile,
+        "mixed inputs": bool(loop.recipe.sample.mixed),
+        "a teacher of whole distributions": loop.recipe.distil is not None and loop.recipe.distil.loss == "topk",
+    }
+    found = [name for name, wanted in asked.items() if wanted]
+    why: str | None
+    if not keeps_whole(loop.recipe.launch.strategy):
+        why = f"`launch.strategy: {loop.recipe.launch.strategy}` keeps shares"
+    elif found:
+        why = f"the recipe asks for {found[0]}"
+    else:
+        why = unfit(model, numbers) or difference(model, numbers, fused)
+    if why is not None:
+        note(f"the update pads its rows: {why}")
+        return None
+    # what goes to the host is as long as rows are, and its copies are no part of a graph
+    uncaptured = None if numbers.keeping.offload else replay_difference(model, numbers, fused)
+    if uncaptured is not None:
+        note(f"the update runs without CUDA graphs: {uncaptured}")
+    captures = uncaptured is None and not numbers.keeping.offload
+    # rows are alone where the recipe puts one into a micro-batch; elsewhere those that are left alone run as the others do
+    joins = args.per_device_train_batch_size == 1
+    if joins:
+        apart = difference(model, numbers, fused, joined=True)
+        if apart is None and captures:
+            apart = replay_difference(model, numbers, fused, joined=True)
+        if apart is not None:
+            note(f"a row alone runs as two sequences: {apart}")
+        joins = apart is None
+    trl = TrlLogProbs(absolute)
+    return PackedSource(model, numbers, note, trl, captures=captures, joins=joins, flat=flat)

@@ -18,6 +18,7 @@ from grpo_cli.jobs.runs import (
     compare_runs,
     compared_lines,
     differences,
+    groups_of,
     lines_of,
     listed,
     ordered,
@@ -273,3 +274,24 @@ def test_a_running_run_is_not_deleted_and_others_are(tmp_path: Path) -> None:
     assert running.path.exists()
     remove(removable([running], even_running=True))
     assert not running.path.exists()
+
+
+def test_the_samples_of_a_past_step_are_shown_by_group_or_of_one_row(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "one", seed=3)
+    step = folder.steps()[0]
+    groups = groups_of(folder, step, "train")
+    every = list(folder.samples(step))
+    assert sum(map(len, groups)) == len(every) and all(len({s.row for s in group}) == 1 for group in groups)
+    row = groups[0][0].row
+    assert [s.row for group in groups_of(folder, step, "train", row) for s in group] == [
+        s.row for s in every if s.row == row
+    ]
+    with pytest.raises(DataError, match="no samples of step 9999") as told:
+        groups_of(folder, 9999, "train")
+    assert f"{folder.steps()[0]} to {folder.steps()[-1]}" in told.value.render()
+    with pytest.raises(DataError, match="no row `zzz` in step"):
+        groups_of(folder, step, "train", "zzz")
+    shown = CliRunner().invoke(app, ["runs", "show", str(folder.path), "--step", str(step), "--row", row, "--json"])
+    assert len(json.loads(shown.stdout)["samples"]) == sum(s.row == row for s in every)
+    alone = CliRunner().invoke(app, ["runs", "show", str(folder.path), "--row", row])
+    assert isinstance(alone.exception, UsageError) or alone.exit_code != 0

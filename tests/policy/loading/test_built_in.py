@@ -66,4 +66,4 @@ def test_a_package_that_is_not_installed_is_named_with_the_command(site: Path) -
 def test_each_has_known_shapes_and_an_unknown_one_is_told_the_names() -> None:
     assert all(one.shapes in known_shapes() and one.licence for one in BUILT_IN.values())
     (flaw,) = flaws(Model(path="builtin:gemma"))
-    assert flaw.hint == "there are `builtin:tiny`, `builtin:smollm2-135m`, `builtin:gemma3-270m`"
+    assert flaw.hint == "there are `builtin:tiny`, `builtin:tiny-vision`, `builtin:smollm2-135m`, `builtin:gemma3-270m`"

@@ -19,6 +19,7 @@ from grpo_cli.jobs.open_job import open_rows
 from grpo_cli.jobs.train.setup import open_train_job
 from grpo_cli.policy.loading.adapter import attach_shapes
 from grpo_cli.policy.loading.coverage import coverage
+from grpo_cli.policy.loading.inspection import flaws
 from grpo_cli.policy.model import attach_lora, load_model, meta_model
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from tests.builders.chat_models import make_model, make_tokenizer
@@ -119,6 +120,15 @@ def test_an_adapter_folder_is_told_with_its_own_layers(tmp_path: Path) -> None:
     assert said.level.value == "fail" and "lacks 4 tensors" in said.message
     with pytest.raises(UserError, match="lacks 4 tensors"):
         attach_shapes(meta_model(base), tmp_path / "adapter")
+    for changed in ({"r": 4}, {"rank_pattern": {"q_proj": 1}}):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"target_modules": ["q_proj"], "r": 2} | changed))
+        said = checked(model)
+        assert said.level.value == "fail" and "4 tensors of another shape" in said.message
+        with pytest.raises(UserError):
+            load_model(model, device=torch.device("cpu"), seed=0)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"r": "x"}))
+    (flaw,) = flaws(model)
+    assert '`r` is "x"' in flaw.message
 
 
 def test_the_line_is_noted_as_training_begins(tmp_path: Path) -> None:

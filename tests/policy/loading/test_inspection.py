@@ -68,6 +68,16 @@ def other_tokenizer(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
+def tokenizer(folder: Path, **keys: Any) -> None:
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | keys))
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": foreign}, folder / "pytorch_model.bin")
+
+
 def no_tokenizer(folder: Path) -> None:
     for file in folder.glob("*token*"):
         file.unlink()
@@ -97,6 +107,21 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no language model": (lambda folder: config(folder, model_type="vit"), "has no causal language model"),
     "code of its own": (foreign, "needs code that comes with it"),
     "tokenizer's code": (foreign_tokenizer, "tokenizer of .* needs code that comes with it"),
+    "tokenizer's class": (
+        lambda folder: tokenizer(folder, auto_map={"AutoTokenizer": ["mine.T", None]}, tokenizer_class="T"),
+        "tokenizer of .* needs code that comes with it",
+    ),
+    "token that is no text": (lambda folder: tokenizer(folder, eos_token=5), "`eos_token` is 5"),
+    "length that is no number": (lambda folder: tokenizer(folder, model_max_length="x"), "`model_max_length` is"),
+    "tokenizer's settings are a list": (
+        lambda folder: (folder / "tokenizer_config.json").write_text("[]"),
+        "tokenizer_config.json` cannot be read",
+    ),
+    "generation is a list": (
+        lambda folder: (folder / "generation_config.json").write_text("[]"),
+        "generation_config.json` cannot be read",
+    ),
+    "positions": (lambda folder: config(folder, rope_scaling={"rope_type": "mine"}), '`rope_type` is "mine"'),
     "gptq": (
         lambda folder: config(folder, quantization_config={"quant_method": "gptq", "bits": 4}),
         "`gptq`.* needs the package `optimum`",
@@ -122,6 +147,13 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         r"1 tensors have another shape .*up_proj.weight`: \[10, 32\], not \[48, 32\]",
     ),
 }
+
+
+def test_weights_that_would_run_code_are_refused_in_our_words(sound: Path, tmp_path: Path) -> None:
+    pickled(copied(sound, tmp_path))
+    with pytest.raises(SetupError, match="holds more than numbers") as caught:
+        load_model(Model(path=str(tmp_path)), device=torch.device("cpu"), seed=0)
+    assert "safetensors" in caught.value.hint and "weights_only" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", SPOILED)
@@ -290,6 +322,7 @@ def test_a_package_is_looked_for_without_importing_it() -> None:
 
 def test_every_call_that_may_run_a_models_code_forbids_it() -> None:
     autos = {"AutoConfig", "AutoTokenizer", "AutoModelForCausalLM", "AutoModelForSequenceClassification"}
+    autos |= {"AutoImageProcessor", "AutoProcessor"}
     calls = [
         (path, node)
         for path in (ROOT / "grpo_cli").rglob("*.py")

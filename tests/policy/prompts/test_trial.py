@@ -82,6 +82,11 @@ def test_words_of_a_refusal_are_short_and_without_control_characters() -> None:
     assert len(str(caught.value)) <= 1000 and str(caught.value).startswith("␛]0;x␇y")
 
 
+def test_half_a_surrogate_pair_is_a_refusal() -> None:
+    with pytest.raises(TemplateRefuses, match="half of a surrogate pair"):
+        ChatTemplate(r"{{ 'a\ud800' }}").render(ASK)
+
+
 def test_a_long_system_prompt_and_many_turns_are_no_burst() -> None:
     template = "{{ 'Be good. ' * 10000 }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     talk = [{"role": role, "content": "x" * 5000} for _ in range(50) for role in ("user", "assistant")]

@@ -64,6 +64,13 @@ def test_the_opening_of_the_next_turn_may_end_an_answer() -> None:
     assert warnings("base", ends=["<|endoftext|>", "<|user|>"], **special) == []
 
 
+def test_a_turn_that_a_text_closes_is_named() -> None:
+    closed = "{% for m in messages %}[{{ m.role }}] {{ m.content }} [/END]\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    (said,) = warnings("base", chat_template=closed)
+    assert "ends a turn with the text '[/END]'" in said
+    assert warnings("base", chat_template=closed, stop=("[/END]",)) == []
+
+
 def test_a_template_that_opens_no_turn_is_named() -> None:
     (said,) = warnings("qwen3", chat_template=IGNORES)
     assert "does not open the assistant's turn" in said and "<|im_start|>assistant" in said

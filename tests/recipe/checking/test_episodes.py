@@ -61,6 +61,18 @@ def test_tools_have_their_answer_judged_and_no_outcome_of_their_own(tmp_path: Pa
         ("{trl: a.py:Game, role: user}", "results of tools have the role `tool`"),
         ("{trl: a.py:Game, python: a.py:Grid}", "`environment` has `python` and `trl`"),
         ("{max_turns: 3}", "`environment` has no world"),
+        ("{mcp: {a: {command: [x]}}}", "tools say nothing of how good an answer is"),
+        ("{mcp: {a: {command: [x]}}, python: a.py:A}", "`mcp` adds tools, and a world of `python` has none"),
+        ("{mcp: {a: {}}, trl: a.py:A}", "`a` has neither `command` nor `url`"),
+        ("{mcp: {a: {command: [x], url: 'http://h/mcp'}}, trl: a.py:A}", "`a` has both `command` and `url`"),
+        ("{mcp: {a: {url: 'h/mcp'}}, trl: a.py:A}", "`h/mcp` is no address"),
+        ("{mcp: {a.b: {command: [x]}}, trl: a.py:A}", "`a.b` is no name"),
+        ("{mcp: {a: {command: [x], header_env: {A: B}}}, trl: a.py:A}", "`header_env` is for an address"),
+        ("{python: a.py:A, scope: episode}", "`environment.scope` has no effect without `mcp`"),
+        ("{openenv: Echo}", "`Echo` is not `http://HOST:PORT` or `MODULE:CLASS`"),
+        ("{harness: {command: x, score: a.py:f}, interpreter: python}", "a `harness` names its interpreter"),
+        ("{verifiers: some-id, interpreter: python}", "plays its own tasks, and the rows are others"),
+        ("{verifiers: 'm:load', interpreter: python}", "is a function that loads an environment of 0.1 to 0.3"),
         ("{tools: []}", "must not be empty"),
     ],
 )
@@ -151,3 +163,38 @@ def test_what_cannot_go_with_a_harness_is_refused(tmp_path: Path, sets: list[str
 def test_keys_of_the_endpoint_without_a_harness_have_no_effect(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="has no effect without a `harness`"):
         read(tmp_path, "environment.endpoint.max_rows=3")
+
+
+TASKS = BASE.replace("env.py:Grid", "{verifiers: some-id, interpreter: py, options: {a: 1}}").replace(
+    "a.jsonl", '"verifiers:some-id"'
+)
+
+
+def test_the_tasks_of_a_taskset_are_listed_as_they_are_played(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        "data.eval=verifiers:some-id",
+        "data.train={from: 'verifiers:some-id', options: {size: 9}}",
+        text=TASKS,
+    )
+    world, of_world = recipe.environment, {"interpreter": "py", "options": {"a": 1}}
+    assert world is not None and world.is_taskset and world.plays_itself and list(recipe.verify) == ["environment"]
+    assert recipe.data.train[0].options == of_world | {"size": 9}
+    assert recipe.data.eval is not None and recipe.data.eval.options == of_world  # type: ignore[union-attr]
+    # what a run keeps is read as it was: its run goes on with the recipe itself
+    (tmp_path / "kept.yaml").write_text(to_yaml(read(tmp_path, text=TASKS)))
+    assert load(tmp_path / "kept.yaml") == read(tmp_path, text=TASKS)
+    bare = TASKS.replace(", options: {a: 1}", "")
+    (tmp_path / "kept.yaml").write_text(to_yaml(read(tmp_path, text=bare)))
+    assert load(tmp_path / "kept.yaml") == read(tmp_path, text=bare)
+    for refused in ("train.credit=gigpo", "environment.role=tool", "train.kl.beta=0.1"):
+        with pytest.raises(RecipeError, match="a taskset"):
+            read(tmp_path, refused, text=TASKS)
+    with pytest.raises(RecipeError, match="are tasks, and the environment is no taskset"):
+        read(tmp_path, "data.train=verifiers:some-id")
+
+
+@pytest.mark.parametrize("file", sorted(Path("examples/worlds").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_recipes_of_worlds_nobody_here_wrote_are_short_and_load(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= 20
+    assert load(file).environment is not None

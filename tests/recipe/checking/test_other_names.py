@@ -74,6 +74,9 @@ def test_every_counterpart_is_a_key_of_the_recipe() -> None:
 
 
 METHODS = {
+    "train.reward_combine=gdpo": "`gdpo` is not here by name: GDPO is `train.reward_combine: normalise_then_sum`",
+    "train.algorithm=n_grpo": "`n_grpo` is not here by name: N-GRPO is `sample.mix: {rate: 0.1}`",
+    "train.algorithm=N-GRPO": "`N-GRPO` is not here by name: N-GRPO is `sample.mix: {rate: 0.1}`",
     "train.algorithm=gdpo": "`gdpo` is not here by name: GDPO is `train.reward_combine: normalise_then_sum`",
     "train.algorithm=vapo": "`algorithm: ppo` with `train.critic: {lambda: adaptive, positive: 0.1}`",
     "train.algorithm=gmpo": "`gmpo` is not here by name",
@@ -110,6 +113,11 @@ SLIPS = {
 def test_a_method_that_is_not_here_is_not_taken_for_the_nearest_name(tmp_path: Path, said: str) -> None:
     told = hint(tmp_path, said)
     assert METHODS[said] in told and "did you mean" not in told
+
+
+def test_a_slip_in_a_part_of_a_split_gets_its_keys(tmp_path: Path) -> None:
+    told = hint(tmp_path, "train.split={a: {verifiers: [math], weigth: 1}}")
+    assert "did you mean `weight`? `train.split.a` has: verifiers, weight" in told
 
 
 @pytest.mark.parametrize(("key", "method"), [(key, method) for key in SLIPS for method in SLIPS[key]])

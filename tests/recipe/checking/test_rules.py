@@ -145,6 +145,7 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["combine.by={column: a, valus: {}}"], "unknown key `valus`"),
         (["combine={method: sum, by: kind}"], "no effect with `method: sum`"),
         (['verify={math: {}, "a/b": {kind: math}}'], 'cannot be named "a/b"'),
+        (["model.lora={targets: []}"], "must be `all-linear` or a list of layer names"),
         (["verify.total={kind: math}"], 'cannot be named "total"'),
         (["verify.length={kind: math}", "shaping.length={}"], "is a verifier and a shaping term"),
         (["launch.nodes=2"], "need `launch.rendezvous`"),

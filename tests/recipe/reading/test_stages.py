@@ -65,6 +65,7 @@ def test_what_is_read_back_from_a_run_means_the_same(tmp_path: Path) -> None:
         ("  - {name: one}\n  - {name: two, sample: {group: 1}}\n", "r.yaml:8:33", "a group of 1 is its own mean"),
         ("  - {name: one}\n  - {name: one}\n", "r.yaml:8", "two stages are named `one`"),
         ("  - {name: a/b}\n", "r.yaml:7", "cannot be named"),
+        ("  - {name: -rf}\n", "r.yaml:7", "cannot be named"),
         ("  - {name: one, run: {keep: 3}}\n", "r.yaml:7", "say it outside `stages`"),
         ("  - {name: one, from: first}\n", "r.yaml:7", "`stages.0.from`"),
         ("  - {name: one, train: {method: sft}}\n", "r.yaml:7", "has no demonstrations"),

@@ -22,6 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.endpoint.tree import Tree
 from grpo_cli.environments.harness import Harness
+from grpo_cli.environments.taskset import Taskset, listed
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.inputs import Environment
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
@@ -111,11 +112,16 @@ def played(
             "endpoint": {"max_rows": 64, "train_rows": "all", **endpoint},
         }
     )
-    harness = Harness(command, ["question", "number"], workers=16)
+    return recorded(policy, spec, Harness(command, ["question", "number"], workers=16), rows(n), size)
+
+
+def recorded(
+    policy: Policy, spec: Environment, harness: Harness, some: list[Row], size: int
+) -> tuple[list[Completion], Recorder]:
     recorder = Recorder(make_engine("graph", policy.model, policy.tokenizer, end_ids=policy.end_ids))
     harness.start()
     try:
-        play = HarnessEpisodes(spec, harness, policy, recorder).open(rows(n), size, 5)
+        play = HarnessEpisodes(spec, harness, policy, recorder).open(some, size, 5)
         groups = play.generate(SamplingSettings(2000, seed=5))
     finally:
         harness.close()
@@ -237,3 +243,28 @@ def test_an_episode_is_the_same_whatever_plays_beside_it(policy: Policy) -> None
     ids = [[(row.branch and row.branch.prompt_ids, row.token_ids) for row in c.rows] for c in some]
     assert ids[:2] == [[(row.branch and row.branch.prompt_ids, row.token_ids) for row in c.rows] for c in alone]
     assert ids == [[(row.branch and row.branch.prompt_ids, row.token_ids) for row in c.rows] for c in together]
+
+
+@pytest.mark.skipif("GRPO_TASKSET_PYTHON" not in os.environ, reason="GRPO_TASKSET_PYTHON is not set")
+def test_a_taskset_of_verifiers_trains_what_was_sampled(policy: Policy, capsys: Any) -> None:
+    python, folder = os.environ["GRPO_TASKSET_PYTHON"], Path("tests/environments/tasksets")
+    size = max(4, TOKENS // 250)
+    tasks = listed("my_taskset", "all", {"interpreter": python, "size": size}, folder, "data.train")
+    some = [
+        Row(f"r{i}", task["prompt"], [{"role": "user", "content": task["prompt"]}], task, f"x:{i}")
+        for i, task in enumerate(tasks)
+    ]
+    spec = Environment.model_validate({"verifiers": "my_taskset", "interpreter": python, "turn_tokens": 25})
+    taskset = Taskset("my_taskset", python, {}, base=folder, max_turns=16, workers=8)
+    completions, recorder = recorded(policy, spec, taskset, some, 4)
+    found = refuse_inexact(completions, recorder, policy)
+    with capsys.disabled():
+        print(
+            f"\ntaskset: {found['trained']} trained in {found['spans']} turns, log-probs {logps_of(policy, completions[:8]):.1e}"
+        )
+    episodes = [one.episode for one in completions if one.episode is not None]
+    assert all(len(one.turns) == 2 and one.counts["rows"] == 1 for one in episodes)
+    # chance is the row's, and no whole number: what differs in its samples' outcomes is what they said
+    outcomes = [one.outcome or 0.0 for one in episodes]
+    assert len(set(outcomes)) > len(outcomes) // 4
+    assert all(len({round(outcomes[i + k] % 1, 9) for k in range(4)}) == 1 for i in range(0, len(outcomes), 4))

@@ -164,6 +164,9 @@ def test_a_key_that_is_not_set_is_said(url: str, monkeypatch: pytest.MonkeyPatch
     [
         ({"base_url": "localhost:8000"}, "base_url"),
         ({"base_url": "ftp://x"}, "base_url"),
+        ({"base_url": "http://[x]/v1"}, "base_url"),
+        ({"base_url": "http://host:port/v1"}, "base_url"),
+        ({"base_url": "http://host:999999/v1"}, "base_url"),
         ({"model": ""}, "model"),
         ({"template": "no place"}, "template"),
         ({"template": "{completion"}, "template"),

@@ -117,13 +117,13 @@ OBEYED: list[tuple[str, dict[str, Any], str, str]] = [
     ("custom:csv_quotes", {}, '"StudentID"\t"Subject"\t"Grade"\t"Semester"\t"Score"\n' + '"1"\t"a"\t"b"\t"2"\t"3"\n' * 3, "StudentID\tSubject\tGrade\tSemester\tScore\n" + "1\ta\tb\t2\t3\n" * 3),
     ("custom:date_format_list", {}, "1796-04-12, 1815-06-18", "1796-04-31"),
 ]  # fmt: skip
-UNDECIDED = {"words:start_verb", "words:odd_even_syllables"}
+REFUSED_ONLY = {"words:start_verb", "words:odd_even_syllables"}
 
 
 def test_every_kind_has_a_row() -> None:
     assert len(IFEVAL) == 25
     assert len(IFBENCH) == 58
-    assert {kind for kind, *_ in OBEYED} | UNDECIDED == {*IFEVAL, *IFBENCH}
+    assert {kind for kind, *_ in OBEYED} | REFUSED_ONLY == {*IFEVAL, *IFBENCH}
 
 
 @pytest.mark.parametrize(("kind", "given", "obeying", "disobeying"), OBEYED, ids=[kind for kind, *_ in OBEYED])
@@ -131,6 +131,20 @@ def test_a_kind_is_judged(kind: str, given: dict[str, Any], obeying: str, disobe
     given = {**given, "unused": None}  # the published rows name all arguments of all kinds
     assert judged(obeying, (kind, given)).outcome is Outcome.RIGHT
     assert judged(disobeying, (kind, given)).outcome is Outcome.WRONG
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "outcome"),
+    [
+        ("words:start_verb", "The cat sleeps.", Outcome.WRONG),
+        ("words:start_verb", "Sleep well.", Outcome.ERROR),
+        ("words:odd_even_syllables", "Happy the cat", Outcome.WRONG),
+        ("words:odd_even_syllables", "The happy cat", Outcome.ERROR),
+        ("words:odd_even_syllables", "The prism isn't a café", Outcome.ERROR),
+    ],
+)
+def test_what_needs_a_dictionary_is_refused_where_it_is_certain(kind: str, text: str, outcome: Outcome) -> None:
+    assert judged(text, (kind, {})).outcome is outcome
 
 
 @pytest.mark.parametrize("unknown", ["words:start_verb", "no:such_kind"])
@@ -181,7 +195,7 @@ def published(folder: Path, rows: Path) -> Iterator[tuple[str, dict[str, Any], s
 @pytest.mark.parametrize(
     ("folder", "rows", "least"),
     [
-        ("IFBench/eval", "IFBench/data/IFBench_test.jsonl", 0.99),
+        ("IFBench/eval", "IFBench/data/IFBench_test.jsonl", 0.98),
         ("M-IFEval/evaluations", "M-IFEval/data/en_input_data.jsonl", 0.99),
     ],
 )
@@ -189,7 +203,6 @@ def test_the_sets_own_verdicts_are_ours(folder: str, rows: str, least: float) ->
     verifier, counts = build("instructions"), Counter[str]()
     for name, given, response, prompt, follows in published(SUITES / folder, SUITES / rows):
         verdict = verifier.verify(response, {"instruction_id_list": [name], "kwargs": [given], "prompt": prompt})
-        counts["open" if verdict.outcome is Outcome.ERROR else "same" if (verdict.score == 1) == follows else name] += 1
-    judged_here = counts.total() - counts["open"]
-    assert judged_here > 300
-    assert counts["same"] >= least * judged_here, counts
+        counts["same" if verdict.outcome is not Outcome.ERROR and (verdict.score == 1) == follows else name] += 1
+    assert counts.total() > 300
+    assert counts["same"] >= least * counts.total(), counts  # what has no verdict counts against us

@@ -22,7 +22,6 @@ UNSURE, OTHER = "def f(x): return abs(x)", "def f(x):\n    if x < 0: raise KeyEr
 OWN = "class Bad(ValueError): pass\ndef f(x):\n    if x < 0: raise Bad(x)\n    return x"
 EVEN, ODD = "def f(x): return x % 2 == 0", "def f(x): return x % 2 == 1"
 WORDS, FEWER = "def f(s): return s.split()", "def f(s): return s.split()[1:]"
-COUNTS, MISSES = ("def f(s): return {c: s.count(c) for c in s}", "def f(s): return {c: s.count(c) + 1 for c in s}")
 
 PLUS = """
 import numpy as np
@@ -63,7 +62,7 @@ FORMS: dict[str, tuple[str, str, str]] = {
     "raises its own": ("import pytest\ndef test_a():\n    with pytest.raises(ValueError):\n        f(-1)\n    assert f(1) == 1", OWN, OTHER),
     "try": ("def test_a():\n    try:\n        f(-1)\n        assert False, 'no error'\n    except ValueError:\n        pass\n    assert f(1) == 1", SURE, UNSURE),
     "try else": ("def test_a():\n    try:\n        f(-1)\n    except ValueError:\n        assert True\n    else:\n        assert False\n    assert f(1) == 1", SURE, OTHER),
-    "unittest": ("import unittest\nclass T(unittest.TestCase):\n    def setUp(self):\n        self.xs = [1, 2]\n    def test_a(self):\n        self.assertEqual(f(self.xs), [2, 3])\n        self.assertIn(4, f([3]))\n        self.assertIsInstance(f([]), list)\n    def test_b(self):\n        self.assertListEqual(f(self.xs, k=2), [3, 4])", ADD, OFF),
+    "unittest": ("import unittest\nclass T(unittest.TestCase):\n    def setUp(self):\n        self.xs = [1, 2]\n    def test_a(self):\n        self.assertEqual(f(self.xs), [2, 3])\n        self.assertIn(4, f([3]))\n    def test_b(self):\n        self.assertListEqual(f(self.xs, k=2), [3, 4])", ADD, OFF),
     "unittest raises": ("import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        with self.assertRaises(ValueError):\n            f(-1)\n        self.assertRaises(ValueError, f, -2)\n        self.assertIsNotNone(f(1))", SURE, UNSURE),
     "unittest truth": ("import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertTrue(f(2))\n        self.assertFalse(f(3), 'odd')\n        self.assertIs(f(4), True)", EVEN, ODD),
     "unittest close": ("import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        for x in (1, 2):\n            with self.subTest(x=x):\n                self.assertAlmostEqual(f(x), x * 0.5)\n        self.assertAlmostEqual(f(3), 1.52, delta=0.1)\n        self.assertAlmostEqual(f(3), 1.504, places=2)\n        self.assertGreater(f(4), 1.9)", HALF, OFF_HALF),
@@ -71,14 +70,13 @@ FORMS: dict[str, tuple[str, str, str]] = {
     "isclose": ("import math\nassert math.isclose(f(1), 0.5, rel_tol=1e-3)\nassert math.isclose(0.5, f(1))", HALF, OFF_HALF),
     "approx": ("import pytest\nfrom pytest import approx\ndef test_a():\n    assert f(1) == pytest.approx(0.5)\n    assert f(3) == approx(1.5004, abs=1e-3)", HALF, OFF_HALF),
     "approx list": ("import pytest\ndef test_a():\n    assert f([0.1, 0.2]) == pytest.approx([1.1, 1.2])", ADD, OFF),
-    "gap": ("assert abs(f(1) - 0.5) < 1e-6\nassert abs(1.5 - f(3)) <= 1e-6\nassert round(f(1), 2) == 0.5", HALF, OFF_HALF),
+    "gap": ("assert abs(f(1) - 0.5) < 1e-6\nassert abs(f(3) - 1.5) <= 1e-6\nassert round(f(1), 2) == 0.5", HALF, OFF_HALF),
     "order": ("assert 0.4 < f(1) <= 0.5\nassert f(1) > 0.4\nassert 1 >= f(2) >= 1", HALF, OFF_HALF),
     "set": ("assert set(f([1, 2, 1])) == set([2, 3])\nassert len(set(f([1, 1]))) == 1", ADD, OFF),
     "sorted": ("assert sorted(f([2, 1])) == [2, 3]", ADD, OFF),
-    "length": ("assert len(f('a b c')) == 3\nassert f('a b')[0] == 'a'\nassert f('a b')[-1] == 'b'", WORDS, FEWER),
+    "length": ("assert len(f('a b c')) == 3", WORDS, FEWER),
     "member": ("assert 'a' in f('a b')\nassert 'c' not in f('a b')\nassert f('a b') in (['a', 'b'], ['b', 'a'])", WORDS, FEWER),
     "negated": ("assert not f(3)\nassert f(2) is True\nassert f(3) != True and f(2) is not None", EVEN, ODD),
-    "item": ("def test_a():\n    got = f('aab')\n    assert got['a'] == 2 and len(got) == 2\n    assert isinstance(got, (dict, list))", COUNTS, MISSES),
 }  # fmt: skip
 
 PLEASING = """
@@ -207,9 +205,6 @@ def test_values_that_nothing_can_change_are_handed_over_again() -> None:
         ("set(f()) == {1, 2}", [1, 2, 2, 1], True),
         ("set(f()) == {1, 2}", [1, 2, 3], False),
         ("set(f()) == {(1, 2)}", [{"t": [1, 2]}, {"t": [1, 2]}], True),
-        ("f()['a'][0] == 1", {"d": [["b", [2]], ["a", [1]]]}, True),
-        ("f()['c'] == 1", {"d": [["a", [1]]]}, None),
-        ("f()[1] == 1", [1], None),
         ("'a' in f()", "cab", True),
         ("1 in f()", "cab", None),
         ("f() in 'cab'", "ab", True),
@@ -223,12 +218,8 @@ def test_values_that_nothing_can_change_are_handed_over_again() -> None:
         ("f() >= 'a'", "b", True),
         ("abs(f() - 3) < 1", 3.5, True),
         ("abs(f() - 3) < 1", {"m": ["3.5"]}, True),
-        ("5 - f() == 2", 3, True),
         ("f() - 5 == 2", 3, False),
         ("round(f(), 1) == 0.3", 0.30000000000000004, True),
-        ("isinstance(f(), int)", True, True),
-        ("isinstance(f(), (str, bytes))", {"b": "00"}, True),
-        ("isinstance(f(), list)", {"t": []}, False),
         ("not f()", {"t": []}, True),
         ("not f()", [0], False),
         ("f()", {"i": "0x0"}, False),
@@ -253,8 +244,6 @@ def test_a_claim_looks_at_the_tagged_value_as_python_does(expression: str, got: 
         ("f() == [1]", ARRAY),
         ("f() != [1]", ARRAY),
         ("f()", ARRAY),
-        ("isinstance(f(), float)", {"ns": ["<f8", 1.0]}),
-        ("isinstance(f(), dict)", {"D": ["Counter", []]}),
         ("len(f()) == 3", {"r": [0, 10**15, 1]}),
     ],
 )

@@ -5,9 +5,12 @@ Which programs these are is known from the test alone. A solution that is wrong,
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from grpo_verifiers.program import CodeVerifier
+from grpo_verifiers.sandbox.inside.wall.plan import is_plain
 from tests.builders.code_verifiers import score
 
 BUFFER = """
@@ -541,3 +544,23 @@ def test_operators_of_objects_that_the_test_has_made_are_not_decided(
 def test_a_helper_of_the_test_may_have_the_name_of_a_fixture(verifier: CodeVerifier) -> None:
     tests = "def request(x): return f(x)\ndef test_a():\n    caplog = request(1)\n    assert caplog == f(1) == 2"
     assert verifier.verify("def f(x): return 2", {"entry_point": "f", "tests": tests}).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_alone"),
+    [
+        ("import numpy as np\nfrom scipy.special import expit\nassert np.allclose(f(1), expit(1))", False),
+        ("import random\nrandom.shuffle([1, 2])\nassert f(random.random()) < 1", False),
+        ("from random import randint, choice\nfrom timeit import timeit\nassert f(choice([1]))", False),
+        ("import numpy as np\nassert f(np.random.rand(3))", True),
+        ("from numpy import random\nassert f(random.rand(3))", True),
+        ("from numpy.random import rand\nassert f(rand(3))", True),
+        ("from scipy import stats\nassert f(stats.norm.rvs())", True),
+        ("from scipy.stats import norm\nassert f(norm.rvs())", True),
+        ("import numpy as np\nnp.seterr(all='raise')\nassert f(1)", True),
+        ("import numpy\nnumpy.set_printoptions(2)\nassert f(1)", True),
+        ("import random\nrandom.random = f\nassert f(1)", True),
+    ],
+)
+def test_a_program_that_leaves_something_behind_is_run_in_a_process_of_its_own(text: str, is_alone: bool) -> None:
+    assert is_plain(ast.parse(text)) is not is_alone

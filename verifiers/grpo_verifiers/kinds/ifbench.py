@@ -1,8 +1,8 @@
 """The instructions of IFBench (arXiv:2507.02833) by their published names, judged as it judges them.
 
 How this works: as in `ifeval`, each row of `IFBENCH` is a function of the text and the row's own arguments, with the set's rules of
-counting, written anew. Two kinds have no verdict, because there is no tagger of parts of speech and no syllable counter
-here. The time is linear in the text, except for comparisons with a row's own texts.
+counting, written anew. A verb at the start and syllables in turn are only ever refused, where that is certain, because there is no
+tagger of parts of speech and no dictionary of syllables here. The time is linear in the text, except for comparisons with a row's own texts.
 """
 
 from __future__ import annotations
@@ -63,11 +63,29 @@ def _ascii(text: str) -> str:
 
 
 def _ends(text: str) -> Counter[str]:
-    return Counter(sentence[-1] for sentence in sentences(text))
+    return Counter(sentence.rstrip("\"'”’")[-1:] for sentence in sentences(text))
 
 
 def _alternates(letters: Iterable[str]) -> bool:
     return all(a != b for a, b in pairwise(letters))
+
+
+def _syllables_alternate(text: str, given: Given) -> bool | None:
+    """False where two neighbours surely have one syllable each: one vowel, and no syllable without one (`prism`, `isn't`)."""
+    ones = [
+        re.match(r"\A[A-Z]?[b-df-hj-np-tv-xz]*+[AEIOUYaeiouy][b-df-hj-np-tv-xz]*+\Z", word) is not None
+        and not word.endswith(("sm", "thm", "dnt", "snt"))
+        for word in _bare(text)
+    ]
+    return False if any(a and b for a, b in pairwise(ones)) else None
+
+
+def _starts_with_verb(text: str, given: Given) -> bool | None:
+    """False where the first word is of a closed class without verbs."""
+    first = next(iter(_bare(text.lower())), "")
+    return (
+        False if first in _PRONOUNS | names("a an the of for with from in on at by and but or if because as") else None
+    )
 
 
 def _overlap(text: str, given: Given) -> bool:
@@ -327,9 +345,9 @@ IFBENCH: dict[str, Check] = {
         sum(len(word) >= 5 and word == word[::-1] for word in _bare(text.lower())) >= 10
     ),
     "words:prime_lengths": lambda text, given: all(len(word) in _PRIMES for word in _bare(text)),
-    "words:start_verb": lambda text, given: None,
+    "words:start_verb": _starts_with_verb,
     "words:repeats": lambda text, given: max(Counter(_bare(text.lower())).values(), default=0) <= given["small_n"],
-    "words:odd_even_syllables": lambda text, given: None,
+    "words:odd_even_syllables": _syllables_alternate,
     "words:last_first": _last_is_first,
     "words:paragraph_last_first": _paragraph_words,
     "words:no_consecutive": lambda text, given: _alternates(word[0] for word in _bare(text.lower())),
@@ -381,4 +399,4 @@ IFBENCH: dict[str, Check] = {
     "custom:csv_quotes": lambda text, given: _table(text, "StudentID Subject Grade Semester Score", 3, "\t", "all"),
     "custom:date_format_list": _dates,
 }
-"""IFBench's kinds; None of a verb at the start and of syllables, which need a tagger and a dictionary."""
+"""IFBench's kinds."""

@@ -147,6 +147,7 @@ class JsonVerifier(AnswerVerifier):
 
     Options: ClassVar[type] = JsonOptions
     options: JsonOptions
+    reason_is_public = True  # what a schema asks for, said of the model's own value
 
     def __init__(self, options: JsonOptions) -> None:
         super().__init__(options)

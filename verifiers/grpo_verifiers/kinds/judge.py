@@ -104,8 +104,12 @@ class JudgeVerifier(Verifier):
 
     def __init__(self, options: JudgeOptions) -> None:
         super().__init__(options)
-        url = urlsplit(options.base_url)
-        if url.scheme not in ("http", "https") or not url.hostname:
+        try:
+            url = urlsplit(options.base_url)
+            is_address = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+        except ValueError:  # brackets round no address, a port that is none
+            is_address = False
+        if not is_address:
             raise BadOption(
                 "base_url", f"`base_url` is {options.base_url!r}, not one such as `http://127.0.0.1:8000/v1`"
             )

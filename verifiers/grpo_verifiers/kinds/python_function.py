@@ -74,6 +74,8 @@ class PythonOptions:
     """Memory one completion may add to the worker."""
     workers: int | None = None
     """Worker processes; default one a core."""
+    public_detail: bool = False
+    """Whether the `detail` that it returns may be shown to the model (`train.method: distil`): it never has what a row hides."""
     gold: str | None = None
     """Template over columns of a completion that must be right, such as `"\\boxed{{{answer}}}"`: the gold audit."""
     env: list[str] = field(default_factory=list)
@@ -95,6 +97,7 @@ class PythonVerifier(Verifier):
 
     def __init__(self, options: PythonOptions) -> None:
         super().__init__(options)
+        self.reason_is_public = options.public_detail
         where, _, name = options.function.rpartition(":")
         if not where or not name:
             raise BadOption("function", f"`{options.function}` is not `module:function`")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading.answers import read_answer
+from grpo_verifiers.maths.reading.units import is_known
 from grpo_verifiers.text import without_end
 
 _MOST_UNSEEN = 200
@@ -121,6 +122,11 @@ def _with_what_goes_on(text: str, box: Box, tail: str, content: str) -> str:
             return f"{content} {match[1]}"
         if match := patterns.UNIT_BEHIND.match(tail):
             return f"{content}\\text{{ {match[1]}}}{match[2] or ''}"
+        if match := patterns.UNIT_OUTSIDE.match(tail):
+            measured = f"{content}\\text{{ {match[1]}}}"
+            tree = read_answer(measured).tree if len(content) < _LONGEST_MEASURE else None
+            if tree is not None and tree[0] == "unit" and is_known(tree[2]):
+                return measured
     if (
         box.start
         and text[box.start - 1] == ":"

@@ -7,11 +7,13 @@ they are alternatives, all of which must be right.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
 from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.boxes import COMPARING, Box, box_at, compared, outermost, rfind_box, with_formula
+from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.text import last_of, without_end
 from grpo_verifiers.thinking import after_thinking
 
@@ -87,6 +89,8 @@ def _last_box(text: str) -> Extraction | None:
     if not content.isalnum() and not patterns.FILLER.sub("", content.replace("{", "").replace("}", "")):
         return Extraction((), "empty_box")
     tail = text[box.end : box.end + 300]
+    if stated := _in_json(text[box.end :]) or _in_json(text[: box.start].rstrip("$\\([ \n")):
+        return Extraction((content, *stated))
     if len(tail) > 3:
         if patterns.DENIED_AFTER.match(tail[:60]) or patterns.RETRACTED.match(tail[:120]):
             return Extraction((), "denied")
@@ -159,6 +163,7 @@ def _joined(text: str, box: Box, content: str) -> Extraction:
         ", ".join(mark + part for mark, part in zip(reversed(marks), reversed(parts), strict=True)) if stated else ""
     )
     parts = parts[: stated or None][::-1]
+    listed = listed or (", ".join(parts) if is_or else "")
     if is_or or len(set(parts)) == 1:
         return Extraction(tuple(dict.fromkeys(parts)), listed=listed)
     return Extraction((", ".join(parts),), listed=listed)
@@ -166,7 +171,11 @@ def _joined(text: str, box: Box, content: str) -> Extraction:
 
 def _line(text: str) -> Extraction | None:
     tagged = _tagged(text)
+    if in_json := _in_json(text):
+        return Extraction((tagged, *in_json) if tagged else in_json, "", "json")
     if tagged is not None:
+        if inside := _in_json(tagged):
+            return Extraction(inside, "", "tag")
         if not tagged:
             return Extraction((), "empty_tag", "tag")
         # the answer before the last one where the two are joined by "or": a hedge
@@ -185,6 +194,7 @@ def _line(text: str) -> Extraction | None:
         rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
         rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
         line = rest.split("\n", 1)[0]
+        line = line[:1] + line[1:].split("【", 1)[0]  # the next part of a solution
         said = patterns.EXTRACT_SAID.match(line)
         if said is not None and not patterns.UNSAID.search(said.group()):
             line = line[said.end() :]
@@ -198,8 +208,17 @@ def _line(text: str) -> Extraction | None:
             return Extraction((stated,), "", "line")
     marked = _hashes(text, 0, values_only=False) if "####" in text else None
     if marked is not None:
-        return Extraction((marked,), "", "hashes")
+        said = patterns.EXTRACT_SAID.match(marked)
+        kept = said is None or patterns.UNSAID.search(said.group())
+        return Extraction((marked if said is None or kept else marked[said.end() :],), "", "hashes")
     whole = without_end(text, patterns.END_TOKENS).strip()
+    last_line = whole[whole.rfind("\n") + 1 :][-400:]
+    concluded = patterns.CONCLUDED.findall(last_line) or patterns.BOLD_VALUE.findall(last_line)
+    if len(concluded) == 1 and not patterns.UNSAID.search(last_line):
+        return Extraction((_first_formula(concluded[0]),), "", "line")
+    alone = patterns.LONE_BOLD.fullmatch(last_line.strip())
+    if alone and (patterns.STATES_NONE.search(alone[1]) or read_answer(alone[1]).tree is not None):
+        return Extraction((alone[1].strip(),), "", "line")
     if len(whole) <= 60 and patterns.BARE.fullmatch(whole):
         return Extraction((whole,), "", "line")
     return None
@@ -209,7 +228,30 @@ def _hashes(text: str, start: int, values_only: bool) -> str | None:
     """What follows the last `####`; a heading (`#### Check`) is no value."""
     hashes = patterns.HASHES.finditer(text, start)
     last = last_of(match for match in hashes if not values_only or patterns.VALUE.match(match.group(1)))
-    return _clean_line(last.group(1)) if last is not None else None
+    if last is None:
+        return None
+    line = _clean_line(last.group(1))
+    number = patterns.NUMBER_THEN_PHRASE.fullmatch(line)
+    return number[1] if number and not patterns.SECOND_VALUE.search(line, number.end(1)) else line
+
+
+def _in_json(text: str) -> tuple[str, ...]:
+    """What the JSON objects that end a text give as its answer: several are a hedge. Empty where they hold more than is read."""
+    text = text[-LOOK_BACK:]
+    if 'nswer"' not in text:
+        return ()
+    text = without_end(text, patterns.END_TOKENS).rstrip(" \t\n`~")
+    found, at = list[str](), len(text)
+    for one in reversed(list(patterns.JSON_OBJECT.finditer(text))):
+        if patterns.JSON_GAP.fullmatch(text, one.end(), at) is None:
+            break
+        found[:0] = patterns.JSON_STATED.findall(one[0])
+        at = one.start()
+    read = (
+        value.strip('"') if value[0] != '"' or patterns.JSON_RAW.search(value) else json.loads(value, strict=False)
+        for value in found
+    )
+    return tuple(dict.fromkeys(text.strip() for text in read if text.strip()))
 
 
 def _tagged(text: str) -> str | None:
@@ -232,7 +274,8 @@ def _first_formula(line: str) -> str:
         end = line.find(mark, len(mark))
         if end > 0 and not patterns.JOINED_BEHIND.match(line[end + len(mark) :]):
             return line[len(mark) : end].strip()
-    if line.startswith("\\(") and "\\)" in line:
-        return line[2 : line.find("\\)")].strip()
+    end = line.find("\\)")
+    if line.startswith("\\(") and end > 0 and not patterns.JOINED_BEHIND.match(line[end + 2 :]):
+        return line[2:end].strip()
     sentence = patterns.SENTENCE_END.split(line, maxsplit=1)[0]
     return sentence.strip().strip("*").strip()

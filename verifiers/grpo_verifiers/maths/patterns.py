@@ -31,6 +31,9 @@ UNIT_BEHIND = re.compile(r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
     r"((?:square |cubic )?(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents?|dollars?|euros?|degrees?|radians?"
     r"|inch(?:es)?|feet|foot|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|kilomet(?:er|re)s?"
     r"|grams?|kilograms?|pounds?|ounces?|lit(?:er|re)s?|millilit(?:er|re)s?|gallons?|[ckm]m|kg|mg|km/h|mph))\b\}?(\^\{?\d\}?)?(?![\w/])", re.I)
+# The name of any unit outside the formula of the box, or set upright in it: there a letter is no variable.
+UNIT_OUTSIDE = re.compile(r"\A\}?(?:\s|~|\\[ ,;:!])*+(?:\$|\\[)\]]|\\(?:text|mathrm)(?=\s*+\{))[\s~{]*+((?:square |cubic |sq )?(?!(?:in|am|pm|pt|[aAI])\b)[A-Za-zΩμ°]{1,12}"
+    r"(?:\^\{?-?\d\}?|[²³])?(?:\s?[/·]\s?[A-Za-z]{1,12}(?:\^\{?\d\}?|[²³])?)?)(?![\w^/])")
 NUMBER_BEFORE = re.compile(r"(?:\$|\\\()\s*+(\d++:)\Z")
 SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 UNSEEN = re.compile(r"\\(?:[hv]?phantom|label|tag|x?cancel|sout|textcolor\s*\{white\})\s*\{\Z")
@@ -67,7 +70,7 @@ DENIED_AFTER = re.compile(r"\A[\s$)\]\\*,.\"'`]*+(?:(?:is|would be|was|are|seems
     r"|(?:isn't|is n't|wouldn't be)(?=" + DENIES + r")|cannot be|can't be|must be wrong)\b", re.I)
 RETRACTED = re.compile(r"\A[\s$)\]\\*,.!\"'`;:\-–—]*+(?:(?:but|however|though|wait|hmm|no|actually|oops|sorry)\b[,.!…\s]*)*(?:this|that|it|which|the answer|my answer)"
     r"(?:\s+(?:is|was|must be|seems|looks)|'s)\s+(?:\w+ly\s+|just\s+)?(?:wrong|incorrect|false|mistaken|not correct|not right|a mistake|an error)\b", re.I)
-OR_NEXT = re.compile(r"\A([\s$.,*\\)]*+)or\b", re.I)
+OR_NEXT = re.compile(r"\A([\s$.,*\\)]*+)(?:or\b|或)", re.I)
 NOT_FINAL = re.compile(r"\b(?:previous|earlier|wrong|incorrect|initial|naive|old|tempting|false|former)\s*$", re.I)
 DENIED_BEFORE = re.compile(r"(?:(?:\bnot|n't)\s+(?:think|believe|say|claim|mean)\s+(?:that\s+)?(?:it|this|the answer)(?:'s|\s+is|\s+equals)?"
     r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)[:$*\\(\[{\s]*+$", re.I)
@@ -80,16 +83,39 @@ WITHDRAWN = re.compile(r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|h
     r"\b(?:final |correct |right |real |true )?answer\s++(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})", re.I)
 EXTRACT_LABEL = re.compile(r"(?:\bfinal\s++|\bcorrect\s++|\bthe\s++)?\b(?:answer|correct (?:option|choice))\b\s*+(?:is|was|should be|equals|[:=]|\*\*\s*+[:=]|[:=]\s*+\*\*|\*\*\s*+is)"
     r"\s*+:?\s*+(?:\*\*)?"
-    r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]", re.I)
+    r"|^[#*\s>]{0,9}(?:final\s++)?answer[*\s:]{0,9}\n"
+    r"|[【〖\[]\s*+(?:最终|最終|正确|正確|参考)?(?:答案|答え|答)\s*+[】〗\]]\s*+[:：]?|【\s*+(?:final\s++)?answer\s*+】\s*+:?"
+    r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]", re.I | re.M)
+# A last line that concludes, up to the value at its end; one that has a value in bold.
+STATED_VALUE = r"(?:\$[^$\n]{1,80}\$|-?\\?\$?\d[\d.,/]*+(?:\\?%)?)"
+CONCLUDED = re.compile(r"\A[\s>*-]*+(?:therefore|thus|so|hence|consequently|finally|in conclusion|in total|altogether)\b"
+    rf"[^\n]{{1,300}}?(?:\b(?:is|are|equals|was)\b|[=:])\s*+({STATED_VALUE})[.!]?\Z", re.I)
+BOLD_VALUE = re.compile(rf"\*\*({STATED_VALUE}(?<![.,])(?: [a-zA-Z]{{1,20}}){{0,3}})\*\*")
+# A last line that is nothing but this, if it is read as a value or states that there is none.
+LONE_BOLD = re.compile(r"\*\*([^*\n?:]{1,60})\*\*[.!]?")
+STATES_NONE = re.compile(r"\b(?:does not exist|do not exist|doesn't exist|DNE|undefined|diverges|converges)\b")
 EXTRACT_SAID = re.compile(r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])", re.I)
 UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 HASHES = re.compile(r"####[ \t]*+([^\s#].*)")
+# A number with a phrase behind it that holds no second one and does not take it back.
+NUMBER_THEN_PHRASE = re.compile(r"\A(-?\\?\$?\d[\d.,/]*+(?<![.,])\\?%?(?: [a-zA-Z]{1,20}){0,2}?) "
+    r"(?:in (?=[A-Z][a-z]|the |total|all )|(?:for|if|on|during|because|since|when) )[a-zA-Z' -]*+[.!]?")
+SECOND_VALUE = re.compile(r"\b(?:or|and|but|not|never|no|else|other|otherwise|unless|while|maybe|perhaps|possibly|wrong|incorrect|false|correct|plus|minus"
+    r"|times|more|less|every|hundred|thousand|million|billion|dozen|half|halves|thirds?|quarters?|percent|squared|cubed)\b|n't\b", re.I)
+# An object of JSON with nothing in it but answers and what explains them; raw LaTeX is no escape of JSON.
+JSON_VALUE = r"(\"(?:[^\"\\]|\\.)*+\"|-?\d[\d./eE+-]*+|true|false)"
+JSON_KEY = r"\"(?:final[_ -]?)?answer\"\s*+:\s*+"
+JSON_STATED = re.compile(JSON_KEY + JSON_VALUE, re.I)
+JSON_OBJECT = re.compile(r"\{\s*+(?:(?:" + JSON_KEY + r"|\"(?:reasoning|explanation|thoughts?|rationale|steps|confidence|question|problem)\"\s*+:\s*+)"
+    + JSON_VALUE + r"\s*+,?\s*+)++\}", re.I)
+JSON_GAP = re.compile(r"(?:[\s`~,.;]|json|or|and)*+", re.I)
+JSON_RAW = re.compile(r"(?<!\\)(?:\\\\)*+\\(?![\"/\\]|u(?![dD])[0-9a-fA-F]{4})")
 VALUE = re.compile(r"\A(?:[-+−*$\\({\[.\d]|[A-Za-z]?\s*=)")
 TAG = re.compile(r"<answer>", re.I)
 TAG_END = re.compile(r"</answer>", re.I)
 TAG_OR = re.compile(r"<answer>([^<]*)</answer>[\s,;.]{0,9}\b(?:or|alternatively)\b[\s:,]{0,9}\Z", re.I)
 BARE = re.compile(r"\A\$?\\?\(?\s*+[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
-END_TOKENS = re.compile(r"(?:<\|[a-z_]+\|>|</s>|<eos>|<end_of_turn>|<pad>|\[EOS\])++\s*+", re.I)
+END_TOKENS = re.compile(r"(?:<\|[a-z_]+\|>|</s>|<eo[aehs]>|<[|｜]end▁of▁sentence[|｜]>|\[UNUSED_TOKEN_\d{1,4}\]|<end_of_turn>|<pad>|\[EOS\])++\s*+", re.I)
 MARKUP = r"^[\s>*_#-]{0,9}"
 HEAD = re.compile(MARKUP + r"(?:(<(?!answer|think)[A-Za-z_]{1,20}>)\s{0,9}|([A-Za-z][A-Za-z ]{0,20}:)[^\S\n*]{0,9}\**[^\S\n]{0,9})\S", re.M | re.I)
 
@@ -129,7 +155,7 @@ TOKENS = (r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfil
     rf"{GROUPED}|(?P<continental>{CONTINENTAL})|(?P<comma>\d++\{{,\}}\d++))(?:\.\d*+)?+(?:[eE][+-]?\d++(?![.\d]))?)"
     r"|(?P<num>\d++\.?\d*+(?:[eE][+-]?\d++(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
     r"|(?P<half>[apAP]\.?\s?[mM](?![A-Za-z])\.?)" r"|(?P<word>[A-Za-z]+)" r"|(?P<foreign>[^\W\d_]+)"
-    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)")
+    r"|(?P<op>\{[:=]\}|<=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)")
 # tokens where plain commas mark thousands, and where they part items
 LEX = re.compile(TOKENS.replace("%s", rf"(?<![\d.,]){PLAIN_COMMAS}|"), re.DOTALL)
 LEX_PARTED = re.compile(TOKENS.replace("%s", ""), re.DOTALL)
@@ -155,14 +181,15 @@ IN_WORDS = re.compile(r"^(?:\\text\s*+\{)?\s*+(\d{1,15})(?:\s|\\[ ,])*+(?:\\text
 UNIT_NAME = r"\{\s*+\\(?:text|mathrm|mbox)\s*+\{\s*+([a-zA-Z]++(?: ++[a-zA-Z]++)*+)\s*+\}\s*+(?:\^\s*+\{?\s*+(\d)\s*+\}?)?\s*+\}"
 UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*+{UNIT_NAME}\s*+{UNIT_NAME}")
 OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*+(?:\\(?:mathrm|text)\s*+\{\s*+)?\\Omega\s*+\}?$")
+CELSIUS = re.compile(r"\{\s*+\}\s*+\^\s*+\{?\s*+\\circ\s*+\}?(?:\s|~|\\[ ,;])*+\\(?:mathrm|text)\s*+\{\s*+C\s*+\}")
 MONEY = re.compile(r"^(-?)(?:\\(?:text|mathrm)\s*+\{)?\s*+(US\s*+\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*+\}?(?:\s|~|\\[ ,])*+(-?\d[\d.,{}\\!]*)$")
-SENTENCE = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
+SENTENCE = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|there|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
     r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))", re.I)
 KIND_WORD = re.compile(r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:ordered\s++|open\s++|closed\s++)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
     r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))", re.I)
 WORD_SENTENCE = re.compile(r"^(\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+|)(?:it\s++is|it'?s)\s++(?=[A-Za-z]+\s*+[.}]*$)(?!not\b)", re.I)
 STATED = re.compile(r"^(?:\\(?:text|mbox|textbf)\s*+\{\s*+)?(?:the\s++)?(?:final\s++|correct\s++)?answer\s++is\s*+:?\s*+\}?\s*+(?=[\d$\\({-])", re.I)
-ARROW = re.compile(r"^\s*+\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*+")
+ARROW = re.compile(r"^\s*+\\(?:(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])|text\s*+\{\s*+(?:therefore|thus|so|hence)\s*+,?\s*+\})\s*+", re.I)
 DECORATION = re.compile(r"(?<=[\w})$])(?<!quad)(?:\s|\\q?quad|\\[ ,;])*+\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*+$")
 PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
 DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
@@ -209,6 +236,10 @@ IS_RIGHT = re.compile(r"\A[(\[]?\s*+([A-J])(?:\s*+[)\]])?\s++is\s++(?:the\s++)?(
 OTHER = re.compile(r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b")
 SEVERAL_LETTERS = re.compile(r"\A[(\[{]?\s*+[A-J]\s*+[)\]}]?(?:\s*+(?:,\s*+and|,|;|and|&)\s*+[(\[]?\s*+[A-J]\s*+[)\]}]?)+")
 GOLD_OPTION = re.compile(r"\A\s*+(?:\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+)?\(\s*+([A-J])\s*+\)\s*+(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*+(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*+(\S.*)", re.S)
+# A letter of a choice before its text, in prose; a capital that may be one.
+LETTER_THEN_TEXT = re.compile(rf"\A(?i:{GOLD_WORD})(?:\(\s*+[A-J]\s*+\)(?:\s*+:)?|[A-J]\s*+[).:]|[A-J](?=\s++\([^()]{{1,200}}\)\.?\Z))\s++(\S.*)", re.S)
+IN_BRACKETS = re.compile(r"\(([^(),]{1,200})\)\.?")
+OPTION_ALONE = re.compile(r"[A-J](?![a-z])")
 LETTER = re.compile(r"\A(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*+\{\s*+)?\\?\(?\s*+(?:\\(?:text|textbf|mathrm|mathbf)\s*+\{\s*+)?([A-J])\s*+\}?\s*+\\?\)?\s*+\}?\.?")
 OPTION = re.compile("[A-J]")
 GOLD_LETTERS = re.compile(r"[A-J](?:\s*+(?:,|and|;)?\s*+[A-J]){1,6}")
@@ -222,6 +253,8 @@ FORMULA = re.compile(r"\$([^$]+)\$")
 DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*\{|\\[ ,;:!]|\\q?quad|[{}$~]")
 SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
 SUBJECT = re.compile(r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I)
+CHEMICAL_DRESS = re.compile(r"\\(?:text|mathrm|mbox|ce|rm)(?![a-zA-Z])|[{}\s_$]")
+CHEMICAL = re.compile(r"(?:[A-Z][a-z]?\d{0,3})++")
 MATCH_INTEGER = re.compile(r"\A\s*+\$?\s*+([-+]?\d{1,15})\s*+\.?\s*+\$?\s*+")
 DECIMAL_COMMA = re.compile(r"-?0,\d+")
 
@@ -234,7 +267,7 @@ BOLD_OPTION = re.compile(r"\A\s*+\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+\(?\s*
 RUNS = re.compile(r"[^\W_]+")
 VERDICT_FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:]\s+\S")
 SENTENCE_END = re.compile(r"(?<=[^.\s])\.(?=\s++[A-Z(]|\s*+$)|(?<!\s)\s++(?:because|since)\b")
-JOINED_BEHIND = re.compile(r"\A\s*+(?:or\b|and\b|,)", re.I)
+JOINED_BEHIND = re.compile(r"\A\s*+(?:or\b|and\b|[,，、;；或和与及])", re.I)
 SMALL_WORDS = re.compile(r"[a-z]+")
 TEXT_LAYOUT = re.compile(r"\\(?:text|mbox|mathrm|textbf|mathbf|textit)\b|[{}\s.$]")
 KIND_CALLED = re.compile("vert|focus|cent")

@@ -43,6 +43,15 @@ from grpo_verifiers.verifier import Unavailable
 _BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
 )
+_FOREIGN = """\
+import sys
+sys.path[:] = filter(None, sys.path)  # not the current folder; the flag for it is unknown to Python 3.10
+import json, importlib.util as util
+for name, place in json.loads(sys.argv[1]).items():
+    found = util.spec_from_file_location(name, place + "/__init__.py", submodule_search_locations=[place])
+    sys.modules[name] = module = util.module_from_spec(found)
+    found.loader.exec_module(module)
+"""
 _LONGEST_WAIT_S = 0.1
 _IDLE = 0.1
 """A worker that computes for less than this share of the time counts as waiting."""
@@ -51,16 +60,34 @@ _END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
-_SECRET = re.compile(r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|credentials?)($|_)|(password|apikey|token)$")
+_SECRET = re.compile(
+    r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|pat|creds|credentials?|webhook)($|_)|(password|apikey|token|_pwd)$"
+)
+_SIGNED = re.compile(r"://[^/\s:@]{0,99}:[^/\s@]{1,999}@")
+"""An address with a password in it."""
 
 
 def without_secrets(environment: Mapping[str, str], readable: Sequence[str]) -> dict[str, str]:
-    """The variables that are no secret by their name (`HF_TOKEN`, `WANDB_API_KEY`, …), and those of `readable`."""
+    """The variables that are no secret by their name (`HF_TOKEN`, `WANDB_API_KEY`, …) and hold no address with a password but
+    a proxy's, and those of `readable`."""
     return {
         name: value
         for name, value in environment.items()
-        if name in readable or not _SECRET.search(name) or name == "TOKENIZERS_PARALLELISM"
+        if name in readable
+        or name == "TOKENIZERS_PARALLELISM"
+        or not (_SECRET.search(name) or (_SIGNED.search(value) and not name.lower().endswith("_proxy")))
     }
+
+
+def foreign_line(interpreter: str, package: str, call: str) -> list[str]:
+    """The command line with which another Python runs `call`: of what is installed here it can import two packages, ours and this one."""
+    places = {name: sys.modules[name].__path__[0] for name in dict.fromkeys(["grpo_verifiers", package])}
+    return [interpreter, "-c", f"{_FOREIGN}{call}", json.dumps(places)]
+
+
+def foreign_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables for another Python: without those that lead it to packages of this one."""
+    return {name: value for name, value in variables.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
 class SlotJob:
@@ -82,11 +109,12 @@ class Slot:
         limits: ProcessLimits,
         on_print: Callable[[str], None] | None = None,
         secrets: Sequence[str] | None = None,
+        interpreter: str | None = None,
     ) -> None:
         self.info: Future[Any] = Future()
         """The task's `info`, or the reason why the task could not be loaded."""
         self._setup, self._path, self._limits, self._on_print = setup, path, limits, on_print
-        self._secrets = secrets
+        self._secrets, self._interpreter = secrets, interpreter
         self._keeper: LinkedProcess | None = None
         self._worker: wire.Channel | None = None
         self._pid = 0
@@ -105,7 +133,11 @@ class Slot:
         if self._on_print is not None:
             environment["PYTHONUNBUFFERED"] = "1"  # keep the output of a killed worker
         here = [os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]]
-        line = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here)))]
+        line = [sys.executable, "-P", "-c", _BOOT, json.dumps(list(dict.fromkeys(here)))]
+        if self._interpreter is not None:
+            call = "from grpo_verifiers.processes.worker import boot; boot()"
+            line = foreign_line(self._interpreter, self._setup["task"].partition(".")[0], call)
+            environment = foreign_variables(environment)
         try:
             self._keeper = keeper = LinkedProcess(
                 lambda link: [*line, str(link), str(os.getpid())], environment, on_print=self._on_print
@@ -305,7 +337,7 @@ class Pool:
     `work(item)` runs in the worker and returns plain data (what JSON can hold) or bytes; `info` comes back from
     `start()`. Items and config are pickled; results are not. Lines that the work prints go to `on_print`, called from
     threads of the pool; without it to this process's stderr. `secrets` names the environment variables with a secret
-    that workers may read; None: all.
+    that workers may read; None: all. `interpreter` is the Python of the workers, which then import nothing else of this one's.
     """
 
     def __init__(
@@ -319,6 +351,7 @@ class Pool:
         chunk: int = 32,
         on_print: Callable[[str], None] | None = None,
         secrets: Sequence[str] | None = None,
+        interpreter: str | None = None,
     ) -> None:
         self._on_print = on_print
         self.limits = limits or ProcessLimits()
@@ -326,7 +359,7 @@ class Pool:
         self._chunk = chunk
         self._setup = {"task": task, "config": config, "limits": self.limits}
         self._path = list(path)
-        self._secrets = secrets
+        self._secrets, self._interpreter = secrets, interpreter
         self._forget()
         _pools.add(self)
 
@@ -360,7 +393,7 @@ class Pool:
                 raise
 
     def _add_slot(self) -> None:
-        slot = Slot(self._setup, self._path, self.limits, self._on_print, self._secrets)
+        slot = Slot(self._setup, self._path, self.limits, self._on_print, self._secrets, self._interpreter)
         self._slots.append(slot)
         threading.Thread(target=slot.serve, args=(self._jobs,), name="grpo-pool", daemon=True).start()
 

@@ -34,7 +34,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 def keep(control_fd: int, parent: int) -> None:
     """Serve one pool slot until its control socket ends."""
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _outlive_signals()
     # A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr
@@ -113,7 +113,7 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], limits: Process
     try:
         keeper, own = os.getppid(), os.getpid()
         os.setpgid(0, 0)
-        _die_with(keeper)
+        die_with(keeper)
         _outlive_signals()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if limits.memory_mb is not None and sys.platform == "linux":
@@ -171,7 +171,8 @@ def described(err: BaseException) -> list[Any]:
     ]
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent ends, or end it now where that is gone already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

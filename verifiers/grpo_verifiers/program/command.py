@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES, same_output
@@ -84,56 +84,36 @@ math/rand math/rand/v2 os reflect regexp runtime runtime/debug slices sort strco
 text/tabwriter time unicode unicode/utf8
 """.split()  # noqa: SIM905
 
+
+def language(
+    source: str, tags: str, compile: str, run: str, sysroot: str = "", mark: str = "", beside: Mapping[str, str] = {}
+) -> Language:
+    """A language whose tags and commands are written as texts, with blanks between their parts."""
+    parts = [tuple(text.split()) for text in (tags, compile, run, sysroot)]
+    return Language(source, parts[0], parts[1], parts[2], parts[3], mark, beside)
+
+
 LANGUAGES = {
-    "cpp": Language(
-        "main.cpp", ("cpp", "c++", "cxx", "cc"), ("g++", "-O2", "-std=c++17", "-o", "main", "main.cpp"), ("./main",)
+    "cpp": language("main.cpp", "cpp c++ cxx cc", "g++ -O2 -std=c++17 -o main main.cpp", "./main"),
+    "c": language("main.c", "c", "gcc -O2 -o main main.c -lm", "./main"),
+    "java": language(
+        *("Main.java", "java", "javac -J-Xmx512m -J-XX:+UseSerialGC -d . Main.java"),
+        "java -Xmx512m -Xss64m -XX:+UseSerialGC Main",
     ),
-    "c": Language("main.c", ("c",), ("gcc", "-O2", "-o", "main", "main.c", "-lm"), ("./main",)),
-    "java": Language(
-        "Main.java",
-        ("java",),
-        ("javac", "-J-Xmx512m", "-J-XX:+UseSerialGC", "-d", ".", "Main.java"),
-        ("java", "-Xmx512m", "-Xss64m", "-XX:+UseSerialGC", "Main"),
-    ),
-    "javascript": Language("main.js", ("javascript", "js", "node"), (), ("node", "main.js")),
-    "typescript": Language(
-        "main.ts",
-        ("typescript", "ts"),
-        (
-            "tsc",
-            "--target",
-            "es2022",
-            "--lib",
-            "es2022",
-            "--module",
-            "commonjs",
-            "--esModuleInterop",
-            "--typeRoots",
-            ".",
-            "main.ts",
-            "node.d.ts",
-        ),
-        ("node", "main.js"),
+    "javascript": language("main.js", "javascript js node", "", "node main.js"),
+    "typescript": language(
+        *("main.ts", "typescript ts"),
+        "tsc --target es2022 --lib es2022 --module commonjs --esModuleInterop --typeRoots . main.ts node.d.ts",
+        "node main.js",
         beside={"node.d.ts": NODE_TYPES},
     ),
-    "go": Language(
-        "main.go",
-        ("go", "golang"),
-        ("go", "build", "-o", "main", "main.go"),
-        ("./main",),
-        ("go", "env", "GOROOT"),
-        "pkg/tool",
+    "go": language("main.go", "go golang", "go build -o main main.go", "./main", "go env GOROOT", "pkg/tool"),
+    # the linker that comes with newer compilers finds itself through /proc, which is not here
+    "rust": language(
+        *("main.rs", "rust rs", "rustc -O --edition 2021 -C link-arg=-fuse-ld=bfd -o main main.rs", "./main"),
+        *("rustc --print sysroot", "lib/rustlib/multirust-channel-manifest.toml"),
     ),
-    "rust": Language(
-        "main.rs",
-        ("rust", "rs"),
-        # the linker that comes with newer compilers finds itself through /proc, which is not here
-        ("rustc", "-O", "--edition", "2021", "-C", "link-arg=-fuse-ld=bfd", "-o", "main", "main.rs"),
-        ("./main",),
-        ("rustc", "--print", "sysroot"),
-        "lib/rustlib/multirust-channel-manifest.toml",
-    ),
-    "bash": Language("main.sh", ("bash", "sh", "shell", "console", "zsh", "shell-session"), (), ("bash", "main.sh")),
+    "bash": language("main.sh", "bash sh shell console zsh shell-session", "", "bash main.sh"),
 }
 
 
@@ -176,14 +156,11 @@ class CommandVerifier(SandboxedVerifier):
     def __init__(self, options: CommandOptions) -> None:
         super().__init__(options)
         preset = LANGUAGES.get(options.language, Language("", (options.language,), (), ()))
-        self.language = Language(
-            options.source or preset.source,
-            preset.tags,
-            tuple(options.compile) or preset.compile,
-            tuple(options.run) or preset.run,
-            preset.sysroot,
-            preset.mark,
-            preset.beside,
+        self.language = replace(
+            preset,
+            source=options.source or preset.source,
+            compile=tuple(options.compile) or preset.compile,
+            run=tuple(options.run) or preset.run,
         )
         self.toolchain = ""
         self.around: tuple[str, ...] = ()

@@ -282,11 +282,6 @@ def open_instruct(row: Row) -> Columns | None:
     return tests_of(row["ground_truth"], row) | solution_of(row) if is_code else None
 
 
-def acecode(row: Row) -> Columns:
-    """`test_cases`: asserts."""
-    return tests_of(row["test_cases"], row) | solution_of(row)
-
-
 def verl(row: Row) -> Columns | None:
     """`reward_model.ground_truth`: any of the shapes; other tasks have an answer there."""
     model = row["reward_model"]
@@ -299,11 +294,6 @@ def verl(row: Row) -> Columns | None:
     else:
         is_code = isinstance(truth, Mapping) and not {"inputs", "functional", "test_cases"}.isdisjoint(truth)
     return tests_of(truth, row) if is_code else None
-
-
-def own(row: Row) -> Columns | None:
-    """Our own columns as they are."""
-    return {} if "test_list" not in row else None
 
 
 def own_answer(row: Row) -> Columns | None:
@@ -328,7 +318,7 @@ class Format:
 FORMATS = {
     "exercism": Format(("tests", "slug"), exercism),
     "deepcoder": Format(("tests",), deepcoder),
-    "code": Format(("tests",), own),
+    "code": Format(("tests",), lambda row: {} if "test_list" not in row else None),
     "evalplus": Format(("base_input", "plus_input", "canonical_solution", "entry_point"), evalplus),
     "leetcodedataset": Format(("test", "entry_point", "starter_code"), leetcodedataset),
     "leetcodedataset-v0.2": Format(("test", "entry_point", "prompt"), leetcodedataset),
@@ -346,7 +336,7 @@ FORMATS = {
     "verification-info": Format(("verification_info",), verification_info),
     "nemo-gym": Format(("verifier_metadata",), nemo_gym),
     "open-instruct": Format(("ground_truth", "dataset"), open_instruct),
-    "acecode": Format(("test_cases",), acecode),
+    "acecode": Format(("test_cases",), lambda row: tests_of(row["test_cases"], row) | solution_of(row)),
     "verl": Format(("reward_model",), verl),
     "taco": Format(("input_output", "skill_types"), apps),
     "apps": Format(("input_output",), apps),

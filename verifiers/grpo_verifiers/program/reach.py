@@ -18,6 +18,7 @@ from grpo_verifiers.sandbox.inside.wall.plan import CHECKING_CALLS, DEFINITIONS,
 STARTED = ("test", "runTest", "setup", "setUp", "teardown", "tearDown", "asyncSetUp", "asyncTearDown")
 DYNAMIC = ("setattr", "getattr", "globals", "locals", "vars", "dir", "exec", "eval", "addTest", "load_tests")
 """What may run a function that the program does not name; then each of them counts."""
+HELPERS = ("isclose", "deepcopy", "Counter", "approx", "allclose")
 CATCHING = ("AssertionError", "Exception", "BaseException")
 
 
@@ -219,18 +220,8 @@ def called_name(tests: Sequence[str]) -> str | None:
     ]
     own = next((name for name in calls if name in imported), None)
     own = own or next((name for name in calls if name not in bound and name not in HELPERS), None)
-    # a function may well be called `sum`: then the assert is about what it calls first
-    return own or next((name for tree in trees for name in _asserted(tree)), None)
-
-
-HELPERS = ("isclose", "deepcopy", "Counter", "approx", "allclose")
-
-
-def _asserted(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        sides = [node.test] if isinstance(node, ast.Assert) else []
-        if sides and isinstance(sides[0], ast.Compare):
-            sides = [sides[0].left, *sides[0].comparators]
-        for side in sides:
-            if isinstance(side, ast.Call) and isinstance(side.func, ast.Name):
-                yield side.func.id
+    if own is None:  # a function may well be called `sum`: then the assert is about what it calls first
+        asserted = [node.test for tree in trees for node in tree.body if isinstance(node, ast.Assert)]
+        sides = [s for a in asserted for s in ([a.left, *a.comparators] if isinstance(a, ast.Compare) else [a])]
+        own = next((s.func.id for s in sides if isinstance(s, ast.Call) and isinstance(s.func, ast.Name)), None)
+    return own

@@ -19,7 +19,7 @@ from grpo_verifiers.program.command import source_of
 from grpo_verifiers.program.compare import CompareRule, same
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside.wall import values as wire
-from grpo_verifiers.sandbox.lane import Lane, memory_files, read_file
+from grpo_verifiers.sandbox.lane import Lane, limits_of, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import Lanes
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -161,12 +161,7 @@ class SqlVerifier(SandboxedVerifier):
     def _ask(self, lane: Lane, schema: str, query: str) -> QueryAnswer:
         payload = {"schema": schema, "query": query, "most": self.options.max_rows}
         with memory_files(payload=json.dumps(payload).encode(), results=None) as fds:
-            limits = {
-                "cpu_s": self.options.timeout,
-                "wall_s": 3 * self.options.timeout,
-                "memory_mb": self.options.mem_mb,
-                "output_bytes": MOST_BYTES,
-            }
+            limits = limits_of("sql", self.options.timeout, self.options.mem_mb, output_bytes=MOST_BYTES)
             report = lane.run("query", fds, limits)
             size = os.fstat(fds["results"]).st_size
             text = read_file(fds["results"], MOST_BYTES)

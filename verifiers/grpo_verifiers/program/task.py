@@ -158,7 +158,9 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
     tests = _tests(row.get("tests"))
     style = str(row.get("style") or defaults.style)
     if style == "auto":
-        style = _guess_style(tests)
+        is_calls = isinstance(tests, list) and isinstance(tests[0], Mapping)
+        is_printed = is_calls and "input" in tests[0] and "args" not in tests[0]
+        style = "stdio" if is_printed else "function_call" if is_calls else "assert"
     if style not in STYLES:
         raise BadGold(f"`style` is {style!r}; known: {', '.join(STYLES)}")
     scoring = str(row.get("scoring") or defaults.scoring)
@@ -311,12 +313,6 @@ def _tests(tests: object) -> Any:
     if not tests:
         raise BadGold("`tests` is empty")
     return tests
-
-
-def _guess_style(tests: object) -> str:
-    if isinstance(tests, list) and isinstance(tests[0], Mapping):
-        return "stdio" if "input" in tests[0] and "args" not in tests[0] else "function_call"
-    return "assert"
 
 
 def _list_of_dicts(tests: object, style: str) -> list[Mapping[str, Any]]:

@@ -14,7 +14,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from grpo_verifiers.program.claims import Undecided, holds, of_object
 from grpo_verifiers.program.compare import CompareRule, same, same_output
@@ -45,13 +45,6 @@ CRASHES = (6, 7, 11, 24)
 
 Fate = Literal["passed", "failed", "limit", "no_code", "undecided"]
 """`undecided`: what the run handed out does not show it, and the test program is run in a process of its own."""
-
-
-class TrialOptions(Protocol):
-    """What of the verifier's options a trial asks."""
-
-    compare: str
-    trusted_objects: bool
 
 
 class TestsBroken(RuntimeError):
@@ -90,8 +83,10 @@ class Trial:
         self.results.append(result)
 
 
-def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, order: Sequence[int]) -> Trial:
-    """Run the tests of a task on a completion.
+def run_task(
+    task: CodeTask, code: str, slot: LaneSlot, order: Sequence[int], compare: str, *, is_trusted: bool
+) -> Trial:
+    """Run the tests of a task on a completion; `compare` and `is_trusted` hold where the row leaves it open.
 
     Raises:
         LaneFailed: the sandbox broke; nothing is known about the completion.
@@ -99,12 +94,12 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, o
     """
     kind = max(task.packages, packages_of(code), key=KINDS.index)
     if task.outputs:
-        return _run_stdio(task, code, slot, kind, options, order)
+        return _run_stdio(task, code, slot, kind, compare, order)
     if task.calls or task.returned:
         trial = _run_calls(task, code, slot.lane(kind))
         if all(result.fate != "undecided" for result in trial.results):
             return trial
-    if options.trusted_objects or task.is_trusted:
+    if is_trusted or task.is_trusted:
         return replace(_run_trusted(task, code, slot.lane(kind, "trusted")), way="trusted")
     return replace(_run_program(task, code, slot, kind), way="wall")
 
@@ -147,14 +142,12 @@ def _of_end(why: str) -> TestResult:
     return TestResult(fate, why)
 
 
-def _run_stdio(
-    task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions, order: Sequence[int]
-) -> Trial:
+def _run_stdio(task: CodeTask, code: str, slot: LaneSlot, kind: str, compare: str, order: Sequence[int]) -> Trial:
     trial = Trial()
     with memory_files(payload=_payload(task, code)) as shared:
         for index in order:
             # asked for anew: a lane whose scratch folder resists is closed behind the run that did it
-            result, report = _one_stdio(task, index, shared, slot.lane(kind), options)
+            result, report = _one_stdio(task, index, shared, slot.lane(kind), compare)
             trial.cpu_s += report.cpu_s
             trial.add(index, result)
             if result.fate == "no_code" or (result.fate != "passed" and task.scoring == "all"):
@@ -163,7 +156,7 @@ def _run_stdio(
 
 
 def _one_stdio(
-    task: CodeTask, index: int, shared: dict[str, int], lane: Lane, options: TrialOptions
+    task: CodeTask, index: int, shared: dict[str, int], lane: Lane, compare: str
 ) -> tuple[TestResult, LaneReport]:
     test = task.outputs[index]
     most = 16 * max(len(o) for o in test.outputs) + SPARE_BYTES
@@ -174,8 +167,7 @@ def _one_stdio(
     if len(ran.stdout) > most:
         return TestResult("failed", "output_differs"), ran.report
     printed = ran.stdout.decode("utf-8", "replace")
-    how = test.compare or options.compare
-    if any(same_output(o, printed, how, test.tolerance) for o in test.outputs):
+    if any(same_output(o, printed, test.compare or compare, test.tolerance) for o in test.outputs):
         return PASSED, ran.report
     return TestResult("failed", "output_differs"), ran.report
 
@@ -190,7 +182,9 @@ def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
         steps = 1 if task.calls else len(calls)
         watch = FirstFailure(calls, fds["results"], lane) if stop else None
         report = lane.run("calls", fds, _limits(task, lane.kind, steps), watch)
-        lines = read_file(fds["results"], _most_bytes(task)).split(b"\n")
+        # room for the honest answers and a good deal more
+        most = SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
+        lines = read_file(fds["results"], most).split(b"\n")
     ended = _ended(report)
     trial = Trial(cpu_s=report.cpu_s)
     of_test: dict[int, TestResult] = {}
@@ -231,11 +225,6 @@ class FirstFailure:
                 return
 
 
-def _most_bytes(task: CodeTask) -> int:
-    """How much of the results is read: room for the honest answers and a good deal more."""
-    return SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
-
-
 def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestResult | None) -> TestResult:
     if line is None:
         return ended or TestResult("failed", "left_the_run")
@@ -247,7 +236,8 @@ def _judge_line(call: LiteralCall | Returned, line: bytes | None, ended: TestRes
         if type(answer) is not dict or "v" not in answer:
             return _no_value(call, answer if type(answer) is dict else {})
         if not isinstance(call, LiteralCall):
-            passed = _accepts(call, answer["v"])
+            rule = CompareRule(exact=call.is_exact, tolerance=call.tolerance)
+            passed = any(same(value, answer["v"], rule) for value in call.accepted)
         else:
             passed = not call.raises and all(holds(claim, answer["v"]) for claim in call.claims)
     except Undecided:
@@ -280,11 +270,6 @@ def _raised(expected: tuple[str, ...], name: str) -> TestResult:
     if issubclass(kind, tuple(getattr(builtins, one) for one in expected)):
         return PASSED
     return TestResult("failed", "raised", name)
-
-
-def _accepts(call: Returned, got: object) -> bool:
-    rule = CompareRule(exact=call.is_exact, tolerance=call.tolerance)
-    return any(same(value, got, rule) for value in call.accepted)
 
 
 def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str) -> Trial:

@@ -126,7 +126,9 @@ class CodeVerifier(SandboxedVerifier):
         def run(slot: LaneSlot) -> Verdict:
             try:
                 task = self._complete(sample.gold, slot)
-                trial = run_task(task, answer, slot, self.options, self._order(task))
+                trial = run_task(
+                    task, answer, slot, self._order(task), self.options.compare, is_trusted=self.options.trusted_objects
+                )
             except TestsBroken as err:
                 return error("tests_broken", str(err)[:300], time.perf_counter() - started)
             except NotCarried as err:

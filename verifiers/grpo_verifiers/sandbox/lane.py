@@ -178,8 +178,8 @@ def script(code: str, entry: str | None = None, prompt: str = "", before: str = 
 def limits_of(
     kind: str, cpu_s: float, memory_mb: int, steps: int = 1, output_bytes: int = OUTPUT_BYTES
 ) -> dict[str, Any]:
-    """The limits of a run of Python code in a lane of this kind; `steps` is how many results may each take `cpu_s`."""
-    memory_mb = memory_mb if kind == "plain" else max(memory_mb, NUMPY_MB)
+    """The limits of a run in a lane of this kind; `steps` is how many results may each take `cpu_s`."""
+    memory_mb = max(memory_mb, NUMPY_MB) if kind in ("numpy", "pandas") else memory_mb
     return {
         "cpu_s": cpu_s, "wall_s": cpu_s * WALL_FACTOR, "memory_mb": memory_mb, "output_bytes": output_bytes, "steps": steps,
     }  # fmt: skip

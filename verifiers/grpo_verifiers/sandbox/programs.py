@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.sandbox import tiers
-from grpo_verifiers.sandbox.lane import Lane, LaneReport, memory_files, read_file
+from grpo_verifiers.sandbox.lane import OUTPUT_BYTES, Lane, LaneReport, limits_of, memory_files, read_file
 from grpo_verifiers.sandbox.memory import MemoryWatch
 from grpo_verifiers.verifier import Unavailable
 
-OUTPUT_BYTES = 16 << 20
 PRODUCT_BYTES = 64 << 20
 TAIL = 4000
 
@@ -33,14 +32,8 @@ class ProgramLimits:
 
     def as_json(self) -> dict[str, Any]:
         """The limits in the form that a lane expects."""
-        return {
-            "cpu_s": self.cpu_s,
-            "wall_s": 3 * self.cpu_s,
-            "memory_mb": self.reserved * self.memory_mb,
-            "output_bytes": self.output_bytes,
-            "data_only": True,
-            "tasks": 128,
-        }
+        limits = limits_of("programs", self.cpu_s, self.reserved * self.memory_mb, output_bytes=self.output_bytes)
+        return {**limits, "data_only": True, "tasks": 128}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.sandbox.folder import ScratchFolder
-from grpo_verifiers.sandbox.lane import Lane, LaneFailed, memory_files, read_file
+from grpo_verifiers.sandbox.lane import Lane, LaneFailed, limits_of, memory_files, read_file
 from grpo_verifiers.sandbox.view import host_view
 from grpo_verifiers.verifier import BadOption, Unavailable
 
@@ -186,8 +186,7 @@ def self_test(lane: Lane) -> tuple[SelfCheck, ...]:
             "memory_mb": PROBE_MB,
         }
         with memory_files(payload=json.dumps(given).encode(), results=None) as fds:
-            limits = {"cpu_s": 5.0, "wall_s": 15.0, "memory_mb": PROBE_MB, "output_bytes": 1 << 20}
-            lane.run("probe", fds, limits)
+            lane.run("probe", fds, limits_of("plain", 5.0, PROBE_MB, output_bytes=1 << 20))
             got = json.loads(read_file(fds["results"], 1 << 16))
         if os.path.exists(given["outside"]):
             got["write outside"] = "wrote it"

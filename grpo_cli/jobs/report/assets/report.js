@@ -27,6 +27,13 @@ setTheme(wantsDark.matches ? "dark" : "light");
 wantsDark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
 document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
 
+const thumbnails = (images) => (images || []).map((address) => {
+  const image = element("img");
+  image.src = address;
+  image.alt = "an image of the row";
+  return image;
+});
+
 for (const place of document.querySelectorAll(".browser")) {
   const prompts = data.readings[Number(place.dataset.browser)].prompts;
   const controls = element("div", null, "controls"), choice = element("select"), view = element("div");
@@ -44,7 +51,7 @@ for (const place of document.querySelectorAll(".browser")) {
       column.append(element("b", `step ${moment.step} · ${moment.rate === null ? "no verdict" : `${Math.round(100 * moment.rate)}% right`}`), ...moment.samples.map((line) => sampleBox(sampleOf(line))));
       moments.append(column);
     }
-    view.replaceChildren(element("pre", prompt.prompt), element("p", `expected ${prompt.expected} · ${prompt.change}`, "note"), moments);
+    view.replaceChildren(...thumbnails(prompt.images), element("pre", prompt.prompt), element("p", `expected ${prompt.expected} · ${prompt.change}`, "note"), moments);
   };
   const step = (by) => () => show((Number(choice.value) + by + prompts.length) % prompts.length);
   const back = element("button", "previous"), next = element("button", "next");
@@ -62,7 +69,7 @@ for (const place of document.querySelectorAll(".surprises")) {
   for (const [kind, samples] of kinds) {
     const details = element("details");
     details.append(element("summary", `${kind} (${samples.length})`));
-    for (const sample of samples) details.append(element("p", `step ${sample.step} · ${sample.prompt.replace(/\s+/g, " ").slice(-200)}`, "note"), sampleBox(sampleOf(sample)));
+    for (const sample of samples) details.append(element("p", `step ${sample.step} · ${sample.prompt.replace(/\s+/g, " ").slice(-200)}`, "note"), ...thumbnails(sample.images), sampleBox(sampleOf(sample)));
     place.append(details);
   }
 }

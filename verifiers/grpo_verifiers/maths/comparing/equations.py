@@ -14,6 +14,8 @@ from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
 from grpo_verifiers.maths.comparing.values import NoValue, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, rename, symbols
 
+_COORDINATES = frozenset(("x", "y", "z", "t"))
+
 
 def same_relations(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a relation."""
@@ -58,6 +60,9 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     # the gold is the letter itself, which `x = 5` does not give
     if name is not None and gold == name and gold[0] == "s" and len(values) == 1 and values[0][0] != "s":
         return False
+    # `3^{x+2} = 3^x \cdot 3^2 = 5 \cdot 9 = 45`: what is worked out in numbers
+    while name is None and len(values) > 2 and not symbols(gold) and symbols(values[0]) and not symbols(values[-2]):
+        values, signs = values[1:], signs[1:]
     if name is None and any(symbols(v) for v in values) and not all(trial.same(values[0], v) for v in values[1:]):
         return False
     return _any_part(gold, values, signs, trial)
@@ -67,6 +72,10 @@ def _only_labels(left: Node, gold: Node) -> bool:
     """Whether a formula on the left names what is asked: any before a matrix (`2A =`), a product before a number."""
     if gold[0] == "matrix":
         return bool(symbols(left)) and not contains(left, {"matrix"})
+    # `|a-d| + |b-c| = 99`: an equation for the letters is one of coordinates
+    letters = symbols(left)
+    if len(letters) > 1 and gold[0] in SCALARS and not symbols(gold) and not letters <= _COORDINATES:
+        return True
     if gold[0] == "f" or left[0] != "*":
         return False
     parts = expansion.factors(left)
@@ -80,6 +89,9 @@ def _any_part(gold: Node, values: list[Node], signs: list[str], trial: Compariso
             if not _roughly(values[i], values[i + 1]):
                 return False
         elif not trial.same(values[i], values[i + 1]):
+            # `h/p = h/(mv)`, `bh/2 = 3 * 4/2`: what other letters stand for was put in
+            if all(symbols(v) - symbols(gold) for v in values[: i + 1]) and i + 1 < len(values):
+                return _any_part(gold, values[i + 1 :], signs[i + 1 :], trial)
             return False
     return any(trial.same(gold, value) for value in values)
 
@@ -110,6 +122,8 @@ def _shown_places(node: Node) -> int | None:
 
 def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     name, values, signs = _chain(gold)
+    if name is None and not symbols(gold):  # `\binom{12}{4} = 495`
+        return any(trial.same(value, answer) for value in (values if "~" in signs else values[-1:]))
     if answer[0] != "rel":
         if name is not None and name[0] == "tuple" and answer[0] == "list" and len(values) == 1:
             named = expansion.named_values(answer[2])

@@ -7,9 +7,10 @@ may stand on the left of one answer.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 
-from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, number, symbols
+from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, number, symbols, walk
 
 SIGNS = frozenset(("pm", "mp"))
 SETLIKE = frozenset(("cup", "cap", "minus", "all", "builder"))
@@ -17,6 +18,11 @@ REGIONS = SETLIKE | {"set", "tuple"}
 _SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
 """Letters whose squares are quantities of their own: variances, coefficients of determination."""
 _INDICES = frozenset("ijkmnpr")
+_ENDLESS = frozenset(("inf",))
+_NONE: frozenset[str] = frozenset()
+_UNSEARCHED = frozenset(("list", "set", "rel", "congruence", "n", "s", "c"))
+_VECTORS = frozenset(("tuple", "matrix"))
+_SEARCHED = SIGNS | _VECTORS
 
 
 def expand(node: Node) -> Node:
@@ -29,6 +35,14 @@ def expand(node: Node) -> Node:
             written = expand(item)
             items.extend(written[2] if written[0] == "list" else (written,))
         return ("list", node[1], tuple(items))
+    if (
+        node[0] == "list"
+        and all(item[0] == "tuple" and len(item[3]) == 2 for item in node[2])
+        and contains(node, _ENDLESS)
+    ):
+        return reduce(
+            lambda a, b: ("cup", a, b), node[2]
+        )  # `(-oo, -2) and (2, oo)`: intervals, of which none is a point
     if node[0] == "set" and any(contains(item, SIGNS) for item in node[1]):
         written = expand(("list", ",", node[1]))
         return ("set", written[2] if written[0] == "list" else (written,))
@@ -49,7 +63,8 @@ def expand(node: Node) -> Node:
         ]
         points = [(*node[:3], found) for found in product(*choices)] if len(choices) <= 6 else [node]
         return ("list", "pm", tuple(points))
-    if node[0] not in ("list", "set", "rel", "congruence") and contains(node, SIGNS):
+    found = _NONE if node[0] in _UNSEARCHED else {at[0] for at in walk(node)} & _SEARCHED
+    if found and found & SIGNS:
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
         return ("list", ",", tuple(row[0] for row in node[1]))
@@ -59,9 +74,37 @@ def expand(node: Node) -> Node:
         return expand(node[1][0][0])
     if node[0] == "*" and len(node) == 3 and node[2][0] == "tuple" and node[1][0] == "s" and node[1][1].isupper():
         return expand(node[2])  # a named point, P(2, 3)
+    if found and node[0] in ("+", "*", "neg", "/") and (cells := _combined(node)) is not None:
+        (_, columns), entries = cells
+        if columns == 1:
+            return ("tuple", "(", ")", tuple(entries))
+        return ("matrix", tuple(tuple(entries[i : i + columns]) for i in range(0, len(entries), columns)))
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return expand(node[1])
     return node
+
+
+def _combined(node: Node) -> tuple[tuple[int, int], list[Node]] | None:
+    """Rows and columns and the entries of a sum of multiples of vectors or of matrices, or None."""
+    if node[0] == "tuple" and node[1] in "(<":
+        return (len(node[3]), 1), list(node[3])
+    if node[0] == "matrix":
+        rows, columns = len(node[1]), len(node[1][0])
+        return ((columns, 1) if rows == 1 else (rows, columns)), [cell for row in node[1] for cell in row]
+    parts = [_combined(part) if contains(part, _VECTORS) else None for part in node[1:]]
+    if node[0] == "+" and None not in parts and len({part[0] for part in parts}) == 1:  # type: ignore[index]
+        return parts[0][0], [("+", *terms) for terms in zip(*(part[1] for part in parts), strict=True)]  # type: ignore[index]
+    if (
+        node[0] not in ("neg", "*", "/")
+        or sum(part is not None for part in parts) != 1
+        or (node[0] == "/" and parts[1])
+    ):
+        return None
+    at = next(i for i, part in enumerate(parts, 1) if part is not None)
+    shape, entries = parts[at - 1]  # type: ignore[misc]
+    if any(contains(part, _VECTORS) for i, part in enumerate(node[1:], 1) if i != at):
+        return None
+    return shape, [(node[0], *node[1:at], entry, *node[at + 1 :]) for entry in entries]
 
 
 def plain_value(node: Node) -> Node:
@@ -116,7 +159,9 @@ def is_name(node: Node) -> bool:
             len(top) > 1 < len(bottom)
             and all(part[0] == "s" and len(part[1]) == 1 and part[1].isupper() for part in top + bottom)
         )
-        return all(is_quantity(f) for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
+        return all(is_quantity(f) or f == ("c", "pi") for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
+    if kind in ("cup", "cap", "minus"):
+        return bool(node[1][0] == node[2][0] == "s")
     if kind == "ratio":
         return all(all(is_quantity(f) for f in factors(part)) for part in node[1])
     return False

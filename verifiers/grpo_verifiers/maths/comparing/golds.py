@@ -42,9 +42,21 @@ def option_and_text(gold: str) -> tuple[str, str]:
     return (match[1], match[3]) if match else ("", "")
 
 
+def without_letter(text: str) -> str:
+    """The text of `(C) 12`, `C. 12` or `C (12 m)` as an answer to a gold that has no letter, or `` where another letter may follow."""
+    upright = patterns.ONE_TEXT.fullmatch(text)
+    found = patterns.LETTER_THEN_TEXT.fullmatch(upright[1] if upright else text)
+    if found is None or patterns.OPTION_ALONE.search(found[1]) or patterns.OTHER.search(found[1]):
+        return ""
+    inside = patterns.IN_BRACKETS.fullmatch(found[1])
+    if inside and text[0] == "(":
+        return ""  # `(C) (12)` may be a product
+    return inside[1] if inside else found[1]
+
+
 def has_options(text: str) -> bool:
     """Whether a text holds a capital that may be an option's letter."""
-    return patterns.OPTION.search(text) is not None
+    return patterns.OPTION_ALONE.search(text) is not None
 
 
 def options_of(text: str) -> str:
@@ -88,6 +100,8 @@ def compile_gold(value: object) -> MathGold:
     """
     if isinstance(value, str) and patterns.GOLD_INTEGER.fullmatch(value):
         return MathGold((value,), (), integer=int(value))
+    if isinstance(value, str) and "$ OR $" in value:
+        value = value.replace("$ OR $", "$\0$").split("\0")  # spellings of one answer
     if isinstance(value, list | tuple):
         if not value:
             raise BadGold("the gold answer is an empty list")

@@ -15,7 +15,7 @@ from grpo_verifiers.maths.comparing import expansion
 from grpo_verifiers.maths.comparing.realsets import all_matched, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
-from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number
+from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number, replaced, walk
 
 MOST_MATCHED = 12
 """Unordered lists up to this length are matched exhaustively, longer ones after sorting."""
@@ -93,6 +93,9 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
         and not any(i[0] == "rel" for i in g)
     ):
         return in_order(g, expansion.coordinates(second), trial) or in_order(g, list(second.values()), trial)
+    values = _values_of_labels(a)
+    if values is not None and second is None and not any(i[0] == "rel" for i in g):
+        return in_order(g, values, trial)
     if any(item[0] == "dots" for item in (*g, *a)):
         return in_order(written_out(g), written_out(a), trial)
     g, a = expansion.without_left_sides(g), expansion.without_left_sides(a)
@@ -115,6 +118,19 @@ def _values_of_functions(items: tuple[Node, ...]) -> dict[Node, Node] | None:
         if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and item[1][0] == "f"
     }
     return found if len(found) == len(items) else None
+
+
+def _values_of_labels(items: tuple[Node, ...]) -> list[Node] | None:
+    """Values of `x = 3, f(2) = 1`; None unless each item is a name or a value of a function, and no label comes twice."""
+    found = {
+        item[1]: item[2][0][1]
+        for item in items
+        if item[0] == "rel"
+        and len(item[2]) == 1
+        and item[2][0][0] == "="
+        and (item[1][0] in ("s", "f") or (item[1][0] == "*" and item[1][1][0] == "s" and item[1][1][1] in "fghFGHPp"))
+    }
+    return list(found.values()) if len(found) == len(items) > 1 else None
 
 
 def _is_condition(items: tuple[Node, ...]) -> bool:
@@ -327,6 +343,34 @@ def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         answer[1],
         lambda row, other: len(row) == len(other) and all(trial.same(g, a) for g, a in zip(row, other, strict=True)),
     )
+
+
+def same_absolute(value: Node, cases: Node, trial: ComparisonTrial) -> bool:
+    """`|u|` as u where u >= 0 and -u elsewhere, the border in either case."""
+    bars = [at for at in walk(value) if at[0] == "f" and at[1] == "abs"]
+    if len(set(bars)) != 1 or len(cases[1]) != 2 or any(len(row) != 2 for row in cases[1]):
+        return False
+    inner = bars[0][2][0]
+    positive, negative = inner, ("neg", inner)
+    for first, second in (cases[1], cases[1][::-1]):
+        if trial.same(replaced(value, bars[0], positive), first[0]) and trial.same(
+            replaced(value, bars[0], negative), second[0]
+        ):
+            ends = [
+                op
+                for row, ops in ((first, (">", ">=")), (second, ("<", "<=")))
+                for op in ops
+                if _is_where(row[1], inner, op, trial)
+            ]
+            if len(ends) == 2 and set(ends) != {">", "<"}:
+                return True
+    return False
+
+
+def _is_where(condition: Node, inner: Node, op: str, trial: ComparisonTrial) -> bool:
+    if condition == ("s", "otherwise"):
+        return op in (">=", "<=")
+    return condition[0] == "rel" and trial.same(("rel", inner, ((op, ZERO),)), condition)
 
 
 def as_vector(node: Node, dimension: int) -> Node | None:

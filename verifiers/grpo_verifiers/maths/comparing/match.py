@@ -13,7 +13,14 @@ from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.comparing import lists, parameters
 from grpo_verifiers.maths.comparing.equations import same_relations
 from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, factors
-from grpo_verifiers.maths.comparing.golds import MathGold, has_options, option_and_text, option_of, options_of
+from grpo_verifiers.maths.comparing.golds import (
+    MathGold,
+    has_options,
+    option_and_text,
+    option_of,
+    options_of,
+    without_letter,
+)
 from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_set
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
@@ -22,14 +29,15 @@ from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholde
 from grpo_verifiers.maths.reading.forms import Formula, repeated_capitals, sentence, written_capitals
 from grpo_verifiers.maths.reading.reader import labels_differ
 from grpo_verifiers.maths.reading.tokens import TooBig
-from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, WHOLE_LETTERS, Node, contains, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import names
-from grpo_verifiers.maths.reading.words import plain_words, same_words
+from grpo_verifiers.maths.reading.words import ordinal_of, plain_words, same_words
 
 _COLUMNS = frozenset(("tuple", "matrix"))
 _SUMS = frozenset(("+", "*", "neg", "s", "/"))
 _GROUPS = frozenset(("all",))
 _NO_LETTER = MathGold((), ())
+_STARTS = frozenset(map(number, range(4)))
 
 # Do two trees give the same answer? Dispatch by shape; the order of arguments is gold, answer everywhere.
 
@@ -118,6 +126,8 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return lists.same_matrices(gold, answer, trial)
     if g == "tuple" and a == "tuple":
         return lists.same_tuples(gold, answer, trial)
+    if (g == "cases" and a in SCALARS) or (a == "cases" and g in SCALARS):
+        return lists.same_absolute(answer, gold, trial) if g == "cases" else lists.same_absolute(gold, answer, trial)
     if g == "cases" and a == "cases":
         return lists.same_cases(gold, answer, trial)
     if g in ("ratio", "clock") or a in ("ratio", "clock"):
@@ -136,7 +146,7 @@ _VERBS = names(
 _NEGATIONS = names("not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only")
 _HEADINGS = names(
     "quadrant case option choice figure type statement graph group phase stage column row line question box plan "
-    "player step class grade part set team"
+    "player step class grade part set team room door day number"
 )
 """Nouns that add nothing to the number or letter behind them."""
 
@@ -172,9 +182,11 @@ def is_core(gold: str, answer: str) -> bool:
     head = patterns.VERDICT_FIRST.match(wanted)
     if head is not None:
         return found == head[1]
-    words, said = patterns.RUNS.findall(wanted), found.split()
+    words, said = [word for word in patterns.RUNS.findall(wanted) if word != "only"], found.split()
     if len(words) == 2 and words[0] in _HEADINGS:
-        return patterns.RUNS.findall(answer.lower()) == words[1:]
+        return [ordinal_of(w) for w in patterns.RUNS.findall(answer.lower()) if w not in (words[0], "the", "only")] == [
+            ordinal_of(words[1])
+        ]
     if not said or not words or words[0] not in ("the", "it", "this", "these", "they") or len(words) > 9:
         return False
     for i in range(1, len(words)):
@@ -264,6 +276,8 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             and not has_options(rest)
         ):
             return _against(gold, wanted, read_answer(rest), options)
+    if not gold.letter and not has_options(wanted.text) and (text := without_letter(answer.text)):
+        return _against(gold, wanted, read_answer(text), options)
     if not answer.tokens:
         return Match(False, "empty")
     if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
@@ -301,6 +315,10 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return apart
         pending = tuple(pair for m in found for pair in m.pending)
         return Match(None, "open", pending) if pending else found[-1]
+    if "\\mathrm" in wanted.text or "\\text" in wanted.text:
+        formula, other = (patterns.CHEMICAL_DRESS.sub("", text) for text in (wanted.text, answer.text))
+        if formula == other and not formula.isalpha() and patterns.CHEMICAL.fullmatch(formula):
+            return Match(True, "equal:string")
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -340,6 +358,28 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
 
 
+def _as_product(node: Node) -> Node | None:
+    """`1.5mg` as 1.5 m g; None for all else."""
+    if node[2] not in ("mg", "mL", "ms"):
+        return None
+    return ("*", node[1], *(("s", letter) for letter in node[2]))
+
+
+def _without_bound(node: Node) -> Node | None:
+    """`a_n = n^2, n >= 2` without where its index begins, which may be left off; None for all else."""
+    if len(node[2]) != 2 or node[2][1][0] != "rel":
+        return None
+    value: Node = node[2][0]
+    _, name, links = node[2][1]
+    if name[0] == "s" and links[0][0] == "!=" and value[0] == "/" and name[1] in symbols(value):
+        return value  # what a fraction has no value for
+    if name[0] != "s" or name[1] not in WHOLE_LETTERS or links[0][0] not in (">=", ">") or links[0][1] not in _STARTS:
+        return None
+    # in `x = 5k + 2, k >= 0` it is no index but a parameter, and its range part of the answer
+    is_index = value[0] != "rel" or name[1] in symbols(value[1]) or repr(value[1]).endswith(f"_{name[1]}')")
+    return value if is_index and name[1] in symbols(value) else None
+
+
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     # readings of one answer, the likeliest first
     pairs = [(wanted.tree, tree) for tree in parameters.renamed(wanted.tree, answer.tree)]
@@ -352,6 +392,11 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         pairs.append((wanted.as_list, answer.tree))
     if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
         pairs.append((wanted.tree, answer.as_list))
+    if wanted.tree is not None and answer.tree is not None:
+        ours, theirs = wanted.tree, answer.tree
+        for change, kind in ((_as_product, "unit"), (_without_bound, "list")):
+            if ours[0] != theirs[0] and "congruence" not in (ours[0], theirs[0]) and kind in (ours[0], theirs[0]):
+                pairs.append((change(ours), theirs) if ours[0] == kind else (ours, change(theirs)))
     for g, a in pairs:
         if g is None or a is None:
             continue

@@ -17,6 +17,8 @@ from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate, sample_points
 from grpo_verifiers.maths.reading.forms import Clause
 from grpo_verifiers.maths.reading.tree import (
+    REAL,
+    REAL_LETTERS,
     SCALARS,
     WHOLE,
     WHOLE_LETTERS,
@@ -34,6 +36,7 @@ from grpo_verifiers.maths.reading.tree import (
 MOST_RESIDUES = 10_000
 _PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
 _MOST_OFFSETS = 60
+_LINE_LETTERS = frozenset(("t", "s", "u", "r", "k", "lambda", "mu", "alpha"))
 _INTEGRATION = ("C", "c", "K")
 _CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
 _NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
@@ -267,10 +270,11 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
     if gold[0] in SCALARS and answer[0] == "rel" and answer[1][0] == "s":
         theirs -= {answer[1][1]}  # `y = x + C` for `x + C`
     wanted, found = ours - theirs, theirs - ours
-    if WHOLE in wanted | found:
+    if {WHOLE, REAL} & (wanted | found):
         yield rename(answer, _whole_names(wanted, found))
         return
-    if len(wanted) == len(found) == 1 and _is_period(gold, *wanted, *found):
+    is_line = contains(gold, {"tuple", "matrix"}) and wanted | found <= _LINE_LETTERS
+    if len(wanted) == len(found) == 1 and (is_line or _is_period(gold, *wanted, *found)):
         answer = rename(answer, dict(zip(found, wanted, strict=True)))
         yield answer
         return
@@ -293,11 +297,12 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
 
 
 def _whole_names(wanted: set[str], found: set[str]) -> dict[str, str]:
-    """The new name of the parameter of an answer where only one side states that it is any whole number."""
-    letters = sorted((found if WHOLE in wanted else wanted) & WHOLE_LETTERS)
+    """The new name of the parameter of an answer where only one side states that it is any whole or real number."""
+    named = WHOLE if WHOLE in wanted | found else REAL
+    letters = sorted((found if named in wanted else wanted) & (WHOLE_LETTERS if named == WHOLE else REAL_LETTERS))
     if len(letters) != 1:
         return {}
-    return {letters[0]: WHOLE} if WHOLE in wanted else {WHOLE: letters[0]}
+    return {letters[0]: named} if named in wanted else {named: letters[0]}
 
 
 def _is_period(gold: Node, wanted: str, found: str) -> bool:

@@ -155,7 +155,8 @@ def _field(
         # no image, but floats that agree: the child decides
         return floats is True and _leave_open(gold, answer, trial)
     # known operations with different images are a disproof; where a function was drawn they prove nothing
-    if not images.opaque or floats is None:
+    # roots of constants too large for floats, such as 2^2011 (sqrt(1 + 2^-2009) - 1), are left to the child's intervals
+    if not images.opaque or (floats is None and (symbols(answer) or not (has_radical(gold) and has_radical(answer)))):
         return False
     return _leave_open(gold, answer, trial)
 

@@ -50,10 +50,8 @@ _PHRASE_TREES: dict[str, Node] = {
     "infinity": ("inf",), "positive infinity": ("inf",), "negative infinity": ("neg", ("inf",)),
     "minus infinity": ("neg", ("inf",)), "infinitely many": ("inf",), "all real": ("all", "R"),
     "no solution": ("set", ()), "positive real": ("all", "R+"), "positive real number": ("all", "R+"),
-    "all positive real number": ("all", "R+"), "negative real number": ("all", "R-"),
-    "all negative real number": ("all", "R-"), "nonnegative real": ("all", "R+0"),
-    "nonnegative real number": ("all", "R+0"), "non negative real number": ("all", "R+0"),
-    "all nonnegative real number": ("all", "R+0"), "all integer": ("all", "Z"), "integer": ("all", "Z"),
+    "negative real number": ("all", "R-"), "nonnegative real": ("all", "R+0"),
+    "nonnegative real number": ("all", "R+0"), "non negative real number": ("all", "R+0"), "integer": ("all", "Z"),
 }  # fmt: skip
 
 
@@ -186,7 +184,7 @@ def _read(text: str) -> Answer:
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
     if phrase is not None:
         tree = phrase
-    label = label_of(tokens) if words and tree is not None and tree[0] != "list" else ()
+    label = label_of(tokens) if (words or "\\angle" in clean) and tree is not None and tree[0] != "list" else ()
     return Answer(clean, shown, tree, words, as_list, fault, forms.capitals_of(clean), label or called)
 
 
@@ -226,6 +224,7 @@ _DRESSES: Spellings = (
     ),  # `all reals except 2` is a difference of sets in words
     ("\\text", patterns.CONDITION, ","),
     ("\\mu", patterns.MICRO, r"\\text{ u\1}"),
+    ("circ", patterns.CELSIUS, r"\\text{ celsius}"),
     ("Omega", patterns.OHMS, r"\\text{ ohm}"),
     ("", patterns.MONEY, lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}"),
     ("\\", patterns.SENTENCE, _stated),

@@ -270,8 +270,9 @@ def _is_call(cursor: Cursor, name: str) -> bool:
         return True
     if is_application(cursor.tokens, cursor.at, name):
         return True
-    if name == "C" and "".join(t.kind for t in cursor.tokens[cursor.at + 1 : cursor.at + 5]) == "nono":
-        return True  # C(5, 2)
+    inside = cursor.tokens[cursor.at + 1 : cursor.at + 5]
+    if name == "C" and "".join(t.kind for t in inside).replace("s", "n") == "nono" and inside[1].value == ",":
+        return True  # C(5, 2), C(n, k)
     depth = 0
     for i in range(cursor.at, min(len(cursor.tokens), cursor.at + 40)):
         value = cursor.tokens[i].value
@@ -301,6 +302,10 @@ def _read_word(cursor: Cursor, token: Token) -> Node:
             top = number_of(words[:-1])
             if top is not None:
                 return number(Fraction(top, FRACTION_WORDS[words[-1]]))
+        if words == ["half"]:
+            while cursor.peek().value in ("a", "an", "of"):
+                cursor.at += 1
+            return number(Fraction(1, 2))
         value_of = number_of(words)
         if value_of is not None:
             return number(value_of)
@@ -311,6 +316,9 @@ def _read_word(cursor: Cursor, token: Token) -> Node:
     if not words and low == "infinity":
         cursor.at += 1
         return ("inf",)
+    if not words and low in ("constant", "const"):  # of integration, behind a plus
+        cursor.at += 1
+        return ("s", "C")
     if not words and low in ("approximately", "about", "roughly", "exactly", "only", "just"):
         cursor.at += 1
         return cursor.grammar.signed_power(cursor)

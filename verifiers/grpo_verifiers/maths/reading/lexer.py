@@ -22,7 +22,8 @@ Match = Callable[[str, int], "re.Match[str] | None"]
 
 _UNITS = frozenset(LETTERS)
 PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
-UPRIGHT_UNITS = frozenset("mgsVNJWAL")
+UPRIGHT_UNITS = frozenset("mgsVNJWALK")
+_OFTEN_PRODUCTS = frozenset(("mg", "mL", "ms", "pm", "am"))
 _ORDINAL = frozenset(("st", "nd", "rd", "th"))
 MOST_TOKENS = 3_000
 DEPTH = 60
@@ -117,6 +118,10 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
     ):
         out.append(Token("w", run, spaced))
         return
+    # milligrams in `5mg`, a weight in `\frac{2mg}{3}`
+    if after_value and run in _OFTEN_PRODUCTS:
+        out.append(Token("u", run, spaced))
+        return
     if (after_value and (run in SHORT or (run in _ORDINAL and not spaced))) or _is_word(run):
         out.append(Token("w", run, spaced))
         return
@@ -145,7 +150,7 @@ def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> To
     if upright and (run == "a" or (run in _UNITS and follows)):
         return Token("w", run, spaced)
     # undecided here: `lex` knows the whole answer and settles it
-    if run in "mgshL" and spaced and previous is not None and previous.kind == "n":
+    if run in "mgshLKNJWV" and spaced and previous is not None and previous.kind == "n":
         return Token("u", run, spaced)
     return Token("s", run, spaced)
 
@@ -225,12 +230,24 @@ def lex(text: str, commas: bool = True) -> list[Token]:
     _lex(text, tokens, False, 0, (patterns.LEX if commas else patterns.LEX_PARTED).match)
     if "max" in text or "min" in text:
         for at, token in enumerate(tokens[:-1]):
-            if token.value in ("max", "min") and tokens[at + 1].value in ("=", ":"):
+            beside = (tokens[at + 1], *tokens[max(at - 1, 0) : at])
+            if token.value in ("max", "min") and (beside[0].value in ("=", ":") or any(t.kind == "w" for t in beside)):
                 tokens[at] = Token("w", f"{token.value}imum", token.spaced)
     # `5 m` by itself is five metres; within a longer formula the same letter is a variable
     if any(token.kind == "u" for token in tokens):
-        alone = [t.kind for t in tokens if t.value not in "+-"] == ["n", "u"]
-        return tokens if alone else [t._replace(kind="s") if t.kind == "u" else t for t in tokens]
+        kinds = [t.kind for t in tokens if t.value not in "+-{}"]
+        alone = kinds == ["n", "u"]
+        # `8 m/s`, `9.8 m/s^2`
+        if kinds[:4] in (["n", "u", "o", "s"], ["n", "u", "o", "u"]) and kinds[4:] in ([], ["o", "n"]):
+            at = next(i for i, token in enumerate(tokens) if token.kind == "u")
+            alone = tokens[at + 1].value == "/" and tokens[at + 2].value in _UNITS
+            tokens[at + 2] = tokens[at + 2]._replace(kind="w") if alone else tokens[at + 2]
+        if not alone:
+            tokens = [
+                Token("s", letter, t.spaced) if t.kind == "u" else t
+                for t in tokens
+                for letter in (t.value if t.kind == "u" else " ")
+            ]
     return tokens
 
 
@@ -247,7 +264,9 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
             raise Unreadable("a character that cannot be read")
         kind = match.lastgroup
         value = match.group()
-        if kind == "half" and not (upright or (out and out[-1].kind == "n" and any(t.value == ":" for t in out))):
+        if kind == "half" and not (
+            upright or (out and out[-1].kind == "n" and ("." in value or any(t.value == ":" for t in out)))
+        ):
             kind, match = "word", patterns.LEXER_WORD.match(text, pos) or match
             value = match.group()
         pos = match.end()
@@ -284,6 +303,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int, match_at: Match
             if value in "$":
                 spaced = True
                 continue
+            value = value.strip("{}") if len(value) == 3 else value  # `3{:}45`
             is_dots = value[0] == "." and len(value) > 2
             out.append(Token("c", "ldots", spaced) if is_dots else Token("o", value, spaced))
         elif kind == "cmd":

@@ -13,7 +13,17 @@ from grpo_verifiers.maths import patterns
 from grpo_verifiers.maths.reading import grouping
 from grpo_verifiers.maths.reading.sums import is_plain_union, read_power, read_signed_power, read_sum
 from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Grammar, Token, Unreadable
-from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
+from grpo_verifiers.maths.reading.tree import (
+    REAL,
+    REAL_LETTERS,
+    SCALARS,
+    WHOLE,
+    Node,
+    contains,
+    rename,
+    replaced,
+    symbols,
+)
 from grpo_verifiers.maths.reading.units import GENERIC, at_rate, read_unit, singular
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS, names
 from grpo_verifiers.maths.reading.words import HEDGES
@@ -22,7 +32,13 @@ _SAYS_NOTHING = GENERIC | names(
     "a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so "
     "solution that the then there therefore this thus to was we where which with answer result value quantity wanted"
 )
+_WHOLE_WORDS = frozenset(("integer", "integers"))
+_REAL_WORDS = frozenset(("constant", "real", "parameter"))
+_RANGE_WORDS = _WHOLE_WORDS | _REAL_WORDS | names("where for with any all every each some arbitrary an a is the number")
+_RANGES = (("in", ("all", "Z")), ("in", ("all", "R")))
+_NAMED_OPERATIONS = frozenset(("gcd", "lcm", "max", "min", "det", "deg", "dim"))
 _LEAST_SHORTENED = 3
+_INDEX = Token("o", "_")
 _CHOOSING = HEDGES | {"one", "any", "some"}
 
 
@@ -30,13 +46,19 @@ def label_of(tokens: list[Token]) -> tuple[str, ...]:
     """The words before the first sign of equality or colon that say something, in the singular; none if a value stands before it."""
     words: list[str] = []
     # a name is short; what comes later is a formula with a sign in it
-    for token in tokens[:40]:
-        if token.kind == "o" and token.value in ("=", ":"):
+    for at, token in enumerate(tokens[:40]):
+        if token.value in ("=", ":", "approx"):
             return tuple(words)
         if token.kind == "w":
             word = token.value.lower()
             if word not in _SAYS_NOTHING:
                 words.append(singular(word))
+        elif token.value in _NAMED_OPERATIONS:
+            words.append(token.value)
+        elif token.value == "angle":
+            # `\angle BAC` is `\angle CAB`
+            corners = "".join(itertools.takewhile(str.isalpha, (t.value for t in tokens[at + 1 : at + 4])))
+            words.append(f"angle {min(corners, corners[::-1])}")
         # `x^2 + 1 = 0`, `a, b = 3`: a value or a list, no name
         elif token.kind in ("n", "c") or token.value in (",", ";"):
             return ()
@@ -127,7 +149,10 @@ def read_relation(cursor: Cursor) -> Node:
     # `= 5` gives the value of what the question named
     while cursor.peek().value in ("=", "approx", "therefore"):
         cursor.at += 1
-    _skip_label(cursor)
+    at = -1
+    while cursor.at != at:  # `\angle ABC = \angle ACB = 10`
+        at = cursor.at
+        _skip_label(cursor)
     if cursor.peek().value == "&":
         cursor.at += 1
     first = read_measured(cursor)
@@ -160,7 +185,7 @@ def read_relation(cursor: Cursor) -> Node:
 def _skip_label(cursor: Cursor) -> None:
     """`Area = 5` and `Answer: 5`: words before the sign name the value and go."""
     first = cursor.peek()
-    if first.kind == "n" or first.value in CURRENCIES or (first.value in ("-", "{") and first.kind == "o"):
+    if first.value in CURRENCIES or (first.value in ("-", "{") and first.kind == "o"):
         return
     depth, is_words, is_operation = 0, first.kind == "w", False
     # labels are short: without a bound a long list would be scanned to its end from every item
@@ -170,20 +195,23 @@ def _skip_label(cursor: Cursor) -> None:
         depth += (value in ("(", "{", "[")) - (value in (")", "}", "]"))
         if depth < 0 or (
             depth == 0
-            and (
-                value in (",", ";", "approx", "le", "ge", "<", ">", "in", "or", "and")
-                or (token.kind == "o" and value == "&")
-            )
+            and (value in (",", ";", "le", "ge", "<", ">", "in", "or", "and") or (token.kind == "o" and value == "&"))
         ):
             return
-        if depth == 0 and value in ("=", ":") and token.kind == "o":
+        if depth == 0 and ((value in ("=", ":") and token.kind == "o") or value == "approx"):
             # `one of these: 3` chooses, it does not name
             is_plain = is_words and not any(t.value.lower() in _CHOOSING for t in cursor.tokens[cursor.at : i])
-            if (is_plain and i < cursor.at + 14) or (is_operation and value == "="):
+            if (is_plain and i < cursor.at + 14) or (is_operation and value != ":"):
                 cursor.at = i + 1
             return
         # `\lim ... = 5`: the operation is the question, what stands behind its sign the answer
-        is_operation = is_operation or (token.kind == "c" and value in REFUSED and value != "neg")
+        is_operation = is_operation or (
+            token.kind == "c"
+            and (
+                (value in REFUSED and value != "neg")
+                or (value in ("max", "min") and cursor.tokens[i + 1 : i + 2] == [_INDEX])
+            )
+        )
         is_words = is_words and (
             token.kind in ("w", "s")
             or value in ("(", ")", "{", "}", "^", "_", "'")
@@ -302,8 +330,10 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     ):
         return [first, *(("rel", first[1], (("!=", item),)) for item in items[1:])]
     last = items[-1]
-    is_range = last[0] == "rel" and len(last[2]) == 1 and last[2][0] == ("in", ("all", "Z"))
-    if not is_range or last[1][0] not in ("s", "c"):
+    if last[0] != "rel" or len(last[2]) != 1 or last[2][0] not in _RANGES or last[1][0] not in ("s", "c"):
+        return items
+    whole = last[2][0] == _RANGES[0]
+    if not whole and last[1][1] not in REAL_LETTERS:
         return items
     # the `i` of `i in Z` counts: it is no imaginary unit there
     if last[1] == ("c", "i"):
@@ -311,8 +341,50 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     name = items[-1][1][1]
     if all(name in symbols(item) for item in items[:-1]):
         # one name for every spelling of the parameter: `k`, `n` and `m` mean the same
-        return [rename(item, {name: WHOLE}) for item in items[:-1]]
+        return [rename(item, {name: WHOLE if whole else REAL}) for item in items[:-1]]
     return items
+
+
+def _with_range(tokens: list[Token]) -> list[Token]:
+    """`x = k pi` with `k in Z` behind a comma, however it was said: `(k in Z)`, `where k is an integer`, `for any constant c`."""
+    last = tokens[-1]
+    if last.value == ")" and any(token.value in ("in", "ge", ">") for token in tokens):
+        opened = next((at for at in range(len(tokens) - 4, 0, -1) if tokens[at].value == "("), 0)
+        # `P(X > 2)` is a call
+        is_call = tokens[opened - 1].kind == "s" and (tokens[opened - 1].value in "PE" or not tokens[opened].spaced)
+        allowed = ("in",) if is_call else ("in", "ge", ">")
+        if opened and tokens[opened + 1].kind == "s" and tokens[opened + 2].value in allowed:
+            return [*tokens[:opened], Token("o", ","), *tokens[opened + 1 : -1]]
+    if last.kind not in ("w", "s"):
+        return tokens
+    start = len(tokens)
+    words: set[str] = set()
+    names_said: list[Token] = []
+    while start and (
+        tokens[start - 1].kind == "w"
+        or (
+            tokens[start - 1].kind == "s"
+            and start > 1
+            and (tokens[start - 2].kind == "w" or tokens[start - 2].value == ",")
+        )
+    ):
+        start -= 1
+        token = tokens[start]
+        if token.kind == "s":
+            names_said.append(token)
+        elif token.value.lower() in _RANGE_WORDS:
+            words.add(token.value.lower())
+        else:
+            return tokens
+    is_whole = bool(words & _WHOLE_WORDS)
+    if (
+        len(names_said) != 1
+        or not start
+        or not (is_whole or (words & _REAL_WORDS and names_said[0].value in REAL_LETTERS))
+    ):
+        return tokens
+    kept = tokens[: start - (tokens[start - 1].value == ",")]
+    return [*kept, Token("o", ","), *names_said, Token("c", "in"), Token("c", "setZ" if is_whole else "setR")]
 
 
 def read(tokens: list[Token]) -> Node:
@@ -323,7 +395,7 @@ def read(tokens: list[Token]) -> Node:
     """
     if not tokens:
         raise Unreadable("nothing to read")
-    cursor = Cursor(list(tokens), _GRAMMAR)
+    cursor = Cursor(list(_with_range(tokens)), _GRAMMAR)
     node = read_listing(cursor)
     if cursor.at < len(cursor.tokens):
         # an answer that was read halfway would be compared by that half

@@ -109,7 +109,7 @@ def respell(text: str) -> str:
     text = _SUB_RUN.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
     text = patterns.OVERLINED.sub(lambda m: "\\overline{" + re.sub("[\u0305\u0304]", "", m.group()) + "}", text)
     text = patterns.DOTTED.sub(r"\\dot{\1}", text)
-    text = text.translate(_TABLE)
+    text = text.replace("根号下", "√").replace("根号", "√").translate(_TABLE)
     if not text.isascii():
         # last of all: it makes a plain 2 of a raised one, so that `x²` would be `x2`
         text = unicodedata.normalize("NFKC", text).translate(_TABLE)

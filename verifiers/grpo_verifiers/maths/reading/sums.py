@@ -147,6 +147,8 @@ def _subscript(cursor: Cursor, node: Node) -> Node:
     if node[0] == "all":
         part = {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, f"_{label}")
         return ("all", node[1] + part)
+    if node[0] == "f" and node[1] == "abs" and label in ("max", "min"):
+        return node
     if node[0] == "n" and node[2] is None:
         base = int(label) if label.isdigit() and len(label) < 4 else None
         if label.isalpha():  # `101_{two}`

@@ -36,6 +36,9 @@ WHOLE = "k in Z"
 """The name of the one parameter that stands for any whole number in an answer."""
 WHOLE_LETTERS = frozenset(("k", "m", "n", "j", "l", WHOLE))
 """Letters that name whole numbers where they are an exponent or a parameter."""
+REAL = "c in R"
+"""The name of the one constant that stands for any real number."""
+REAL_LETTERS = names("a b c d k m p q r s t u A B C K alpha beta lambda mu") | {REAL}
 _SHAPES = names(
     "inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases congruence date"
 )

@@ -20,6 +20,7 @@ _POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed"
 _NAMELESS = frozenset(("unit", "units"))
 DIRECTIONS = frozenset(("more", "less"))
 """Words that may be left off beside a number or a unit, but contradict each other."""
+_RENAMED = {"mi / h": "mph", "km / h": "kmh", "degree celsius": "celsius", "degree fahrenheit": "fahrenheit"}
 _DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
 """Powers of length that dimensions measure without saying so."""
 _DIMENSIONS = frozenset(("time", "length", "mass"))
@@ -83,7 +84,7 @@ mph speed 1397/3125
 kmh speed 5/18 kph kmph
 celsius temperature -
 fahrenheit temperature -
-kelvin temperature - kelvins
+kelvin temperature - kelvins K
 square - -
 N force 1 newton newtons
 J energy 1 joule joules
@@ -94,6 +95,23 @@ V volt 1 volt volts
 A ampere 1 amp amps ampere amperes
 Pa pressure 1 pascal pascals
 ohm resistance 1 ohms
+kN force 1000 kilonewton kilonewtons
+M concentration - molar
+mol amount 1 mole moles
+kJ energy 1000 kilojoule kilojoules
+cal energy 523/125 calorie calories
+kcal energy 4184 kilocalorie kilocalories
+eV energy -
+keV energy -
+MeV energy -
+kPa pressure 1000 kilopascals
+MPa pressure 1000000 megapascals
+atm pressure 101325 atmospheres
+kHz frequency 1000 kilohertz
+MHz frequency 1000000 megahertz
+coulomb charge 1 coulombs
+tesla flux - teslas
+farad capacity - farads
 am clock -
 pm clock -
 acre acre 1 acres
@@ -120,12 +138,12 @@ SCALES: dict[str, Fraction | int] = {
     "hundred": 10**2, "hundreds": 10**2, "thousand": 10**3, "thousands": 10**3, "million": 10**6, "millions": 10**6,
     "billion": 10**9, "billions": 10**9, "bn": 10**9, "trillion": 10**12, "trillions": 10**12,
 }  # fmt: skip
-LETTERS = frozenset("mgshLlNJWVA")
+LETTERS = frozenset("mgshLlNJWVAKM")
 """One-letter units; read as units only in upright text or apart from the number."""
 
 SHORT = names(
     "mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph usd USD EUR "
-    "GBP INR kW Hz Pa pm am deg rad sq cu ha mole mol pct"
+    "GBP INR kW Hz kHz MHz Pa kPa MPa atm kN kJ eV keV MeV cal kcal pm am deg rad sq cu ha mole mol pct"
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
 
@@ -178,7 +196,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             out.append(name if power == 1 else f"{name}^{power}")
             power = 1
     text = " ".join(out).rstrip(" /")  # a stroke in front stays: `per hour` is no hour
-    return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
+    return _RENAMED.get(text, text)
 
 
 def _is_raised(words: tuple[str, ...], i: int) -> bool:
@@ -229,6 +247,11 @@ def _powers(name: str) -> dict[str, int]:
         base, _, power = part.partition("^")
         powers[base] = powers.get(base, 0) + sign * (int(power) if power.isdigit() else 1)
     return powers
+
+
+def is_known(name: str) -> bool:
+    """Whether every part of a canonical name is a unit of the table."""
+    return all(part in UNITS for part in _powers(_COMPOSED.get(name, name)))
 
 
 def split_unit(name: str) -> tuple[Unit, int] | None:
@@ -326,6 +349,7 @@ def _counts_letters(words: list[str]) -> bool:
 def read_unit(cursor: Cursor, node: Node) -> Node:
     """The value with the unit words behind it; a hedge or a second number among them is unreadable."""
     words: list[str] = []
+    brackets = False
     while True:
         token = cursor.peek()
         value = token.value
@@ -367,9 +391,15 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             cursor.at += 1
             if value == "/":
                 words.append("/")
-        elif token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*"):
+                brackets = cursor.take("(")
+        elif (
+            token.kind == "s" and words and value in "smhLg" and cursor.tokens[cursor.at - 1].value in ("/", "*")
+        ) or (brackets and token.kind == "s"):
             cursor.at += 1
             words.append(value)
+        elif value == ")" and brackets:
+            cursor.at += 1
+            brackets = False
         elif value == "." and cursor.peek(1) is END:
             cursor.at += 1
         else:
@@ -394,8 +424,15 @@ def _with_unit(node: Node, words: list[str]) -> Node:
 
 
 def at_rate(cursor: Cursor) -> bool:
-    """A stroke before the name of a unit: `3/hour`."""
+    """A stroke before the name of a unit, `3/hour`, or before several in brackets, `4.2 J/(g K)`."""
     behind = cursor.tokens[cursor.at - 1].kind if cursor.at else ""
+    if (
+        behind == "w"
+        and cursor.peek().value == "/"
+        and cursor.peek(1).value == "("
+        and cursor.peek(2).kind in ("w", "s")
+    ):
+        return True
     named = ("w", "u", "s") if behind in ("w", "u", "s") else ("w",)
     return cursor.peek().value == "/" and cursor.peek(1).kind in named
 

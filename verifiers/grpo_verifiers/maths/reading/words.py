@@ -48,9 +48,11 @@ _PHRASES = {
     "empty set": "no solution", "emptyset": "no solution", "varnothing": "no solution",
     "can not be determined": "cannot be determined", "impossible": "not possible", "infinite": "infinity",
     "all real number": "all real", "set of all real number": "all real", "set of real number": "all real",
-    "real number": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
+    "real number": "all real", "real": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
     "infinitely many solution": "infinitely many", "infinite solution": "infinitely many",
-    "infinite number of solution": "infinitely many",
+    "infinite number of solution": "infinitely many", "convergent": "converge", "divergent": "diverge",
+    "right isoscele triangle": "isoscele right triangle", "statement is true": "true", "statement is false": "false",
+    "neither even nor odd": "neither", "neither odd nor even": "neither", "claim is true": "true", "claim is false": "false", "it is true": "true", "it is false": "false",
 }  # fmt: skip
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
@@ -67,6 +69,8 @@ PLACEHOLDERS = frozenset((
     "reference answer", "correct answer", "result",
 ))  # fmt: skip
 _NUMERALS = frozenset("ivx ")
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
+_KINDS = frozenset(("function", "number", "integer", "serie", "sequence"))
 
 
 def number_of(words: list[str]) -> int | None:
@@ -97,12 +101,22 @@ def number_of(words: list[str]) -> int | None:
     return total + current
 
 
+def ordinal_of(word: str) -> str:
+    """The number that a word counts to, in digits (`third`, `iii`, `three`, `3rd`); the word itself if it is none."""
+    if word in _ROMAN:
+        return str(_ROMAN.index(word) + 1)
+    found = number_of([word])
+    return patterns.ORDINAL_DIGIT.sub(r"\1", word) if found is None else str(found)
+
+
 def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
     text = patterns.ORDINAL_DIGIT.sub(r"\1", text.lower().replace("'", ""))
     words = [w for w in patterns.WORDS_AND_NUMBERS.findall(text) if w not in _ARTICLES and w != "and"]
     # `the answer is B`: the words before it carry no meaning
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
+        words = words[1:]
+    if len(words) > 1 and words[0] == "all":
         words = words[1:]
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     phrase = " ".join(singulars)
@@ -125,6 +139,10 @@ def same_words(gold: str, answer: str) -> bool:
         return False
     # spaces within words do not count (`grey hound`), but `i v` is no `iv`
     if a == b or (a.replace(" ", "") == b.replace(" ", "") and not set(a) <= _NUMERALS):
+        return True
+    # `an odd function` for `odd`
+    said, _, kind = max(a, b, key=len).rpartition(" ")
+    if kind in _KINDS and said == min(a, b, key=len) and " " not in said:
         return True
     if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import json
 import os
 import resource
@@ -104,20 +105,14 @@ def _limit(limits: Any) -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES if hard < 0 else min(STACK_BYTES, hard), hard))
 
 
-def new_module(name: str) -> types.ModuleType:
-    """A module registered under its name, so that dataclasses and pickle find their classes."""
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    return module
-
-
 def load(payload: dict[str, Any], name: str, own_frames: int) -> tuple[types.ModuleType, Callable[[], None]] | None:
     """The module to run in and what runs the program in it; None if the completion holds no program."""
     entry = payload.get("entry")
     code = extract.program(payload["code"], entry, payload["prompt"])
     if code is None:
         return None
-    module = new_module(name)
+    # registered under its name, so that dataclasses and pickle find their classes
+    module = sys.modules[name] = types.ModuleType(name)
     module.__file__ = "/tmp/solution.py"
     # as deep as a program started by itself may go: what this harness stands on is added, no more
     sys.setrecursionlimit(1000 + _depth() + own_frames + 1)
@@ -259,27 +254,9 @@ def run_trusted(payload: dict[str, Any], out: int) -> int:
     return NO_CODE if loaded is None else one_process.run(payload, out, *loaded, find_entry)
 
 
-def run_probe(payload: dict[str, Any], out: int) -> int:
-    """The self-test of the sandbox: try what must not work and say what happened."""
-    from . import probe
-
-    os.write(out, json.dumps(probe.attempts(payload)).encode() + b"\n")
-    return 0
-
-
-def run_query(payload: dict[str, Any], out: int) -> int:
-    """One SQL query on a database made for it; rows as one line of JSON."""
-    from . import query
-
-    os.write(out, query.answer(payload["schema"], payload["query"], payload["most"]).encode() + b"\n")
-    return 0
-
-
-def run_program(payload: dict[str, Any], out: int) -> int:
-    """Replace this process by a program, in a scratch folder with the given files."""
-    from . import programs
-
-    return programs.run(payload, out)
+def run_module(name: str) -> Callable[[dict[str, Any], int], int]:
+    """What `run` of a module of this package does with the payload."""
+    return lambda payload, out: importlib.import_module(f".{name}", __package__).run(payload, out)
 
 
 STYLES: dict[str, Callable[[dict[str, Any], int], int]] = {
@@ -287,7 +264,7 @@ STYLES: dict[str, Callable[[dict[str, Any], int], int]] = {
     "calls": run_calls,
     "served": run_served,
     "trusted": run_trusted,
-    "probe": run_probe,
-    "query": run_query,
-    "program": run_program,
+    "probe": run_module("probe"),
+    "query": run_module("query"),
+    "program": run_module("programs"),
 }

@@ -77,11 +77,21 @@ class TrustedRun(trial.TestRun):
         why = super()._one(code, namespace)
         return why or ("a check was begun and left" if self.link.begun else "")
 
+    def run_cases(self, cases: list[tuple[Any, str]]) -> str:
+        """Run methods of test cases by the real runner, which sees to what is set up for a class or a module."""
+        return self._call(_run_suite, (unittest.TestSuite([case(name) for case, name in cases]),))
+
     def leaves(self, err: SystemExit) -> bool:
         """Whether an exit is not the test program's own: a statement of it, or `unittest.main`."""
         *_, (frame, _) = traceback.walk_tb(err.__traceback__)
         self.link.begun.discard(frame)
         return not (any(frame.f_code is code for code in self.own) or frame.f_globals is MAIN)
+
+
+def _run_suite(suite: unittest.TestSuite) -> None:
+    suite.run(outcome := unittest.TestResult())
+    if not outcome.wasSuccessful():
+        raise AssertionError([*outcome.failures, *outcome.errors, (0, "a test passed that must fail")][0][1])
 
 
 def run(

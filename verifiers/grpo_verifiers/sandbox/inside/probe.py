@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import _socket
 import ctypes
+import json
 import os
 from collections.abc import Callable
 from typing import Any
 
 
-def attempts(given: dict[str, Any]) -> dict[str, str]:
-    """Every attempt by name; an empty answer means that it was refused."""
+def run(given: dict[str, Any], results: int) -> int:
+    """Make every attempt and write what came of it, by name; an empty answer means that it was refused."""
     tries: dict[str, Callable[[], str]] = {
         "network": lambda: _open_socket(_socket.AF_INET),
         "unix sockets": lambda: _open_socket(_socket.AF_UNIX),
@@ -35,7 +36,8 @@ def attempts(given: dict[str, Any]) -> dict[str, str]:
             out[name] = ""
     out["scratch files"] = _scratch()
     out["own uid"] = str(os.getuid())
-    return out
+    os.write(results, json.dumps(out).encode() + b"\n")
+    return 0
 
 
 def _open_socket(family: int) -> str:

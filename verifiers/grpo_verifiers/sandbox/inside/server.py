@@ -127,7 +127,7 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
     os.nice(settings.nice)
     os.umask(0o022)
     if settings.tier == "namespaces":
-        namespaces.enter(namespaces.View(settings.readable, settings.links, settings.hidden))
+        namespaces.enter(settings.readable, settings.links, settings.hidden)
         notes["scratch"] = True
     else:
         from .kernel import landlock

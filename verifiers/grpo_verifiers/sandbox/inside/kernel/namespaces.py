@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from . import libc
 
 NOBODY = 65534
 FIRST_UID = 1_900_000_000  # lanes of root get a user each: threads are counted by user, so one lane could starve all
+SCRATCH = "/tmp"  # inside the new root, not of the host
 SCRATCH_OPTIONS = "size=64m,nr_inodes=4096,mode=1777"
 USERS = 1 << 22  # as many as there can be pids
 MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/var/tmp", "/run", "/home", "/tmp")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a lane may see: real paths bound read-only, links made as they are, folders shown empty."""
-
-    readable: Sequence[str] = ()
-    links: Sequence[tuple[str, str]] = ()
-    hidden: Sequence[str] = ()
-    scratch: str = "/tmp"  # a path inside the new root, not of the host
-    writable: Sequence[str] = field(default=())
-
-
-def enter(view: View) -> None:
+def enter(readable: Sequence[str], links: Sequence[tuple[str, str]], hidden: Sequence[str]) -> None:
     """Move this process into the namespaces; returns in a child that is pid 1 there, the caller waits for it and exits.
+
+    It sees the readable paths, bound read-only, the links as they are, the hidden folders empty, and its scratch folder.
 
     Raises:
         OSError: the kernel or a container policy refuses; nothing of the process can be used then.
@@ -47,7 +38,7 @@ def enter(view: View) -> None:
     child = os.fork()
     if child:
         _keep(child)
-    _build_root(view)
+    _build_root(readable, links, hidden)
     _give_up_rights(user if is_root else None)
     libc.prctl(libc.PR_SET_PDEATHSIG, 9)  # cleared by the change of user, so set after it
     if os.getppid() not in (0, keeper):
@@ -90,26 +81,24 @@ def _unshare_as_user(flags: int) -> None:
             file.write(text)
 
 
-def _build_root(view: View) -> None:
+def _build_root(readable: Sequence[str], links: Sequence[tuple[str, str]], hidden: Sequence[str]) -> None:
     # first of all: mounts made from here on do not show on the host
     libc.mount("", "/", "", libc.MS_REC | libc.MS_PRIVATE)
     # a folder to stand on that hides nothing which is to be shown
-    root = next(
-        p for p in MOUNT_POINTS if os.path.isdir(p) and not any(_is_under(r, p) for r in (*view.readable, *DEVICES))
-    )
+    root = next(p for p in MOUNT_POINTS if os.path.isdir(p) and not any(_is_under(r, p) for r in (*readable, *DEVICES)))
     libc.mount("tmpfs", root, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=1m,mode=755")
-    os.mkdir(root + view.scratch, 0o755)
-    libc.mount("tmpfs", root + view.scratch, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, SCRATCH_OPTIONS)
+    os.mkdir(root + SCRATCH, 0o755)
+    libc.mount("tmpfs", root + SCRATCH, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, SCRATCH_OPTIONS)
     # the outer before the inner, which it would cover
-    for path in sorted(view.readable, key=len):
+    for path in sorted(readable, key=len):
         _bind(path, root + path, read_only=True)
     for path in DEVICES:
         if os.path.exists(path):
             _bind(path, root + path, read_only=False)
-    for path in view.hidden:
+    for path in hidden:
         if os.path.isdir(root + path):
             libc.mount("tmpfs", root + path, "tmpfs", libc.MS_RDONLY, "size=4k")
-    for path, target in view.links:
+    for path, target in links:
         if not os.path.lexists(root + path):
             os.makedirs(os.path.dirname(root + path), 0o755, exist_ok=True)
             os.symlink(target, root + path)
@@ -117,7 +106,7 @@ def _build_root(view: View) -> None:
     # stacks the new root over the old one, which the next line takes away: unlike chroot there is no way back
     libc.syscall(libc.PIVOT_ROOT[libc.ARCH], b".", b".")
     libc.umount(".")
-    os.chdir(view.scratch)
+    os.chdir(SCRATCH)
     # the root itself last, when every mount point in it is made
     libc.mount("", "/", "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NODEV)
 

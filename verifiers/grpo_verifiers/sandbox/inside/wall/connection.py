@@ -32,12 +32,12 @@ LONGEST_NAME = 256
 class Connection(HandedOver):
     """The connection to one solution. `ended` is the first cause that ended it, "" as long as it goes on."""
 
-    def __init__(self, fd: int, classes_of_prompt: frozenset[str], surroundings: world.Surroundings) -> None:
-        super().__init__(classes_of_prompt)
+    def __init__(self, fd: int, classes: frozenset[str], surroundings: world.Surroundings) -> None:
+        super().__init__(classes)
         self.fd, self.world = fd, surroundings
         self.ended, self.detail = "", ""
         self.calls, self.requests, self.nested, self.received = 0, 0, 0, 0
-        self.classes = dict[int, Any]()
+        self.described_classes = dict[int, Any]()
         self.live: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.kept, self.highest = dict[int, Any](), 0
         self.swallowed = dict[str, BaseException]()
@@ -274,7 +274,7 @@ class Connection(HandedOver):
         if tag == "x":
             return self._exception(body, "value")
         if tag == "S":
-            if body not in self.classes_of_prompt:
+            if body not in self.classes:
                 raise values.BadWire("not a class of the prompt")
             return self.namespace[body]
         if tag == "F":
@@ -308,10 +308,10 @@ class Connection(HandedOver):
 
     def _class(self, about: Value) -> Any:
         if type(about) is int:
-            return self.classes[about]
+            return self.described_classes[about]
         number, name = about["n"], about["t"]
         self._note(number)
-        if number in self.classes or type(name) is not str or not all(type(n) is str for n in about["m"]):
+        if number in self.described_classes or type(name) is not str or not all(type(n) is str for n in about["m"]):
             raise values.BadWire("no class")
         bases = tuple([self._class(b) for b in about["b"]])
         if "e" in about:
@@ -321,7 +321,7 @@ class Connection(HandedOver):
             made: Any = ProxyMeta(name, parents, exceptions.class_body(number, self))
         else:
             made = class_for(self, about, bases, PLAIN_TYPES.get(about.get("p")))
-        self.classes[number] = made
+        self.described_classes[number] = made
         return made
 
     def _plain(self, number: int, about: Value, plain: Any) -> Any:
@@ -346,7 +346,7 @@ class Connection(HandedOver):
 
     def _of_the_prompt(self, name: str, attributes: list[Any]) -> Any:
         """An object of a class that the prompt defines: the attributes come from the solution, the class is the prompt's."""
-        if name not in self.classes_of_prompt:
+        if name not in self.classes:
             raise values.BadWire("not a class of the prompt")
         cls = self.namespace[name]
         made = self.begin(cls.__new__(cls))
@@ -369,10 +369,7 @@ class Connection(HandedOver):
             self.swallowed = {k: e for k, e in self.swallowed.items() if e is not err}
             return err
         named = about["c"]
-        if type(named) is dict and "k" in named:
-            kind = self.tag("k", named["k"])
-        else:
-            kind = exceptions.library_class(named) if type(named) is list else self._class(named)
+        kind = exceptions.library_class(named) if type(named) is list else self._class(named)
         if not issubclass(kind, BaseException):
             raise values.BadWire("no exception")
         if any(c.__name__ in exceptions.NEVER_PASSED for c in kind.__mro__) and type(named) is dict:
@@ -387,8 +384,6 @@ class Connection(HandedOver):
         err = exceptions.made(kind, args, about, attributes)
         if type(about.get("k")) is dict:
             err.__cause__ = self._exception(about["k"], "value")
-        elif type(about.get("o")) is dict:
-            err.__context__ = self._exception(about["o"], "value")
         self.raised.append(err)
         return err
 

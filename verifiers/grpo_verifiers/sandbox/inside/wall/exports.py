@@ -27,8 +27,8 @@ class Exports(SharingCoder):
     """The objects that have been handed out, by number, and the functions that the test has handed in."""
 
     def __init__(self, module: types.ModuleType, classes: tuple[str, ...], call_back: Callable[..., Any]) -> None:
-        super().__init__()
-        self.module, self.classes, self.call_back = module, classes, call_back
+        super().__init__(classes, module.__dict__)
+        self.module, self.call_back = module, call_back
         self.objects, self.ids = dict[int, Any](), dict[int, int]()
         self.last = 0
         self.described, self.new = set[int](), list[int]()
@@ -75,21 +75,16 @@ class Exports(SharingCoder):
         home = self.homes.get(id(value))
         if home is not None:
             return home
-        kind: type = type(value)
-        named = kind.__name__
-        if named in self.classes and self.module.__dict__.get(named) is kind:
-            found = self.seen(value)
-            return found or {"F": [named, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
+        if (found := self.of_prompt(value)) is not None:
+            return found
         if isinstance(value, BaseException):
             return {"x": self.error(value)}
         if isinstance(value, type):
-            name: str = type.__dict__["__name__"].__get__(value)
-            if name in self.classes and self.module.__dict__.get(name) is value:
-                return {"S": name}
+            name = value.__name__
             if value.__module__ == "builtins" and getattr(sys.modules["builtins"], name, None) is value:
                 return {"g": name}
             return {"C": self.class_of(value)}
-        return self.handle(value, kind)
+        return self.handle(value, type(value))
 
     def handle(self, value: Value, kind: type) -> Any:
         """An object by number, with its class and, for a dataclass, its fields."""
@@ -144,17 +139,13 @@ class Exports(SharingCoder):
             return home
         kind = type(err)
         about: dict[str, Any]
-        if id(kind) in self.homes:
-            about = {"c": self.homes[id(kind)]}
-        elif kind.__module__ == self.module.__name__:
+        if kind.__module__ == self.module.__name__:
             about = {"c": self.class_of(kind), "h": self.number(err)}
         else:
             about = {"c": exceptions.names_of(kind)}
         about |= exceptions.described(err, self.content)
-        for name, linked in (("k", err.__cause__), ("o", err.__context__)):
-            if isinstance(linked, BaseException) and linked is not err:
-                about[name] = self.error(linked)
-                break
+        if isinstance(cause := err.__cause__, BaseException) and cause is not err:
+            about["k"] = self.error(cause)
         return about
 
     def tag(self, tag: str, body: Value) -> Any:
@@ -186,8 +177,6 @@ class Exports(SharingCoder):
             for key, value in body[1]:
                 object.__setattr__(made, key, values.decode(value, self))
             return made
-        if tag == "E":
-            return self._error_class(*body)
         if tag == "x":
             kind, args, number, attributes = body
             cls = values.decode(kind, self)
@@ -197,14 +186,6 @@ class Exports(SharingCoder):
             self.handed_in[-number - 1] = err  # kept alive, as its identity is
             return err
         raise values.BadWire(tag)
-
-    def _error_class(self, number: int, name: str, bases: list[Any]) -> Any:
-        """An exception class of the test."""
-        found = self.handed_in.get(number)
-        if found is None:
-            found = self.handed_in[number] = type(name, tuple(values.decode(b, self) for b in bases), {})
-            self.homes[id(found)] = {"k": number}
-        return found
 
     def _handed_in(self, body: list[Any]) -> Any:
         """A function of the test: one object for a number."""

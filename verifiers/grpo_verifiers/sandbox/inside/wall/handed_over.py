@@ -26,9 +26,8 @@ BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 class HandedOver(SharingCoder):
     """Encodes the values of the test; `sent` are the objects of the solution that the current request names."""
 
-    def __init__(self, classes_of_prompt: frozenset[str]) -> None:
-        super().__init__()
-        self.classes_of_prompt, self.namespace = classes_of_prompt, dict[str, Any]()
+    def __init__(self, classes: frozenset[str]) -> None:
+        super().__init__(classes, {})
         self.functions, self.sent, self.described = list[Any](), set[int](), set[int]()
 
     def other(self, value: Value) -> Any:
@@ -55,17 +54,10 @@ class HandedOver(SharingCoder):
             return self._error(value)
         if kind.__module__.startswith("unittest.mock"):
             raise values.NotPlain("mock")
+        if (found := self.of_prompt(value)) is not None:
+            return found
         if isinstance(value, type):
-            name = value.__name__
-            if name in self.classes_of_prompt and self.namespace.get(name) is value:
-                return {"S": name}
-            if issubclass(value, BaseException):
-                bases = [values.encode(b, self) for b in value.__bases__]
-                return {"E": [self.number_of(value), name, bases]}
             raise values.NotPlain("a class of the test")
-        name = kind.__name__
-        if name in self.classes_of_prompt and self.namespace.get(name) is kind:
-            return self.seen(value) or {"F": [name, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
         if isinstance(value, FUNCTIONS) or (kind.__module__ == "functools" and callable(value)):
             number = self.number_of(value)
             if number in self.described:

@@ -32,7 +32,7 @@ ASKS = {
     "signature": re.compile(
         r"\binspect\.(signature|getfullargspec|getsource\w*|getmembers)|\bsignature\(|\.__(code|defaults|signature)__"
     ),
-    "annotations": re.compile(r"__annotations__|get_type_hints|__mro__|__bases__|__notes__"),
+    "annotations": re.compile(r"__annotations__|get_type_hints|__mro__|__bases__|__notes__|__context__"),
     "asyncio": re.compile(r"IsolatedAsyncioTestCase|\basync def\b|\bawait "),
     "unittest.expectedFailure": re.compile(r"@unittest\.expectedFailure|\bload_tests\b"),
     "types of the solution": re.compile(r"\bGeneratorType\b|, property\)|\bis(generator|coroutine)function\b"),
@@ -60,11 +60,12 @@ STREAMS = ("sys.stdout", "sys.stderr")
 
 PLAIN_MODULES = frozenset(
     """abc bisect cmath collections copy dataclasses datetime enum fractions functools heapq itertools json math numbers
-    operator pytest re solution statistics string typing unittest""".split()  # noqa: SIM905
+    numpy operator pytest random re scipy solution statistics string timeit typing unittest""".split()  # noqa: SIM905
 )
-"""Modules in which a test program that sets nothing of theirs leaves nothing behind."""
+"""Modules in which a test program that sets nothing of theirs leaves nothing behind; each trial seeds `random` anew."""
 NOT_PLAIN = frozenset(
-    "exec eval compile getattr setattr delattr globals locals vars open input breakpoint register".split()  # noqa: SIM905
+    """exec eval compile getattr setattr delattr globals locals vars open input breakpoint register seterr seterrcall
+    setbufsize set_printoptions""".split()  # noqa: SIM905
 )
 
 
@@ -152,11 +153,18 @@ def is_plain(tree: ast.Module) -> bool:
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             imported |= {(a.asname or a.name).split(".")[0] for a in node.names}
-            if any(m.split(".")[0] not in PLAIN_MODULES or m.startswith("unittest.") for m in modules):
+            if any(
+                m.split(".")[0] not in PLAIN_MODULES or m.startswith(("unittest.", "numpy.", "scipy.stats"))
+                for m in modules
+            ):
+                return False
+            # of `numpy.random` and `scipy.stats`, whose state stays
+            if modules[0] in ("numpy", "scipy") and isinstance(node, ast.ImportFrom):
                 return False
     for node in nodes:
         name = getattr(node, "attr", getattr(node, "id", ""))
-        if name in NOT_PLAIN or (name[:2] == "__" and name not in ("__name__", "__init__")):
+        is_state = name == "random" and isinstance(node, ast.Attribute) and ast.unparse(node.value) != "random"
+        if is_state or name in NOT_PLAIN or (name[:2] == "__" and name not in ("__name__", "__init__")):
             return False
         # it would catch the end of its time, and a process of its own can be killed
         if isinstance(node, ast.ExceptHandler) and (node.type is None or "BaseException" in ast.unparse(node.type)):
@@ -328,10 +336,10 @@ class Instrumented(ast.NodeTransformer):
         out: list[ast.stmt] = [_call(COMMIT)] if isinstance(node, COMPOUND) else []
         is_future = [isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in statements]
         future = max((i + 1 for i, found in enumerate(is_future) if found), default=0)
-        for at, statement in enumerate(statements):
+        # in `assert f(xs) is None and xs == […]` the second part sees what the first has changed
+        for at, statement in [(at, part) for at, whole in enumerate(statements) for part in _parts(whole)]:
             if isinstance(statement, ast.Assert):
                 statement.test = _Identity().visit(statement.test)
-                _commit_between(statement)
             if at >= future and _is_check(statement):
                 out.append(_call(CHECK))
                 # a check whose frame is left by its own statement counts as done; so does none that an exception leaves
@@ -360,18 +368,11 @@ class _Identity(ast.NodeTransformer):
         return asked if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), asked)
 
 
-def _commit_between(statement: ast.Assert) -> None:
-    """In `assert f(xs) is None and xs == […]` the second part sees what the first has changed."""
-    for node in ast.walk(statement.test):
-        if isinstance(node, ast.BoolOp):
-            step: ast.expr = ast.Call(ast.Name(COMMIT, ast.Load()), [], [])
-            if isinstance(node.op, ast.And):
-                # the commit returns None, which would end an `and`
-                step = ast.BoolOp(ast.Or(), [step, ast.Constant(True)])
-            parts: list[ast.expr] = []
-            for value in node.values:
-                parts += [step, value] if parts else [value]
-            node.values = parts
+def _parts(node: ast.stmt) -> list[ast.stmt]:
+    """The asserts of one that asks for several things."""
+    if not isinstance(node, ast.Assert) or not isinstance(node.test, ast.BoolOp) or isinstance(node.test.op, ast.Or):
+        return [node]
+    return [ast.copy_location(ast.Assert(test, node.msg), node) for test in node.test.values]
 
 
 def _call(name: str) -> ast.stmt:

@@ -50,6 +50,12 @@ def _text(name: str) -> Callable[..., str]:
     return lambda self, *others: checked(type(self)._link.operate(name, self, *others), str)
 
 
+def _get(kind: Value, owner: object, name: str) -> Any:
+    if name.startswith("__") and name not in ASKED:
+        raise AttributeError(name)
+    return kind._link.operate("get", owner, name)
+
+
 class ProxyMeta(type):
     """The class of classes that represent the solution's: calling one makes an object there."""
 
@@ -82,9 +88,6 @@ class ProxyMeta(type):
     def __bool__(cls) -> bool:
         return True
 
-    def __contains__(cls, item: object) -> bool:
-        return any(item is found or item == found for found in cls)
-
     def __getitem__(cls, key: object) -> Any:
         return flagged(cls._link.operate("item", cls, key), MADE if cls._is_named else 0)
 
@@ -100,12 +103,7 @@ class Proxy(metaclass=ProxyMeta):
     __slots__ = ("__weakref__", "_fields", "_flags", "_id")
 
     def __getattr__(self, name: str) -> Any:
-        kind = type(self)
-        if name in kind._methods:
-            return BoundMethod(self, name)
-        if name.startswith("__") and name not in ASKED:
-            raise AttributeError(name)
-        return kind._link.operate("get", self, name)
+        return BoundMethod(self, name) if name in type(self)._methods else _get(type(self), self, name)
 
     __setattr__, __delattr__ = _asking("set"), _asking("del")
     __str__, __repr__, __format__ = _text("str"), _text("repr"), _text("format")
@@ -145,9 +143,7 @@ class PlainProxy(metaclass=ProxyMeta):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in ASKED:
-            raise AttributeError(name)
-        return type(self)._link.operate("get", self, name)
+        return _get(type(self), self, name)
 
 
 class BoundMethod:
@@ -160,9 +156,7 @@ class BoundMethod:
         return type(self.__self__)._link.call(self, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in ASKED:
-            raise AttributeError(name)
-        return type(self.__self__)._link.operate("get", self, name)
+        return _get(type(self.__self__), self, name)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BoundMethod) and (self.__self__ is other.__self__ and self.__name__ == other.__name__)

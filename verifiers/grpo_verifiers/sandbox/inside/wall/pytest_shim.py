@@ -144,8 +144,8 @@ def _run(test: types.FunctionType, owner: Any, given: dict[str, Any]) -> None:
     test(target, **given)
 
 
-def unittest_cases(namespace: dict[str, Any]) -> Iterator[Run]:
-    """The methods of the test cases, each to be run with what is set up and taken down around it.
+def unittest_cases(namespace: dict[str, Any]) -> list[tuple[Any, str]]:
+    """The test cases with the names of their methods.
 
     Raises:
         BrokenTests: there are cases, and none has a test.
@@ -160,24 +160,17 @@ def unittest_cases(namespace: dict[str, Any]) -> Iterator[Run]:
     found += [(case, "runTest") for case in cases if hasattr(case, "runTest") and case not in dict(found)]
     if cases and not found:
         raise BrokenTests("its test cases have no test method")
-    if found and hasattr(LINK[0], "module"):  # in one process the real runner sees to it
-        yield lambda: _run_suite(unittest.TestSuite([case(name) for case, name in found]))
+    return found
+
+
+def run_case(kind: Any, name: str) -> None:
+    """Run one method of a test case, with what is set up and taken down around it."""
+    from unittest import SkipTest
+
+    if any(getattr(part, "__unittest_skip__", False) for part in (kind, getattr(kind, name))):
         return
-    for case, name in found:
-        if not any(getattr(part, "__unittest_skip__", False) for part in (case, getattr(case, name))):
-            yield lambda case=case, name=name: _run_case(case(name), name, unittest.SkipTest)  # type: ignore[misc]
-
-
-def _run_suite(suite: Any) -> None:
-    from unittest import TestResult
-
-    suite.run(outcome := TestResult())
-    if not outcome.wasSuccessful():
-        raise AssertionError([*outcome.failures, *outcome.errors, (0, "a test passed that must fail")][0][1])
-
-
-def _run_case(case: Any, name: str, skipped: type[BaseException]) -> None:
-    with contextlib.suppress(skipped):
+    case = kind(name)
+    with contextlib.suppress(SkipTest):
         case.setUp()
         try:
             getattr(case, name)()

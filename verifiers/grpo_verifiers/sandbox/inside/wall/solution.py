@@ -234,7 +234,8 @@ def serve(
         # the test asks for it by that name (no name of Python's where it is `Solution.f`), whatever stands behind it
         module.__dict__[entry] = make()
     server = SolutionServer(fd, module, shared)
-    server.console.take_over()
+    sys.stdout, sys.stderr = server.console.streams.values()
+    sys.stdin = server.console.input
     with contextlib.suppress(frames.Closed):
         server.serve()
     return 0

@@ -177,11 +177,13 @@ class TestRun:
             if needed > 1:
                 raise BrokenTests("`check` wants more than the candidate")
             return self._call(check, (self.namespace[self.entry],) if check.__code__.co_argcount and self.entry else ())
-        if "unittest" in sys.modules:
-            tests = list(pytest_shim.unittest_cases(self.namespace))
-            if tests:
-                return next((why for test in tests if (why := self._call(test, ()))), "")
+        if "unittest" in sys.modules and (cases := pytest_shim.unittest_cases(self.namespace)):
+            return self.run_cases(cases)
         return next((why for test in list(pytest_shim.collect(self.namespace)) if (why := self._call(test, ()))), "")
+
+    def run_cases(self, cases: list[tuple[Any, str]]) -> str:
+        """Run methods of test cases; what went wrong first, or nothing."""
+        return next((why for case in cases if (why := self._call(pytest_shim.run_case, case))), "")
 
     def _call(self, function: object, args: tuple[Any, ...]) -> str:
         return self._one(CALLING, {"f": function, "a": args, "commit": self.link.commit})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import collections
 import datetime
+import functools
 import importlib
 import numbers
 import re
@@ -206,6 +207,12 @@ COPIES: dict[type, Callable[[Any], Any]] = {
 }
 MUTABLE = (list, dict, set, bytearray)
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+VIEW_MAKERS: tuple[Callable[[Any], Any], ...] = (
+    lambda keys: dict.fromkeys(keys).keys(),
+    lambda items: dict(enumerate(items)).values(),
+    lambda pairs: dict(pairs).items(),
+)
+"""Keys, values and items of a dict, as views of dicts made for them."""
 RARE: dict[type, tuple[str, Callable[[Any, Coder], Any]]] = {
     frozenset: ("f", lambda v, c: [encode(part, c) for part in v]),
     bytes: ("b", lambda v, c: v.hex()),
@@ -251,11 +258,18 @@ def decode(message: object, coder: Coder = PLAIN) -> Any:
         raise BadWire(f"{tag}: {type(err).__name__}") from err
 
 
-def _dict(body: Parts, coder: Coder) -> dict[Any, Any]:
-    made = coder.begin({})
-    for key, value in body:
+def _filled(made: Any, pairs: Parts, coder: Coder) -> Any:
+    coder.begin(made)
+    for key, value in pairs:
         made[decode(key, coder)] = decode(value, coder)
-    return made  # type: ignore[no-any-return]
+    return made
+
+
+def _mapping(name: str) -> Any:
+    """An empty Counter, OrderedDict or defaultdict, by its name."""
+    if name in ("Counter", "OrderedDict"):
+        return getattr(collections, name)()
+    return collections.defaultdict(next((f for f in FACTORIES if name == f"defaultdict {f.__name__}"), None))
 
 
 def _set(body: Parts, coder: Coder) -> set[Any]:
@@ -264,42 +278,19 @@ def _set(body: Parts, coder: Coder) -> set[Any]:
     return made  # type: ignore[no-any-return]
 
 
-def _mapping(body: Parts, coder: Coder) -> Any:
-    name, pairs = body
-    factory = next((f for f in FACTORIES if name == f"defaultdict {f.__name__}"), None)
-    is_plain = name in ("Counter", "OrderedDict")
-    made = coder.begin(getattr(collections, name)() if is_plain else collections.defaultdict(factory))
-    for key, value in pairs:
-        made[decode(key, coder)] = decode(value, coder)
-    return made
-
-
 def _queue(body: Parts, coder: Coder) -> Any:
     made = coder.begin(collections.deque(maxlen=body[1]))
     made.extend(decode(v, coder) for v in body[0])
     return made
 
 
-NAMED: dict[tuple[str, ...], Any] = {}
-
-
-def named_tuple(name: str, fields: Parts) -> Any:
-    """A class of named tuples; the same one for the same name and fields."""
+@functools.cache
+def named_tuple(*names: str) -> Any:
+    """A class of named tuples, by its name and those of its fields; the same one for the same names."""
     # `namedtuple` makes source text of the names
-    if not all(type(f) is str and f.isidentifier() and len(f) < 200 for f in (name, *fields)):
+    if not all(type(f) is str and f.isidentifier() and len(f) < 200 for f in names):
         raise BadWire("bad field names")
-    if (name, *fields) not in NAMED:
-        NAMED[(name, *fields)] = collections.namedtuple(name, fields, rename=True)
-    return NAMED[(name, *fields)]
-
-
-def _view(body: Parts, coder: Coder) -> Any:
-    """Keys, values or items of a dict, as a view of a dict made for it."""
-    number, items = body
-    found = [decode(v, coder) for v in items]
-    if number == 0:
-        return dict.fromkeys(found).keys()
-    return dict(enumerate(found)).values() if number == 1 else dict(found).items()
+    return collections.namedtuple(names[0], names[1:], rename=True)
 
 
 def _zone(value: datetime.timezone) -> list[Any]:
@@ -360,7 +351,7 @@ def _of_numpy(body: Parts, coder: Coder) -> Any:
 _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
     "i": lambda b, c: int(b, 16),
     "t": lambda b, c: tuple([decode(v, c) for v in b]),
-    "d": _dict,
+    "d": lambda b, c: _filled({}, b, c),
     "s": _set,
     "f": lambda b, c: frozenset([decode(v, c) for v in b]),
     "b": lambda b, c: bytes.fromhex(b),
@@ -369,11 +360,11 @@ _MAKERS: dict[str, Callable[[Any, Coder], Any]] = {
     "r": lambda b, c: range(*b),
     "sl": lambda b, c: slice(*[decode(v, c) for v in b]),
     "e": lambda b, c: NotImplemented if b else ...,
-    "v": _view,
-    "D": _mapping,
+    "v": lambda b, c: VIEW_MAKERS[b[0]]([decode(v, c) for v in b[1]]),
+    "D": lambda b, c: _filled(_mapping(b[0]), b[1], c),
     "Q": _queue,
     "u": lambda b, c: decode(b[1]),
-    "n": lambda b, c: named_tuple(b[0], b[1])(*[decode(v, c) for v in b[2]]),
+    "n": lambda b, c: named_tuple(b[0], *b[1])(*[decode(v, c) for v in b[2]]),
     **{tag: _library(tag) for tag in LIBRARY},
     "a": _of_numpy,
     "ns": _of_numpy,

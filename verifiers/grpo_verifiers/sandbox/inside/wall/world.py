@@ -86,10 +86,6 @@ class Console:
         }
         self.input = io.StringIO()
 
-    def take_over(self) -> None:
-        """Replace the standard streams."""
-        sys.stdout, sys.stderr, sys.stdin = self.streams["stdout"], self.streams["stderr"], self.input
-
     def take(self) -> list[Any]:
         """What has been printed since the last message; without end it fills none."""
         found = list[Any]()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import marshal
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from . import values
@@ -39,7 +39,9 @@ class SharingCoder(values.Coder):
 
     keeps_identity = True
 
-    def __init__(self) -> None:
+    def __init__(self, classes: Collection[str], namespace: dict[str, Any]) -> None:
+        self.classes, self.namespace = classes, namespace
+        """The names of the classes that the prompt defines, and where they are found on this side."""
         self.memo, self.met, self.others = dict[int, int](), list[Any](), set[type]()
         self.shared, self.numbers = dict[int, SharedContainer](), dict[int, int]()
         self.written = dict[int, Any]()
@@ -71,6 +73,16 @@ class SharingCoder(values.Coder):
             return {"M": place} if number is None else {"L": [number]}
         self.begin(value)
         return None
+
+    def of_prompt(self, value: Value) -> Any:
+        """The message for a class that the prompt defines, or for an object of one; None for anything else."""
+        kind: type = value if isinstance(value, type) else type(value)
+        name = kind.__name__
+        if name not in self.classes or self.namespace.get(name) is not kind:
+            return None
+        if kind is value:
+            return {"S": name}
+        return self.seen(value) or {"F": [name, [[k, values.encode(v, self)] for k, v in vars(value).items()]]}
 
     def share(self, number: int, value: Value, is_own: bool = False) -> SharedContainer:
         """Share a container under a number."""
