@@ -39,6 +39,21 @@ def test_any_locale_and_any_name_of_a_folder(locale: dict[str, str], tmp_path: P
         assert b"Traceback" not in done.stderr
 
 
+def test_a_recipe_names_files_beyond_ascii_in_the_locale_c(tmp_path: Path) -> None:
+    project = write_project(tmp_path / "proj")
+    (project / "small.yaml").rename(project / "réc.yaml")
+    (project / "data/rows.jsonl").rename(project / "data/zeilé.jsonl")
+    text = (project / "réc.yaml").read_text().replace("rows.jsonl", "zeilé.jsonl")
+    (project / "réc.yaml").write_text(text)
+    for before in ("", "export PYTHONUTF8=0;"):
+        done = grpo_in(project, "check", "réc.yaml", before=before, LC_ALL="C")
+        assert b"rows train   20 rows" in done.stdout and b"fail" not in done.stdout, done.stdout + done.stderr
+    done = grpo_in(project, "chat", "modél", PYTHONUTF8="0", LC_ALL="C")
+    assert done.returncode == 4 and b"is not here" in done.stderr and b"Traceback" not in done.stderr
+    done = grpo_in(project, "check", "réc.yaml", PYTHONUTF8="0", LC_ALL="C")
+    assert done.stdout.isascii(), "the streams keep the locale's encoding"
+
+
 def test_a_current_folder_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
     project = write_project(tmp_path / "proj")
     gone = tmp_path / "gone"
