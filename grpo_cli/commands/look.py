@@ -113,7 +113,7 @@ def show(
     of: Annotated[Literal["train", "eval"], typer.Option("--of", help="Whose samples --step means.")] = "train",
     as_json: options.AsJson = False,
 ) -> None:
-    """Show one run: what it was, how it ended, its held-out scores; or the samples of a step.
+    """Show one run and how it ended, or the samples of a step.
 
     \b
     Examples:

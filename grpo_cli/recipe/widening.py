@@ -23,6 +23,8 @@ _BASE: dict[str, Any] = {
     "scale": "group",
     "std_ddof": 1,
     "std_floor": 1e-6,
+    "pass_k": None,
+    "ratio_clip": "ratio",
     "clip": {"low": 0.2, "high": 0.2, "cap": None},
     "kl": {"beta": 0.0, "estimator": "k3_corrected"},
     "inner_epochs": 1,

@@ -22,9 +22,13 @@ def loader(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def load_dataset(name: str, config: str | None, *, split: str, revision: str | None, streaming: bool) -> Any:
         if isinstance(answer[0], Exception):
             raise answer[0]
-        return [{**row, "split": split, "config": config} for row in answer[0]]
+        return Rows({**row, "split": split, "config": config} for row in answer[0])
 
-    vars(library).update(load_dataset=load_dataset, disable_progress_bars=lambda: None)
+    class Rows(list[Any]):
+        features = None
+
+    kinds = {name: type(name, (), {}) for name in ("Image", "List")}
+    vars(library).update(load_dataset=load_dataset, disable_progress_bars=lambda: None, **kinds)
     vars(errors)["DatasetNotFoundError"] = type("DatasetNotFoundError", (FileNotFoundError,), {})
     monkeypatch.setitem(sys.modules, "datasets", library)
     monkeypatch.setitem(sys.modules, "datasets.exceptions", errors)

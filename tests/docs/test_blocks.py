@@ -17,6 +17,11 @@ MEASURED = DOCS / "benchmarks"
 LEFT_OUT = {
     "report.md": ["needs a model hub", "needs Ollama"],
     "several-gpus.md": ["needs Slurm; `tests/docs` runs the script with stand-ins for its commands"],
+    "environments-of-others.md": [
+        "needs the package mcp-server-time",
+        "needs the package gymnasium",
+        "needs the package verifiers",
+    ],
     "environments.md": ["needs the package TextWorld; `make test-textworld` plays its games"],
 }
 """Blocks that are not run here. One more has to be named here too."""

@@ -134,11 +134,11 @@ def credit(last: Metrics) -> str:
 
 def endpoint(last: Metrics) -> list[str]:
     """Of episodes that ask the endpoint their rows, forks a request and share without a verdict; nothing of others."""
-    if (rows := last.get("endpoint/rows")) is None:
+    if "endpoint/rows" not in last:
         return []
     forks = sum(last.get(f"endpoint/fork/{why}") or 0 for why in ("history", "tools", "template"))
     share = percent(forks / max(last.get("endpoint/requests") or 0, 1))
-    return [f"rows {number(rows)}  forks {share}  lost {percent(last.get('env/no_verdict'))}"]
+    return [f"rows {number(last['endpoint/rows'])}  forks {share}  lost {percent(last.get('env/no_verdict'))}"]
 
 
 def critic(last: Metrics) -> list[str]:

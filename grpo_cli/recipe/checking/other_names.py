@@ -166,7 +166,6 @@ OTHERS = _by_name(
 )
 
 METHODS: dict[str, str] = {
-    "gdpo": "GDPO is `train.reward_combine: normalise_then_sum`",
     "n_grpo": "N-GRPO is `sample.mix: {rate: 0.1}`",
     "ngrpo": "N-GRPO is `sample.mix: {rate: 0.1}`",
     "cppo": "CPPO is `train.prune: {keep: N, by: advantage}`",
