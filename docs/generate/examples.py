@@ -21,7 +21,7 @@ BESIDE: dict[str, dict[str, Value]] = {
     "combine.by.": {"combine.by.column": "source"},
     "combine.gate": {"verify.tags": {"kind": "format"}},
     "data.train.": {"data.train.from": "rows.jsonl"},
-    "data.image_pixels": {"data.images": "{image}"},
+    "data.image": {"model.path": "Qwen/Qwen2.5-VL-3B-Instruct", "data.images": "{image}"},
     "eval.expect.": {"eval.expect.step": 40, "eval.expect.pass@1": [0.8, 0.95]},
     "data.eval.": {"data.eval.from": "held-out.jsonl"},
     "environment.": {"environment.python": "environments:guess"},

@@ -178,7 +178,7 @@ METHODS: dict[str, str] = {
     "reinforce_plus_plus": "did you mean `reinforce_pp`?",
     "reinforce_plus_plus_baseline": "did you mean `reinforce_pp`?",
     "reinforce_pp_baseline": "did you mean `reinforce_pp`?",
-    "pass_at_k": "pass@k is measured (`eval.k`), not trained on",
+    "pass_at_k": "`algorithm: pass_k` trains on the best of k samples; `eval.k` measures it",
     "sft": "say `train.method: sft`",
     "rl": "say `train.method: rl`",
     "prefer": "say `train.method: prefer`",

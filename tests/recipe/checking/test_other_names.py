@@ -124,7 +124,7 @@ def test_slips_in_a_methods_name_are_still_known(tmp_path: Path, key: str, metho
 
 
 def test_explain_does_not_take_a_method_for_the_nearest_name_either() -> None:
-    for name, wanted in {"n_grpo": "N-GRPO is", "gpro": "did you mean `grpo`?", "trpo": "`grpo explain` lists", "jsn": "`json`"}.items():  # fmt: skip
+    for name, wanted in {"vapo": "VAPO's parts", "gpro": "did you mean `grpo`?", "trpo": "`grpo explain` lists", "jsn": "`json`"}.items():  # fmt: skip
         with pytest.raises(UsageError) as caught:
             find(name)
         assert wanted in caught.value.hint, name
