@@ -27,6 +27,7 @@ import sys
 import tempfile
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -36,6 +37,7 @@ from grpo_cli.recipe.sections.fields import Names, Path, Placed, Section, dotted
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.sections.rewards import Verify, kind_class
 from grpo_cli.text import path_of, real_path, without_home
+from grpo_verifiers.verifier import BadOption
 
 S = typing.TypeVar("S", bound=Section)
 SCHEME = re.compile(r"[a-z0-9]+:")
@@ -266,9 +268,12 @@ def refuse_foreign_options(kind: str, options: Mapping[str, Any]) -> None:
     Raises:
         RecipeError: as `refuse_foreign_code`.
     """
-    for named in _of_options(kind, options, ("--option",)) if os.environ.get(TRUSTS) != "1" else ():
-        if named.what is Names.CODE:
-            _refuse_code(named, FilePath(), None)
+    if os.environ.get(TRUSTS) == "1":
+        return
+    with suppress(BadOption):  # no such kind: refused where it is made
+        for named in _of_options(kind, options, ("--option",)):
+            if named.what is Names.CODE:
+                _refuse_code(named, FilePath(), None)
 
 
 def _host(url: str) -> str | None:
