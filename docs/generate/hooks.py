@@ -30,6 +30,7 @@ PLACES = {
     "examples/minimal_grpo.py": "examples/minimal_grpo.py",
     "examples/plain_trl.py": "examples/plain_trl.py",
     "examples/slurm.sh": "examples/slurm.sh",
+    "examples/worlds/frozen-lake.yaml": "examples/worlds/frozen-lake.yaml",
 }
 """By path in the tree: the path on the site, of what does not lie in docs/."""
 SOURCES = {place: path for path, place in PLACES.items()}
